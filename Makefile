@@ -1,0 +1,103 @@
+# Everything runs from .venv, which any target makes and keeps up to date by itself.
+# Needed beforehand: make, and Python 3.11 or newer.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
+# The interpreter the venv is made with; empty: the newest one found of those that the project is tested on.
+PYTHON ?=
+# Passed on: make test ARGS='-k rollback'
+ARGS ?=
+# Passed on to the resolver: make lock LOCK_FLAGS=--upgrade
+LOCK_FLAGS ?=
+
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check format coverage bench lock clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
+
+demo: $(VENV)/.run ## See a saga fail and make amends.
+	@$(BIN)/amends demo $(ARGS)
+
+test: $(VENV)/.dev ## Run the tests.
+	@$(PYTEST) $(ARGS)
+
+check: $(VENV)/.dev ## Run the formatter, the linters and both type checkers; change nothing.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@# Without this it asks the registry for news of itself on each run.
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## Format, and mend what the linter can mend.
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+coverage: $(VENV)/.dev ## Run the tests; fail if a branch of the core or of the journal is not taken.
+	@$(PYTEST) --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage report
+	@$(BIN)/coverage report --include='*/amends/core/*,*/amends/journal/*' --fail-under=100
+
+bench: $(VENV)/.run ## Measure.
+	@$(BIN)/python -m bench $(ARGS)
+
+# uv resolves for every supported Python and platform at once, so one lock serves them all.
+lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
+	@$(PIP) install uv
+	@$(call compile,build,requirements.lock)
+	@$(call compile,dev,requirements-dev.lock,--constraints requirements.lock)
+
+compile = $(BIN)/uv pip compile pyproject.toml --group $(1) --output-file $(2) $(3) --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+	--custom-compile-command 'make lock' $(LOCK_FLAGS)
+
+clean: ## Remove everything that can be made again.
+	rm -rf $(VENV) $(VENV).boot dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
+	@echo "installing the development tools into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.made requirements.lock pyproject.toml
+	@echo "installing amends into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Debian splits venv off from Python. Where it is missing, virtualenv does the same, and pip is enough to get it.
+$(VENV)/.made:
+	@set -e; \
+	recent='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	python='$(PYTHON)'; \
+	if [ -z "$$python" ]; then \
+		for name in python3.13 python3.12 python3.11 python3; do \
+			if $$name -c "$$recent" >/dev/null 2>&1; then python=$$name; break; fi; \
+		done; \
+	fi; \
+	if [ -z "$$python" ] || ! "$$python" -c "$$recent"; then \
+		echo "amends needs Python 3.11 or newer: install it, or name it with make PYTHON=..." >&2; exit 1; \
+	fi; \
+	echo "making $(VENV) with $$("$$python" -V)"; \
+	package="$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"; \
+	if "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+		"$$python" -m venv --clear $(VENV); \
+	elif "$$python" -m pip --version >/dev/null 2>&1; then \
+		"$$python" -m pip install --quiet --disable-pip-version-check --target $(VENV).boot virtualenv; \
+		PYTHONPATH=$(VENV).boot "$$python" -m virtualenv --quiet --clear $(VENV); \
+		rm -rf $(VENV).boot; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq; \
+		apt-get install -y -qq "$$package"; \
+		"$$python" -m venv --clear $(VENV); \
+	else \
+		echo "This Python has neither venv nor pip. On Debian or Ubuntu: sudo apt-get install $$package" >&2; exit 1; \
+	fi; \
+	touch $@

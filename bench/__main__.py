@@ -1,0 +1,175 @@
+"""`make bench`: one run, every figure a ratio, beside the bound that it should keep."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import baselines, lists, ours
+
+ROUNDS = 3
+
+
+class Figures:
+    """Rows of the table; remembers whether a bound was missed."""
+
+    def __init__(self) -> None:
+        self.table = Table(title="amends, against baselines of the same run", title_justify="left")
+        for column in ("figure", "measured", "bound", ""):
+            self.table.add_column(column, justify="right" if column in {"measured", "bound"} else "left")
+        self.missed = 0
+
+    def at_most(self, name: str, value: float, bound: float, unit: str = "x") -> None:
+        self._row(name, f"{value:.2f} {unit}", f"<= {bound:g} {unit}", kept=value <= bound)
+
+    def at_least(self, name: str, value: float, bound: float, unit: str = "x") -> None:
+        self._row(name, f"{value:.2f} {unit}", f">= {bound:g} {unit}", kept=value >= bound)
+
+    def _row(self, name: str, value: str, bound: str, *, kept: bool) -> None:
+        self.missed += not kept
+        self.table.add_row(name, value, bound, "ok" if kept else "MISSED")
+
+
+def cpu_of(work: Callable[[], object]) -> float:
+    gc.collect()
+    since = time.process_time()
+    work()
+    return time.process_time() - since
+
+
+async def timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
+    """CPU and wall seconds."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    await work()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def fresh(folder: Path) -> Path:
+    return Path(tempfile.mkdtemp(dir=folder)) / "journal.db"
+
+
+async def saga_costs(folder: Path, figures: Figures) -> None:
+    """CPU per durable step, throughput, commits."""
+    reference, alone, busy, raw_rate, our_rate = [], [], [], [], []
+    for _ in range(ROUNDS):
+        reference.append(cpu_of(lambda: baselines.by_hand(fresh(folder), 200)) / (200 * baselines.STEPS))
+        async with ours.coordinator(fresh(folder)) as opened:
+            await ours.run_lanes(opened, 16, 16)
+            cpu, _ = await timed(lambda: ours.run_lanes(opened, 200, 1))
+            alone.append(cpu / (200 * baselines.STEPS))
+            cpu, _ = await timed(lambda: ours.run_lanes(opened, 1024, 64))
+            busy.append(cpu / (1024 * baselines.STEPS))
+        writer = baselines.RawWriter(fresh(folder))
+
+        async def raw_lanes(writer: baselines.RawWriter = writer) -> None:
+            async def lane(first: int) -> None:
+                for n in range(8):
+                    await baselines.raw_saga(writer, f"saga-{first}-{n}")
+
+            await asyncio.gather(*(lane(first) for first in range(256)))
+
+        _, wall = await timed(raw_lanes)
+        writer.close()
+        raw_rate.append(2048 / wall)
+        async with ours.coordinator(fresh(folder)) as opened:
+            _, wall = await timed(lambda: ours.run_lanes(opened, 2048, 256))
+            our_rate.append(2048 / wall)
+    print(f"by hand {min(reference) * 1e6:.0f} us a step; ours alone {min(alone) * 1e6:.0f}, busy {min(busy) * 1e6:.0f}")
+    print(f"raw group commit {max(raw_rate):.0f} sagas/s, ours {max(our_rate):.0f}")
+    figures.at_most("CPU per durable step, 64 sagas in flight / by hand", min(busy) / min(reference), 6)
+    figures.at_most("CPU per durable step, one saga after another / by hand", min(alone) / min(reference), 10)
+    figures.at_least("sagas a second, 256 in flight / raw group commit", max(our_rate) / max(raw_rate), 0.4)
+    async with ours.coordinator(fresh(folder)) as opened:
+        await opened.run(ours.five, 0)
+        before = ours.commits(opened)
+        await opened.run(ours.five, 0)
+        figures.at_most("commits of a five-step saga", ours.commits(opened) - before, baselines.STEPS + 1, "commits")
+
+
+async def long_sagas(folder: Path, figures: Figures) -> None:
+    """Rollback against forward; step 10,000 against step 100."""
+    back, late = [], []
+    for _ in range(ROUNDS):
+        ours.MARKS.clear()
+        async with ours.coordinator(fresh(folder)) as opened:
+            since = time.process_time()
+            await opened.run(ours.long, 1000, [], fail=True)
+            forward, rest = ours.MARKS[0] - since, time.process_time() - ours.MARKS[0]
+            back.append(rest / forward)
+            ours.MARKS.clear()
+            await opened.run(ours.long, 10_000, [100, 1100, 9000], fail=False)
+            early, _, late_from, end = ours.MARKS[0], *ours.MARKS[1:]
+            late.append((end - late_from) / (ours.MARKS[1] - early))
+    figures.at_most("rollback of 1,000 steps / going forward", min(back), 1.5)
+    figures.at_most("CPU of steps 9,000-10,000 / of steps 100-1,100", min(late), 1.3)
+
+
+async def many_sagas(folder: Path, figures: Figures) -> None:
+    """Lists among many, disk per step, recovery, memory."""
+    small, large = await lists.page_times(fresh(folder), 1_000), await lists.page_times(fresh(folder), 200_000)
+    worst = max(large[name] / small[name] for name in small)
+    figures.at_most("a list page among 200,000 sagas / among 1,000", worst, 3)
+    path = fresh(folder)
+    async with ours.coordinator(path) as opened:
+        await ours.run_lanes(opened, 2000, 50)
+    size = sum(file.stat().st_size for file in path.parent.iterdir())
+    figures.at_most("disk per step", size / (2000 * baselines.STEPS) / 1024, 1.5, "KB")
+
+
+def recovery(folder: Path, figures: Figures) -> None:
+    path = fresh(folder)
+    started = subprocess.run([sys.executable, "-m", "bench.interrupted", str(path), "10000"], check=False)
+    if started.returncode != -9:
+        raise AssertionError(f"the child that was to be killed ended with {started.returncode}")
+    told = subprocess.run([sys.executable, "-m", "bench.recovered", str(path)], check=True, capture_output=True, text=True)
+    count, seconds = told.stdout.split()
+    figures.at_least("10,000 interrupted sagas, recovered a second", int(count) / float(seconds), 500, "sagas")
+    if int(count) != 10_000:
+        raise AssertionError(f"{count} of 10,000 sagas were recovered")
+
+
+def memory_and_start(folder: Path, figures: Figures) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "bench.in_flight", str(fresh(folder)), "10000"], check=True, capture_output=True, text=True
+    )
+    figures.at_most("peak memory, 10,000 sagas in flight", int(told.stdout) / 1024, 600, "MB")
+    starts = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", "import amends"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with_it = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        bare = resource.getrusage(resource.RUSAGE_CHILDREN)
+        starts.append(with_it - (bare.ru_utime + bare.ru_stime - after.ru_utime - after.ru_stime))
+    figures.at_most("import amends", statistics.median(starts) * 1000, 150, "ms CPU")
+
+
+def main() -> int:
+    figures = Figures()
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
+        folder = Path(name)
+        asyncio.run(saga_costs(folder, figures))
+        asyncio.run(long_sagas(folder, figures))
+        asyncio.run(many_sagas(folder, figures))
+        recovery(folder, figures)
+        memory_and_start(folder, figures)
+    Console(width=110).print(figures.table)
+    return 1 if figures.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""How long a page of a list takes among few sagas and among many."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from amends.clock import SystemClock
+from amends.core.events import SagaCompleted, SagaStarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.journal.protocol import SagaQuery, Summary
+from amends.journal.sqlite import SqliteJournal
+
+QUERIES = {
+    "all": SagaQuery(),
+    "status": SagaQuery(statuses=(SagaStatus.COMPLETED,)),
+    "definition": SagaQuery(definition="bench.d3"),
+    "env": SagaQuery(env="production"),
+}
+
+
+async def page_times(path: Path, sagas: int) -> dict[str, float]:
+    """Milliseconds of CPU for a page of each kind, the best of many."""
+    clock = SystemClock()
+    journal = await SqliteJournal.open(path, clock)
+
+    async def one(number: int) -> None:
+        saga = SagaId(clock.new_id())
+        begun = SagaStarted(
+            definition=f"bench.d{number % 10}",
+            version=1,
+            input={"n": number},
+            actor="system:bench",
+            env="production" if number % 2 else "staging",
+            labels={},
+        )
+        done = number % 3 != 0
+        events = (begun, SagaCompleted(result=None)) if done else (begun,)
+        status = SagaStatus.COMPLETED if done else SagaStatus.RUNNING
+        await journal.append(saga, events, after=0, summary=Summary(status=status))
+
+    for first in range(0, sagas, 1000):
+        await asyncio.gather(*(one(number) for number in range(first, min(sagas, first + 1000))))
+    best: dict[str, float] = {}
+    for name, query in QUERIES.items():
+        for _ in range(30):
+            since = time.process_time()
+            page = await journal.sagas(query)
+            best[name] = min(best.get(name, 9.9), time.process_time() - since)
+            if len(page.rows) != query.limit:
+                raise AssertionError(f"{name}: {len(page.rows)} rows")
+    await journal.close()
+    return best

@@ -1,0 +1,94 @@
+"""The same work through amends: the sagas that the figures are taken with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from amends import Coordinator, Done, Fatal, Settings, Work, action, saga
+from amends.journal.sqlite import SqliteJournal
+from bench.baselines import STEPS
+
+
+@action("bench.step", idempotent=True)
+async def step(n: int) -> int:
+    return n
+
+
+@step.compensation
+async def unstep(done: Done) -> None:
+    """Nothing to take back: the cost of the runtime is what is measured."""
+
+
+@saga("bench.five")
+async def five(s: Work, first: int) -> int:
+    for n in range(STEPS):
+        await s.do(step, first + n)
+    return first
+
+
+@saga("bench.long")
+async def long(s: Work, steps: int, marks: list[int], *, fail: bool) -> int:
+    for n in range(steps):
+        if n in marks:
+            MARKS.append(_cpu())
+        await s.do(step, n)
+    MARKS.append(_cpu())
+    if fail:
+        raise Fatal("the end")
+    return steps
+
+
+@action("bench.wait")
+async def wait(n: int) -> int:
+    await RELEASE[0].wait()
+    return n
+
+
+@wait.compensation
+async def unwait(done: Done) -> None:
+    """Nothing to take back."""
+
+
+@saga("bench.waiting")
+async def waiting(s: Work, n: int) -> int:
+    await s.do(step, n)
+    return await s.do(wait, n)
+
+
+MARKS: list[float] = []
+RELEASE: list[asyncio.Event] = []
+
+
+def _cpu() -> float:
+    import time
+
+    return time.process_time()
+
+
+@asynccontextmanager
+async def coordinator(path: Path, **settings: float) -> AsyncIterator[Coordinator]:
+    made = Settings(**settings) if settings else None  # type: ignore[arg-type]  # ints and floats by name
+    async with Coordinator.open(str(path), settings=made, signals=False) as opened:
+        yield opened
+
+
+async def run_lanes(opened: Coordinator, sagas: int, in_flight: int) -> None:
+    """`sagas` five-step sagas, `in_flight` at a time."""
+
+    async def lane(count: int) -> None:
+        for n in range(count):
+            ended = await opened.run(five, n)
+            if ended.status != "completed":
+                raise AssertionError(ended)
+
+    await asyncio.gather(*(lane(sagas // in_flight) for _ in range(in_flight)))
+
+
+def commits(opened: Coordinator) -> int:
+    journal = opened.journal
+    if not isinstance(journal, SqliteJournal):
+        raise TypeError(journal)
+    return journal.commits

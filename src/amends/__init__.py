@@ -1,0 +1,67 @@
+"""Sagas for AI agents. Every action knows how to make amends."""
+
+from amends.bootstrap import Coordinator, run
+from amends.core.contracts import Contract, Retries, Reversibility
+from amends.core.events import IncidentKind
+from amends.core.secret import Secret
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.errors import (
+    AmendsError,
+    ChangedSince,
+    Fatal,
+    NotDone,
+    Retry,
+    StepDeniedError,
+    StepError,
+    StepFailedError,
+    StepFatalError,
+    StepLostError,
+)
+from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
+from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
+from amends.runtime.local import Ended, Handle
+from amends.runtime.registry import Registry
+from amends.runtime.settings import Settings
+from amends.runtime.work import Work
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "AmendsError",
+    "Asked",
+    "ChangedSince",
+    "Contract",
+    "Coordinator",
+    "Done",
+    "Ended",
+    "Fatal",
+    "Handle",
+    "Happened",
+    "IncidentKind",
+    "NotDone",
+    "NotHappened",
+    "Registry",
+    "Retries",
+    "Retry",
+    "Reversibility",
+    "SagaDefinition",
+    "SagaStatus",
+    "Secret",
+    "Settings",
+    "Step",
+    "StepDeniedError",
+    "StepError",
+    "StepFailedError",
+    "StepFatalError",
+    "StepLostError",
+    "StepStatus",
+    "Work",
+    "action",
+    "given",
+    "key",
+    "register",
+    "result_of",
+    "run",
+    "saga",
+]

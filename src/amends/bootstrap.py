@@ -1,0 +1,133 @@
+"""Wiring: a journal's address and a few words make a Coordinator. The only place that knows concrete classes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any
+
+from amends.clock import Clock, SystemClock
+from amends.errors import InputError
+from amends.gate.builtin import BuiltinGate
+from amends.journal.memory import MemoryJournal
+from amends.journal.protocol import Journal
+from amends.journal.sqlite import SqliteJournal
+from amends.runtime import coordinator as runtime
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.local import Ended
+from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.settings import Settings
+
+
+class Coordinator(runtime.Coordinator):
+    @classmethod
+    def open(
+        cls,
+        journal: str = "amends.db",
+        *,
+        env: str = "development",
+        registry: Registry = PROCESS,
+        settings: Settings | None = None,
+        signals: bool = True,
+        clock: Clock | None = None,
+    ) -> Opening:
+        """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it and close it yourself.
+
+        journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
+        signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
+        """
+
+        async def opened() -> Coordinator:
+            used = clock or SystemClock()
+            store = await open_journal(journal, used)
+            try:
+                made = cls(journal=store, gate=BuiltinGate(), clock=used, env=env, registry=registry, settings=settings)
+                await made.__aenter__()
+            except BaseException:
+                await store.close()
+                raise
+            if signals:
+                made._end_on_sigterm()
+            return made
+
+        return Opening(opened)
+
+    _restore_signals: Callable[[], None] | None = None
+
+    def _end_on_sigterm(self) -> None:
+        """Take SIGTERM only where nobody else has it, and pass it on after draining."""
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+            return
+        loop = asyncio.get_running_loop()
+        ending: set[asyncio.Task[None]] = set()
+        try:
+            loop.add_signal_handler(signal.SIGTERM, lambda: ending.add(asyncio.ensure_future(self._end())))
+        except (NotImplementedError, RuntimeError):
+            return
+        self._restore_signals = lambda: (loop.remove_signal_handler(signal.SIGTERM), None)[1]
+
+    async def _end(self) -> None:
+        await self.close()
+        signal.raise_signal(signal.SIGTERM)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._restore_signals is not None:
+            self._restore_signals()
+            self._restore_signals = None
+
+
+class Opening(Awaitable[Coordinator]):
+    """A coordinator about to be opened: `await` it, or enter it with `async with`."""
+
+    def __init__(self, opened: Callable[[], Awaitable[Coordinator]]) -> None:
+        self._opened = opened
+        self._coordinator: Coordinator | None = None
+
+    def __await__(self) -> Generator[Any, None, Coordinator]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> Coordinator:
+        self._coordinator = await self._opened()
+        return self._coordinator
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._coordinator is not None:
+            await self._coordinator.close()
+
+
+async def open_journal(address: str, clock: Clock) -> Journal:
+    """The journal at an address: a path, `sqlite:///path`, or `:memory:`."""
+    if address == ":memory:":
+        return MemoryJournal(clock)
+    scheme, found, rest = str(address).partition("://")
+    if not found:
+        return await SqliteJournal.open(address, clock)
+    if scheme == "sqlite":
+        return await SqliteJournal.open(rest.removeprefix("/") if rest.startswith("//") else rest, clock)
+    raise InputError(f"{scheme}:// is not a journal that amends knows; give a file's path, sqlite:///path or :memory:")
+
+
+def run(
+    definition: SagaDefinition,
+    *args: Any,
+    journal: str = "amends.db",
+    env: str = "development",
+    settings: Settings | None = None,
+    id: str | None = None,  # noqa: A002 - the product's word
+    actor: str = runtime.SYSTEM,
+    labels: Mapping[str, str] | None = None,
+    **kwargs: Any,
+) -> Ended:
+    """Run a saga to its end from code that has no event loop of its own."""
+
+    async def whole() -> Ended:
+        async with Coordinator.open(journal, env=env, settings=settings) as coordinator:
+            return await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
+
+    return asyncio.run(whole())

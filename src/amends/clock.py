@@ -1,0 +1,62 @@
+"""The only way in for time, randomness and new ids. Everything else is handed a Clock.
+
+Wall time is data, and is never used to measure how long something took: durations and leases go by a clock that no one sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from typing import Final, Protocol
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class Clock(Protocol):
+    def now(self) -> int:
+        """Milliseconds of UTC."""
+        ...
+
+    def elapsed(self) -> float:
+        """Seconds on a clock that only goes forward, shared by all processes of this machine since it booted."""
+        ...
+
+    def jitter(self) -> float:
+        """A random number from 0 to 1."""
+        ...
+
+    def new_id(self) -> str:
+        """26 characters that sort by time."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's own."""
+
+    def __init__(self) -> None:
+        self._source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def elapsed(self) -> float:
+        return time.clock_gettime(self._source)
+
+    def jitter(self) -> float:
+        return random.random()  # noqa: S311 - spreads retries; guards nothing
+
+    def new_id(self) -> str:
+        return spell_id(self.now(), os.urandom(10))
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def spell_id(now: int, noise: bytes) -> str:
+    """A ULID: 48 bits of milliseconds, then 80 of noise, in Crockford's base 32."""
+    number = (now & (2**48 - 1)) << 80 | int.from_bytes(noise[:10])
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))

@@ -1,0 +1,85 @@
+"""What an action promises: its contract, as data that outlives the code that declared it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal, NewType
+
+from amends.core.values import SagaId, StepId
+
+Topic = NewType("Topic", str)
+Phase = Literal["do", "undo"]
+
+
+class Reversibility(StrEnum):
+    REVERSIBLE = "reversible"
+    COMPENSATABLE = "compensatable"
+    IRREVERSIBLE = "irreversible"
+    UNDECLARED = "undeclared"
+
+
+class OnIncident(StrEnum):
+    """What a rollback does when this action's compensation cannot be made to work."""
+
+    STOP = "stop"
+    GO_ON = "go_on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often, and how far apart: `first_s` doubling to `cap_s`, less a random part of up to half."""
+
+    attempts: int = 50
+    first_s: float = 1.0
+    cap_s: float = 30.0
+
+    def delay_s(self, attempt: int, jitter: float) -> float:
+        """How long to wait after attempt number `attempt`; jitter is between 0 and 1."""
+        whole = min(self.cap_s, self.first_s * 2.0 ** min(attempt - 1, 32))
+        return whole * (1 - jitter / 2)
+
+
+FORWARD: Final = Retries()
+BACK: Final = Retries(attempts=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """One version of one topic's promises. Journaled with the first step that uses it."""
+
+    topic: Topic
+    version: int = 1
+    side_effect: bool = True
+    reversibility: Reversibility = Reversibility.UNDECLARED
+    no_rollback: str | None = None
+    idempotent: bool = False
+    atomic: bool = False
+    probe: bool = False
+    before: bool = False
+    risk: tuple[str, ...] = ()
+    timeout_s: float | None = 300.0
+    retries: Retries = field(default=FORWARD)
+    undo_timeout_s: float = 30.0
+    undo_retries: Retries = field(default=BACK)
+    on_incident: OnIncident = OnIncident.STOP
+
+    @property
+    def compensation_declared(self) -> bool:
+        return self.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE} and self.side_effect
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a lost attempt may simply be made again, with the same key."""
+        return self.idempotent or not self.side_effect
+
+
+def key_of(saga: SagaId, step: StepId, topic: Topic, phase: Phase, turn: int = 0) -> str:
+    """The idempotency key: the same for every attempt, process and machine.
+
+    `turn` counts the times that a step was taken back and then landed late after all: taking it back again is another
+    effect, which a provider that remembers keys must not mistake for the first.
+    """
+    parts = [saga, step, topic, phase] + ([str(turn)] if turn else [])
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]

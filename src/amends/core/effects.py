@@ -1,0 +1,64 @@
+"""What should be done now, as data: the planner names it, the runtime does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from amends.core.events import IncidentKind
+from amends.core.values import StepId
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
+class Compensate:
+    step: StepId
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Wait for these attempts to end, or cancel them: nothing is taken back while they run."""
+
+    steps: tuple[StepId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The step is over, and badly; tell the definition."""
+
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
+class CallPerson:
+    kind: IncidentKind
+    step: StepId | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    pass
+
+
+Effect: TypeAlias = Judge | Perform | Probe | Compensate | Wait | Settle | GiveUp | CallPerson | End

@@ -1,0 +1,331 @@
+"""Facts, in the past tense: the only thing that is ever stored. Times are milliseconds of UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from amends.core.contracts import Contract, Topic
+from amends.core.values import Json, StepId
+
+
+class Cause(StrEnum):
+    """Why a saga's work stopped."""
+
+    FATAL = "fatal"
+    FAILED = "failed"
+    LOST = "lost"
+    DENIED = "denied"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+class IncidentKind(StrEnum):
+    COMPENSATION_MISSING = "compensation_missing"
+    COMPENSATION_DENIED = "compensation_denied"
+    COMPENSATION_FAILED = "compensation_failed"
+    COMPENSATION_TIMED_OUT = "compensation_timed_out"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    CHANGED_SINCE = "changed_since"
+    PAST_PIVOT = "past_pivot"
+    DIVERGED = "diverged"
+
+
+# -- the saga ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaStarted:
+    definition: str
+    version: int
+    input: Json
+    actor: str
+    env: str
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkFinished:
+    """The definition came to its end, but steps whose outcome nobody knows have to be settled first."""
+
+    result: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaCompleted:
+    result: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackStarted:
+    cause: Cause
+    why: str
+    step: StepId | None
+    by: str
+    deadline_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackResumed:
+    by: str
+    deadline_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkResumed:
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaRolledBack:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaHalted:
+    """Nothing more is done until a person acts."""
+
+
+# -- a step going forward ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProposed:
+    step: StepId
+    topic: Topic
+    version: int
+    args: Json
+    digest: str
+    contract: Contract | None
+    """Only with the first step of this topic and version in the saga; later steps share it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionAllowed:
+    step: StepId
+    rule: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionDenied:
+    step: StepId
+    rule: str
+    policy: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeforeCaptured:
+    step: StepId
+    before: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted:
+    """The intent: durable before the call."""
+
+    step: StepId
+    attempt: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSucceeded:
+    step: StepId
+    attempt: int
+    result: Json
+    opaque: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """Certainly nothing happened. `retry_at` is None when it is not tried again."""
+
+    step: StepId
+    attempt: int
+    error: str
+    fatal: bool
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLost:
+    """Nobody knows. `retry_at` is when it is probed or repeated; None when neither is possible."""
+
+    step: StepId
+    attempt: int
+    error: str
+    fatal: bool
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFound:
+    step: StepId
+    result: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFoundNothing:
+    step: StepId
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeUnanswered:
+    step: StepId
+    error: str
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateSuccessEnrolled:
+    """An attempt that had been given up for lost took effect after all; what it did is owed again."""
+
+    step: StepId
+    attempt: int
+    result: Json
+
+
+# -- a step going back ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensationStarted:
+    step: StepId
+    attempt: int
+    key: str
+    certain: bool
+    rule: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensationSucceeded:
+    step: StepId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensationFailed:
+    step: StepId
+    attempt: int
+    error: str
+    changed_since: bool
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensationLost:
+    step: StepId
+    attempt: int
+    error: str
+    timed_out: bool
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensationDenied:
+    step: StepId
+    rule: str
+    policy: str
+    why: str
+
+
+# -- people -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    step: StepId
+    digest: str
+    rule: str
+    policy: str
+    needed: int
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGranted:
+    step: StepId
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRefused:
+    step: StepId
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalExpired:
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalVoided:
+    step: StepId
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentOpened:
+    """`step` is where it stopped; `left` names every step whose effect may still stand."""
+
+    incident: int
+    kind: IncidentKind
+    step: StepId | None
+    why: str
+    left: tuple[StepId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRetried:
+    incident: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentResolved:
+    """A person vouches for these steps; nothing is owed for them any more."""
+
+    incident: int
+    by: str
+    reason: str
+    settled: tuple[StepId, ...]
+
+
+SagaEvent: TypeAlias = (
+    SagaStarted
+    | WorkFinished
+    | SagaCompleted
+    | RollbackStarted
+    | RollbackResumed
+    | WorkResumed
+    | SagaRolledBack
+    | SagaHalted
+)
+StepEvent: TypeAlias = (
+    ActionAllowed
+    | ActionDenied
+    | BeforeCaptured
+    | AttemptStarted
+    | AttemptSucceeded
+    | AttemptFailed
+    | AttemptLost
+    | ProbeFound
+    | ProbeFoundNothing
+    | ProbeUnanswered
+    | LateSuccessEnrolled
+    | CompensationStarted
+    | CompensationSucceeded
+    | CompensationFailed
+    | CompensationLost
+    | CompensationDenied
+)
+ApprovalEvent: TypeAlias = ApprovalRequested | ApprovalGranted | ApprovalRefused | ApprovalExpired | ApprovalVoided
+IncidentEvent: TypeAlias = IncidentOpened | IncidentRetried | IncidentResolved
+Event: TypeAlias = SagaEvent | StepProposed | StepEvent | ApprovalEvent | IncidentEvent

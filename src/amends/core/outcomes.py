@@ -1,0 +1,59 @@
+"""How an attempt ended: as data, and honest about what is known of the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from amends.core.values import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    result: Json = None
+    opaque: str = ""
+    """Why the result itself could not be kept, where it could not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Certainly nothing happened (forward), or certainly nothing was taken back (compensation)."""
+
+    error: str
+    fatal: bool = False
+    after_s: float | None = None
+    changed_since: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Nobody knows."""
+
+    error: str
+    fatal: bool = False
+    timed_out: bool = False
+
+
+Outcome: TypeAlias = Succeeded | Failed | Lost
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A probe saw the effect."""
+
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNothing:
+    """A probe saw that there is no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """A probe could not tell."""
+
+    error: str
+
+
+Answer: TypeAlias = Found | FoundNothing | NoAnswer

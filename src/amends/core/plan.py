@@ -1,0 +1,92 @@
+"""What is due: pure answers to "what now?", for one step going forward and for a whole saga going back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.events import IncidentKind
+from amends.core.saga import Saga, Step
+from amends.core.transitions import SagaStatus, StepStatus
+
+PROBE_TRIES: Final = 3
+
+
+def forward(step: Step, now: int) -> Effect | None:
+    """What a step on its way needs. None: it has succeeded, or an attempt or a person is being waited for."""
+    match step.status:
+        case StepStatus.PROPOSED:
+            return Judge(step.id)
+        case StepStatus.READY:
+            return Perform(step.id)
+        case StepStatus.FAILED | StepStatus.UNKNOWN if step.retry_at is None:
+            return GiveUp(step.id)
+        case StepStatus.FAILED:
+            return _at(step.retry_at, now, Perform(step.id))
+        case StepStatus.UNKNOWN:
+            return _at(step.retry_at, now, Probe(step.id) if _askable(step) else Perform(step.id))
+        case StepStatus.DENIED | StepStatus.COMPENSATED | StepStatus.SETTLED:
+            return GiveUp(step.id)
+        case _:
+            return None
+
+
+def plan(saga: Saga, now: int) -> Effect | None:
+    """The one thing that is due for a saga that goes back, or whose work is finished. None: nothing, here.
+
+    One effect and not several: a compensation begins only when the one before has ended, newest first.
+    """
+    if saga.phase is SagaStatus.ROLLING_BACK:
+        if saga.live:
+            return Settle(tuple(saga.live))
+        if saga.top == 0:
+            return End()
+        step = saga.steps[saga.order[saga.top]]
+        if now >= saga.deadline_at:
+            return CallPerson(
+                IncidentKind.COMPENSATION_TIMED_OUT, step.id, "the rollback's window has passed with work left"
+            )
+        return backward(step, now)
+    if saga.phase is SagaStatus.RUNNING and saga.finished:
+        if saga.live:
+            return Settle(tuple(saga.live))
+        if not saga.doubts:
+            return End()
+        newest = max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number)
+        return backward(newest, now)
+    return None
+
+
+def backward(step: Step, now: int) -> Effect:
+    """What taking one owed step back needs."""
+    declared = step.contract.compensation_declared
+    match step.status:
+        case StepStatus.SUCCEEDED if declared:
+            return Compensate(step.id)
+        case StepStatus.SUCCEEDED:
+            why = step.contract.no_rollback or "no compensation is declared"
+            return CallPerson(IncidentKind.COMPENSATION_MISSING, step.id, why)
+        case StepStatus.UNKNOWN if _askable(step):
+            return _at(step.retry_at if step.probes else None, now, Probe(step.id))
+        case StepStatus.UNKNOWN if declared and not step.late:
+            return Compensate(step.id, certain=False)
+        case StepStatus.UNKNOWN:
+            return CallPerson(IncidentKind.OUTCOME_UNKNOWN, step.id, _unknown(step))
+        case StepStatus.UNCOMPENSATED if step.retry_at is not None:
+            return _at(step.retry_at, now, Compensate(step.id, certain=step.certain))
+        case _:
+            return CallPerson(step.trouble or IncidentKind.COMPENSATION_FAILED, step.id, step.error)
+
+
+def _askable(step: Step) -> bool:
+    return step.contract.probe and step.probes < PROBE_TRIES
+
+
+def _at(due: int | None, now: int, effect: Effect) -> Effect:
+    return effect if due is None or due <= now else Wait(due)
+
+
+def _unknown(step: Step) -> str:
+    if step.late:
+        return "its attempt reported late, after its compensation; whether the effect stands is not known"
+    return f"{step.error}; there is no compensation for an outcome that nobody knows"

@@ -1,0 +1,112 @@
+"""Secrets in arguments and results: the journal gets a salted digest or a reference, never the value."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final, cast
+
+from amends.core.values import Json
+from amends.errors import NotJsonError, SecretUnavailableError
+
+MARK: Final = "$secret"
+
+
+class Secret:
+    """A value that never reaches the journal, a log or a page. An action calls `reveal()` where it needs it.
+
+    `Secret("…")` is stored as a digest: a later process that compensates the step gets a Secret whose value is gone.
+    `Secret.env("NAME")` is stored as that name and read from the environment each time, so a compensation has it too.
+    """
+
+    __slots__ = ("_stored", "_value")
+
+    def __init__(self, value: str) -> None:
+        self._value: str | None = value
+        self._stored: str | None = None
+
+    @classmethod
+    def env(cls, name: str) -> Secret:
+        return cls._kept(f"env:{name}")
+
+    @classmethod
+    def _kept(cls, stored: str) -> Secret:
+        secret = cls("")
+        secret._value, secret._stored = None, stored
+        return secret
+
+    def reveal(self) -> str:
+        if self._value is not None:
+            return self._value
+        stored = self._stored or ""
+        if not stored.startswith("env:"):
+            raise SecretUnavailableError("this secret's value was not kept; pass it as Secret.env(NAME) to have it again later")
+        name = stored.removeprefix("env:")
+        if name not in os.environ:
+            raise SecretUnavailableError(f"the environment has no {name}, which this secret refers to; set it")
+        return os.environ[name]
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    __str__ = __repr__
+
+    def stored(self, salt: str) -> str:
+        """What the journal keeps of it."""
+        if self._stored is not None:
+            return self._stored
+        return "sha256:" + hashlib.sha256(f"{salt}\x1f{self._value}".encode()).hexdigest()
+
+
+def mask(value: object, salt: str) -> object:
+    """The value with each Secret replaced by what may be stored of it; the value itself where it holds none."""
+    kind = type(value)
+    if kind is Secret:
+        return {MARK: cast("Secret", value).stored(salt)}
+    if kind is dict:
+        items = cast("dict[object, object]", value)
+        if MARK in items:
+            raise NotJsonError(f"the key {MARK!r} is reserved; pass amends.Secret(...) for a secret")
+        return {key: mask(item, salt) for key, item in items.items()}
+    if kind is list:
+        return [mask(item, salt) for item in cast("list[object]", value)]
+    return value
+
+
+def secrets_in(value: object) -> Iterator[Secret]:
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, dict):
+        for item in cast("dict[object, object]", value).values():
+            yield from secrets_in(item)
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from secrets_in(item)
+
+
+def unmask(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
+    """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value."""
+    by_stored = {secret.stored(salt): secret for secret in known}
+
+    def restored(part: Json) -> object:
+        if isinstance(part, dict):
+            stored = part.get(MARK)
+            if isinstance(stored, str):
+                return by_stored.get(stored) or Secret._kept(stored)
+            return {key: restored(item) for key, item in part.items()}
+        return [restored(item) for item in part] if isinstance(part, list) else part
+
+    return restored(value)
+
+
+def scrub(text: str, known: Iterable[Secret]) -> str:
+    """A text without the values of these secrets."""
+    for secret in known:
+        try:
+            value = secret.reveal()
+        except SecretUnavailableError:
+            continue
+        if value:
+            text = text.replace(value, "[secret]")
+    return text

@@ -1,0 +1,199 @@
+"""Is this legal? Four tables, and nothing else, answer that.
+
+A row is a status, a cell the status after an event. What is not in a table cannot happen: `evolve` raises, so neither a bug nor
+a damaged journal can move a saga sideways. The diagrams in docs/lifecycle.md and the generators of the property tests are
+made from these tables.
+
+Invariants that the tables carry:
+- a call is made only after an intent: RUNNING and COMPENSATING are entered by `…Started` alone;
+- nobody knows (UNKNOWN) is left only by a probe, a repeat, a compensation, a late success, or a person;
+- nothing leaves SUCCEEDED but a compensation, or a person who vouches for it;
+- a step whose compensation has succeeded is in doubt again only when its own attempt reports late: whether the effect came
+  before or after the compensation, nobody knows, so it is probed or shown to a person, never compensated blindly twice.
+
+| status        | what may stand in the world | what the runtime owes                       |
+|---------------|-----------------------------|---------------------------------------------|
+| PROPOSED, AWAITING, READY, DENIED | nothing | nothing                                     |
+| RUNNING       | maybe                       | an outcome; after a crash: lost             |
+| SUCCEEDED     | the effect                  | a compensation, once the saga rolls back    |
+| FAILED        | nothing                     | another try, or nothing                     |
+| UNKNOWN       | maybe                       | a probe, a repeat, or a compensation        |
+| COMPENSATING, RECOMPENSATING | maybe        | an outcome; after a crash: lost             |
+| UNCOMPENSATED | maybe                       | another try, or an incident                 |
+| COMPENSATED   | nothing                     | nothing                                     |
+| SETTLED       | what a person vouches for   | nothing                                     |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from amends.core import events as e
+
+
+class SagaStatus(StrEnum):
+    RUNNING = "running"
+    WAITING = "waiting"
+    ROLLING_BACK = "rolling_back"
+    COMPLETED = "completed"
+    ROLLED_BACK = "rolled_back"
+    INCIDENT = "incident"
+    PAUSED = "paused"
+
+    @property
+    def ended(self) -> bool:
+        return self in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}
+
+
+class StepStatus(StrEnum):
+    PROPOSED = "proposed"
+    AWAITING = "awaiting"
+    READY = "ready"
+    DENIED = "denied"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    COMPENSATING = "compensating"
+    RECOMPENSATING = "recompensating"
+    UNCOMPENSATED = "uncompensated"
+    COMPENSATED = "compensated"
+    SETTLED = "settled"
+
+
+class ApprovalStatus(StrEnum):
+    REQUESTED = "requested"
+    GRANTED = "granted"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    VOID = "void"
+
+
+class IncidentStatus(StrEnum):
+    OPEN = "open"
+    RETRIED = "retried"
+    RESOLVED = "resolved"
+
+
+_G, _S = SagaStatus, StepStatus
+
+SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
+    _G.RUNNING: {
+        e.WorkFinished: _G.RUNNING,
+        e.SagaCompleted: _G.COMPLETED,
+        e.RollbackStarted: _G.ROLLING_BACK,
+        e.SagaHalted: _G.INCIDENT,
+    },
+    _G.ROLLING_BACK: {
+        e.SagaRolledBack: _G.ROLLED_BACK,
+        e.SagaHalted: _G.INCIDENT,
+    },
+    _G.INCIDENT: {
+        e.WorkResumed: _G.RUNNING,
+        e.RollbackStarted: _G.ROLLING_BACK,
+        e.RollbackResumed: _G.ROLLING_BACK,
+        e.SagaCompleted: _G.COMPLETED,
+    },
+    _G.COMPLETED: {
+        e.RollbackStarted: _G.ROLLING_BACK,
+        e.SagaHalted: _G.INCIDENT,
+    },
+    _G.ROLLED_BACK: {
+        e.RollbackResumed: _G.ROLLING_BACK,
+    },
+}
+
+STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.IncidentResolved], StepStatus]]] = {
+    _S.PROPOSED: {
+        e.ActionAllowed: _S.READY,
+        e.ActionDenied: _S.DENIED,
+        e.ApprovalRequested: _S.AWAITING,
+    },
+    _S.AWAITING: {
+        e.ApprovalGranted: _S.READY,
+        e.ApprovalRefused: _S.DENIED,
+        e.ApprovalExpired: _S.DENIED,
+        e.ApprovalVoided: _S.PROPOSED,
+    },
+    _S.READY: {
+        e.BeforeCaptured: _S.READY,
+        e.AttemptStarted: _S.RUNNING,
+        e.ApprovalVoided: _S.PROPOSED,
+        e.ApprovalExpired: _S.DENIED,
+    },
+    _S.RUNNING: {
+        e.AttemptSucceeded: _S.SUCCEEDED,
+        e.AttemptFailed: _S.FAILED,
+        e.AttemptLost: _S.UNKNOWN,
+    },
+    _S.SUCCEEDED: {
+        e.CompensationStarted: _S.COMPENSATING,
+        e.CompensationDenied: _S.UNCOMPENSATED,
+        e.IncidentResolved: _S.SETTLED,
+    },
+    _S.FAILED: {
+        e.AttemptStarted: _S.RUNNING,
+        e.LateSuccessEnrolled: _S.SUCCEEDED,
+    },
+    _S.UNKNOWN: {
+        e.ProbeFound: _S.SUCCEEDED,
+        e.ProbeFoundNothing: _S.FAILED,
+        e.ProbeUnanswered: _S.UNKNOWN,
+        e.AttemptStarted: _S.RUNNING,
+        e.LateSuccessEnrolled: _S.SUCCEEDED,
+        e.CompensationStarted: _S.COMPENSATING,
+        e.CompensationDenied: _S.UNCOMPENSATED,
+        e.IncidentResolved: _S.SETTLED,
+    },
+    _S.COMPENSATING: {
+        e.CompensationSucceeded: _S.COMPENSATED,
+        e.CompensationFailed: _S.UNCOMPENSATED,
+        e.CompensationLost: _S.UNCOMPENSATED,
+        e.LateSuccessEnrolled: _S.RECOMPENSATING,
+    },
+    _S.RECOMPENSATING: {
+        e.CompensationSucceeded: _S.UNKNOWN,
+        e.CompensationFailed: _S.UNCOMPENSATED,
+        e.CompensationLost: _S.UNCOMPENSATED,
+    },
+    _S.UNCOMPENSATED: {
+        e.CompensationStarted: _S.COMPENSATING,
+        e.CompensationDenied: _S.UNCOMPENSATED,
+        e.LateSuccessEnrolled: _S.UNCOMPENSATED,
+        e.IncidentResolved: _S.SETTLED,
+    },
+    _S.COMPENSATED: {
+        e.LateSuccessEnrolled: _S.UNKNOWN,
+    },
+    _S.SETTLED: {
+        e.LateSuccessEnrolled: _S.UNKNOWN,
+    },
+    _S.DENIED: {},
+}
+
+APPROVAL: Final[Mapping[ApprovalStatus, Mapping[type[e.ApprovalEvent], ApprovalStatus]]] = {
+    ApprovalStatus.REQUESTED: {
+        e.ApprovalGranted: ApprovalStatus.GRANTED,
+        e.ApprovalRefused: ApprovalStatus.REFUSED,
+        e.ApprovalExpired: ApprovalStatus.EXPIRED,
+        e.ApprovalVoided: ApprovalStatus.VOID,
+    },
+    ApprovalStatus.GRANTED: {
+        e.ApprovalExpired: ApprovalStatus.EXPIRED,
+        e.ApprovalVoided: ApprovalStatus.VOID,
+    },
+    ApprovalStatus.REFUSED: {},
+    ApprovalStatus.EXPIRED: {},
+    ApprovalStatus.VOID: {e.ApprovalRequested: ApprovalStatus.REQUESTED},
+}
+
+INCIDENT: Final[Mapping[IncidentStatus, Mapping[type[e.IncidentEvent], IncidentStatus]]] = {
+    IncidentStatus.OPEN: {
+        e.IncidentRetried: IncidentStatus.RETRIED,
+        e.IncidentResolved: IncidentStatus.RESOLVED,
+    },
+    IncidentStatus.RETRIED: {},
+    IncidentStatus.RESOLVED: {},
+}

@@ -1,0 +1,198 @@
+"""Every exception of amends, in one tree, split by who has to act.
+
+    AmendsError
+    ├── said by an action about itself (users raise these)
+    │   ├── Fatal                   no retry, roll back now; happened=False certifies that nothing happened
+    │   ├── NotDone                 nothing happened, certainly; trying again is safe
+    │   │   └── Retry               the same, with the delay that the action asks for
+    │   └── ChangedSince            (in a compensation) someone changed it since; do not overwrite
+    ├── StepError                   what `s.do` raises when a step has ended badly
+    │   ├── StepFatalError          also a Fatal
+    │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
+    │   ├── StepLostError           nobody knows whether it happened
+    │   └── StepDeniedError         the gate said no
+    ├── RefusedError                a request that the saga's state does not allow
+    │   ├── PastPivotError          it would roll back over an irreversible step
+    │   └── DivergedError           the code asks for something else than the journal remembers
+    ├── DeclarationError            an action or a definition is declared wrongly
+    │   └── TopicError              a topic's name is not one
+    ├── InputError                  a value that cannot be stored
+    │   ├── NotJsonError            outside the JSON domain
+    │   └── TooLargeError           past a size limit
+    ├── UnknownError                a name that nothing answers to
+    │   ├── UnknownSagaError
+    │   ├── UnknownIncidentError
+    │   ├── UnknownActionError
+    │   └── UnknownDefinitionError
+    ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
+    └── JournalError                the store
+        ├── JournalConflictError    another entry came first
+        │   └── LeaseLostError      another worker drives this saga now
+        ├── JournalStoppedError     the writer ended for good after an I/O error
+        ├── JournalFullError        no room on the disk; nothing was written
+        ├── JournalBusyError        another program holds the file
+        ├── JournalAccessError      the file or its directory cannot be read or written
+        ├── JournalDamagedError     what is stored does not verify
+        ├── JournalVersionError     written by a newer version
+        └── ForkedError             used in a child of the process that opened it
+"""
+
+from __future__ import annotations
+
+
+class AmendsError(Exception):
+    """The root: everything that amends raises on purpose."""
+
+
+class Fatal(AmendsError):  # noqa: N818 - the product's word, said by users in their actions
+    """Raised by an action: do not try again, roll back now.
+
+    It speaks of retrying, not of the world: the failed step is compensated as uncertain, unless
+    `happened=False` certifies that there is nothing to take back.
+    """
+
+    def __init__(self, message: str = "", *, happened: bool | None = None) -> None:
+        super().__init__(message)
+        self.happened = happened
+
+
+class NotDone(AmendsError):  # noqa: N818 - the product's word, said by users in their actions
+    """Raised by an action: I certify that nothing happened."""
+
+
+class Retry(NotDone):
+    """Raised by an action: nothing happened, and ask me again after this many seconds."""
+
+    def __init__(self, message: str = "", *, after: float) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class ChangedSince(AmendsError):  # noqa: N818 - the product's word, said by users in their compensations
+    """Raised by a compensation: someone changed it since, and I will not overwrite that."""
+
+
+class StepError(AmendsError):
+    """A step has ended badly; leaving the saga's function, it starts the rollback."""
+
+    def __init__(self, message: str, *, step: str, topic: str) -> None:
+        super().__init__(f"{topic} (step {step}): {message}")
+        self.step = step
+        self.topic = topic
+        self.reason = message
+
+
+class StepFatalError(StepError, Fatal):
+    """The action raised Fatal."""
+
+    def __init__(self, message: str, *, step: str, topic: str, happened: bool | None = None) -> None:
+        StepError.__init__(self, message, step=step, topic=topic)
+        self.happened = happened
+
+
+class StepFailedError(StepError, NotDone):
+    """Nothing happened, and the tries are used up."""
+
+
+class StepLostError(StepError):
+    """Nobody knows whether it happened."""
+
+
+class StepDeniedError(StepError):
+    """The gate said no; nothing was dispatched."""
+
+
+class RefusedError(AmendsError):
+    """The saga's state does not allow this request; nothing was recorded."""
+
+
+class PastPivotError(RefusedError):
+    """A rollback would have to cross an irreversible step that took effect."""
+
+
+class DivergedError(RefusedError):
+    """The definition asks for something else than the journal remembers."""
+
+
+class DeclarationError(AmendsError):
+    """An action or a definition is declared wrongly."""
+
+
+class TopicError(DeclarationError):
+    """A topic is lower-case ASCII: letters, digits, `_`, `.`, `-`, at most 128 characters."""
+
+
+class InputError(AmendsError):
+    """A value that cannot be stored."""
+
+
+class NotJsonError(InputError):
+    """The value lies outside the JSON domain."""
+
+
+class TooLargeError(InputError):
+    """The value is past a size limit."""
+
+
+class UnknownError(AmendsError):
+    """A name that nothing answers to."""
+
+
+class UnknownSagaError(UnknownError):
+    """No saga has this id."""
+
+
+class UnknownIncidentError(UnknownError):
+    """No incident has this id."""
+
+
+class UnknownActionError(UnknownError):
+    """No action is registered under this topic and version."""
+
+
+class UnknownDefinitionError(UnknownError):
+    """No definition is registered under this name and version."""
+
+
+class SecretUnavailableError(AmendsError):
+    """The journal keeps a secret's digest, never its value."""
+
+
+class JournalError(AmendsError):
+    """The store could not do what was asked."""
+
+
+class JournalConflictError(JournalError):
+    """Entry `after` is no longer the newest; nothing was written."""
+
+
+class LeaseLostError(JournalConflictError):
+    """Another worker drives this saga now; nothing was written."""
+
+
+class JournalStoppedError(JournalError):
+    """The writer ended for good after an I/O error: what was not acknowledged may or may not be on disk."""
+
+
+class JournalFullError(JournalError):
+    """No room on the disk; nothing was written."""
+
+
+class JournalBusyError(JournalError):
+    """Another program holds the file for too long."""
+
+
+class JournalAccessError(JournalError):
+    """The file or its directory cannot be read or written."""
+
+
+class JournalDamagedError(JournalError):
+    """What is stored does not verify; nothing is acted upon."""
+
+
+class JournalVersionError(JournalError):
+    """The journal was written by a newer version of amends."""
+
+
+class ForkedError(JournalError):
+    """The journal was opened in another process; open it anew in this one."""

@@ -1,0 +1,192 @@
+"""What an entry is on disk: a wire name, a body, a hash. The names are written by hand and outlive every class name.
+
+An event becomes a name and a body, the canonical JSON of its fields (see fields.py). A large payload is kept beside
+the body, under its digest; the body holds the digest, so the hash covers it all the same. An entry's hash also covers
+the hash of the entry before: change, remove or move one, and none after it verifies.
+
+The meaning of a wire name never changes. A new shape gets a new number (`attempt.lost/2`), and UPCASTS the function
+that lifts the old one to it. A name from the future is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, cast
+
+from amends.core import events as e
+from amends.core.values import LARGEST_VALUE, digest
+from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
+from amends.journal.fields import Layout
+
+WIRE: Final[Mapping[str, type[e.Event]]] = {
+    "saga.started/1": e.SagaStarted,
+    "saga.completed/1": e.SagaCompleted,
+    "saga.rolled_back/1": e.SagaRolledBack,
+    "saga.halted/1": e.SagaHalted,
+    "work.finished/1": e.WorkFinished,
+    "work.resumed/1": e.WorkResumed,
+    "rollback.started/1": e.RollbackStarted,
+    "rollback.resumed/1": e.RollbackResumed,
+    "step.proposed/1": e.StepProposed,
+    "action.allowed/1": e.ActionAllowed,
+    "action.denied/1": e.ActionDenied,
+    "before.captured/1": e.BeforeCaptured,
+    "attempt.started/1": e.AttemptStarted,
+    "attempt.succeeded/1": e.AttemptSucceeded,
+    "attempt.failed/1": e.AttemptFailed,
+    "attempt.lost/1": e.AttemptLost,
+    "probe.found/1": e.ProbeFound,
+    "probe.found_nothing/1": e.ProbeFoundNothing,
+    "probe.unanswered/1": e.ProbeUnanswered,
+    "late_success.enrolled/1": e.LateSuccessEnrolled,
+    "compensation.started/1": e.CompensationStarted,
+    "compensation.succeeded/1": e.CompensationSucceeded,
+    "compensation.failed/1": e.CompensationFailed,
+    "compensation.lost/1": e.CompensationLost,
+    "compensation.denied/1": e.CompensationDenied,
+    "approval.requested/1": e.ApprovalRequested,
+    "approval.granted/1": e.ApprovalGranted,
+    "approval.refused/1": e.ApprovalRefused,
+    "approval.expired/1": e.ApprovalExpired,
+    "approval.voided/1": e.ApprovalVoided,
+    "incident.opened/1": e.IncidentOpened,
+    "incident.retried/1": e.IncidentRetried,
+    "incident.resolved/1": e.IncidentResolved,
+}
+
+Fields = dict[str, Any]
+UPCASTS: Final[dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
+
+INLINE: Final = 256 * 1024
+FIRST: Final = bytes(32)
+_BLOBS: Final = "blobs"
+_NO_BLOBS: Final[Mapping[str, str]] = {}
+_LAYOUTS: Final = {name: Layout(kind) for name, kind in WIRE.items()}
+_SPELLED: Final = {layout.kind: (name, layout) for name, layout in _LAYOUTS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """An event as it is stored; `blobs` are its large payloads by digest."""
+
+    name: str
+    body: str
+    blobs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def encode(event: e.Event) -> Wire:
+    """Raises NotJsonError or TooLargeError for what cannot be stored."""
+    name, layout = _SPELLED[type(event)]
+    body = layout.spell(event)
+    if not body.isascii():
+        _refuse_half_characters(layout, event, body)
+    if len(body) > INLINE // 4:  # no character takes more than four bytes
+        return _encode_large(name, layout, event, body)
+    return Wire(name, body, _NO_BLOBS)
+
+
+def _refuse_half_characters(layout: Layout, event: e.Event, body: str) -> None:
+    try:
+        body.encode()
+    except UnicodeEncodeError:
+        for part, text in layout.spelled(event):
+            if text.encode(errors="replace").decode() != text:
+                raise NotJsonError(
+                    f"{part.name} holds half a surrogate pair, which is not text; decode it properly first"
+                ) from None
+        raise  # pragma: no cover - one of the fields made the body
+
+
+def _encode_large(name: str, layout: Layout, event: e.Event, body: str) -> Wire:
+    texts = {part.name: text for part, text in layout.spelled(event)}
+    payloads = [part.name for part in layout.fields if part.is_payload]
+    blobs: dict[str, str] = {}
+    kept: Fields = {}
+    for payload in payloads:
+        size = len(texts[payload].encode())
+        if size > INLINE:
+            text = texts.pop(payload)
+            kept[payload] = {"digest": digest(text), "size": size}
+            blobs[kept[payload]["digest"]] = text
+    if kept:
+        texts[_BLOBS] = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+        body = "{" + ",".join(f'"{key}":{texts[key]}' for key in sorted(texts)) + "}"
+    if len(body.encode()) > LARGEST_VALUE:
+        raise TooLargeError(f"a {name} takes more than {LARGEST_VALUE >> 20} MB as JSON; shorten its texts")
+    return Wire(name, body, blobs)
+
+
+def references(body: str) -> tuple[str, ...]:
+    """The digests of the blobs that a body needs. Raises JournalDamagedError."""
+    if f'"{_BLOBS}":' not in body:
+        return ()
+    return tuple(_kept(_object(body)).values())
+
+
+def decode(name: str, body: str, blobs: Mapping[str, str] = _NO_BLOBS) -> e.Event:
+    """Raises JournalVersionError for a name from the future, JournalDamagedError for a body that does not fit."""
+    if name not in _LAYOUTS and name not in UPCASTS:
+        raise JournalVersionError(
+            f"{name!r} is an entry that this version of amends does not know: "
+            "the journal was written by a newer version; upgrade before you open it"
+        )
+    fields = _object(body)
+    if _BLOBS in fields:
+        for payload, key in _kept(fields).items():
+            fields[payload] = _blob(payload, key, blobs)
+        del fields[_BLOBS]
+    while name not in _LAYOUTS:
+        name, fields = UPCASTS[name](fields)
+    return cast(e.Event, _LAYOUTS[name].parse(fields))
+
+
+def _kept(fields: Fields) -> dict[str, str]:
+    """Payload -> digest, for those that are kept beside the body."""
+    kept: object = fields.get(_BLOBS, {})
+    if type(kept) is not dict:
+        raise JournalDamagedError("its blobs are not an object")
+    found: dict[str, str] = {}
+    for payload, about in cast(dict[str, object], kept).items():
+        key = cast(Fields, about).get("digest") if type(about) is dict else None
+        if type(key) is not str:
+            raise JournalDamagedError(f"its blob {payload} has no digest")
+        found[payload] = key
+    return found
+
+
+def _blob(payload: str, key: str, blobs: Mapping[str, str]) -> object:
+    text = blobs.get(key)
+    if text is None:
+        raise JournalDamagedError(f"the blob of its {payload} is missing")
+    if digest(text) != key:
+        raise JournalDamagedError(f"the blob of its {payload} does not match its digest")
+    return _parsed(text)
+
+
+def _object(body: str) -> Fields:
+    fields = _parsed(body)
+    if type(fields) is not dict:
+        raise JournalDamagedError("its body is not an object")
+    return cast(Fields, fields)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return _read(text)
+    except (ValueError, RecursionError) as exc:
+        raise JournalDamagedError(f"its body is not JSON: {exc}") from None
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
+
+
+_read: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str) -> bytes:
+    """The hash of an entry: SHA-256 over the hash before (FIRST where there is none) and all that is stored of it."""
+    return hashlib.sha256(b"%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n{body}".encode())).digest()

@@ -1,0 +1,212 @@
+"""The port that everything durable goes through, and the plain data that crosses it.
+
+Two numbers keep drivers apart. An append names the newest entry that its author has seen (`after`): if another entry
+came since, nothing is written. And it may carry a lease, whose epoch rises each time a saga changes hands: if it has
+risen, nothing is written. So a worker that slept through the end of its lease cannot write, whatever it believes.
+
+A lease belongs to a worker, and a worker's lifetime is one row that it renews: holding ten thousand sagas costs one
+small write each half minute. A saga is free to be claimed when its worker has not renewed in time, has given up its
+leases, or (where that can be told on the same machine) is no longer alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from amends.core.events import Event, IncidentKind
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId, StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One fact on record. `name` and `body` are its wire form; `hash` covers them and the entry before."""
+
+    saga: SagaId
+    number: int
+    at: int
+    name: str
+    body: str
+    hash: bytes
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A worker's numbered right to drive one saga."""
+
+    saga: SagaId
+    worker: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What lists show of a saga after an append; `wake_at` is when it has something to do again."""
+
+    status: SagaStatus
+    wake_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaRow:
+    id: SagaId
+    definition: str
+    version: int
+    env: str
+    actor: str
+    status: SagaStatus
+    labels: dict[str, str]
+    started_at: int
+    updated_at: int
+    ended_at: int | None
+    entries: int
+    open_incidents: int
+    open_approvals: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRow:
+    """`id` is `<saga>/<number>`."""
+
+    id: str
+    saga: SagaId
+    number: int
+    definition: str
+    kind: IncidentKind
+    step: StepId | None
+    why: str
+    left: tuple[StepId, ...]
+    status: str
+    opened_at: int
+    closed_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRow:
+    """`id` is `<saga>/<step>`."""
+
+    id: str
+    saga: SagaId
+    step: StepId
+    definition: str
+    rule: str
+    status: str
+    requested_at: int
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaQuery:
+    """Filters are joined by and; None means any. Newest first; `before` is the cursor of the page before."""
+
+    statuses: tuple[SagaStatus, ...] | None = None
+    definition: str | None = None
+    topic: str | None = None
+    env: str | None = None
+    started_from: int | None = None
+    started_until: int | None = None
+    before: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonQuery:
+    """For approvals and incidents; oldest first, because the oldest has waited longest. `after` is a cursor."""
+
+    open_only: bool = True
+    saga: SagaId | None = None
+    after: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaPage:
+    rows: tuple[SagaRow, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentPage:
+    rows: tuple[IncidentRow, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPage:
+    rows: tuple[ApprovalRow, ...]
+    cursor: str | None
+
+
+class Journal(Protocol):
+    """Every method is safe to call from several coroutines of the loop that opened it.
+
+    Writes are answered in the order of asking. A wait that is cancelled does not take its write back.
+    """
+
+    async def append(
+        self,
+        saga: SagaId,
+        events: Sequence[Event],
+        *,
+        after: int,
+        summary: Summary,
+        lease: Lease | None = None,
+    ) -> tuple[Entry, ...]:
+        """Append all events or none; acknowledged only when they are durable.
+
+        `after=0` with SagaStarted first makes the saga, held under `lease` (of epoch 1) where one is given.
+        No events at all only ask whether entry and lease are still the newest.
+        Without a lease the author is not the driver: whoever holds the saga will find it among its `nudged`.
+        Raises JournalConflictError if entry `after` is no longer the newest, LeaseLostError if the epoch has risen.
+        """
+        ...
+
+    def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
+        """The entries past `after`, in order, each checked against the hash chain. Nothing for an unknown saga."""
+        ...
+
+    async def enlist(self, worker: str, ttl_s: float) -> None:
+        """Make a worker known, alive until `ttl_s` from now."""
+        ...
+
+    def renew(self, worker: str, ttl_s: float) -> None:
+        """Keep a worker alive for `ttl_s` from now. Blocking, from any thread: a busy loop must not lose its leases."""
+        ...
+
+    def nudged(self, worker: str) -> tuple[SagaId, ...]:
+        """Which of a worker's sagas others have written to since it last wrote to them. Blocking, from any thread."""
+        ...
+
+    async def retire(self, worker: str) -> None:
+        """Give all of a worker's leases back at once."""
+        ...
+
+    async def claim(
+        self,
+        worker: str,
+        *,
+        definitions: Collection[str] | None = None,
+        saga: SagaId | None = None,
+        due_by: int | None = None,
+        limit: int = 500,
+    ) -> tuple[Lease, ...]:
+        """Take the leases of sagas that have something to do and no living worker, oldest first.
+
+        Something to do: neither ended nor in an incident. `due_by` leaves out those that sleep until later.
+        """
+        ...
+
+    async def saga(self, saga: SagaId) -> SagaRow | None: ...
+
+    async def sagas(self, query: SagaQuery) -> SagaPage: ...
+
+    async def incidents(self, query: PersonQuery) -> IncidentPage: ...
+
+    async def approvals(self, query: PersonQuery) -> ApprovalPage: ...
+
+    async def close(self) -> None:
+        """Write what was accepted, then close. Later calls raise JournalStoppedError."""
+        ...

@@ -1,0 +1,48 @@
+"""Why an append was refused, in the same words for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from amends.core.events import Event, SagaStarted
+from amends.core.values import SagaId
+from amends.errors import InputError, JournalConflictError, JournalStoppedError, LeaseLostError, UnknownSagaError
+from amends.journal.protocol import Lease
+
+LONGEST_ID: Final = 200
+
+
+def conflict(saga: SagaId, after: int, head: int) -> JournalConflictError:
+    return JournalConflictError(
+        f"saga {saga}: nothing was written after entry {after}, because the newest is {head}; read on and decide again"
+    )
+
+
+def lease_lost(lease: Lease, epoch: int, worker: str) -> LeaseLostError:
+    return LeaseLostError(
+        f"saga {lease.saga}: nothing was written, because the lease of {lease.worker} (epoch {lease.epoch}) has ended; "
+        f"{worker or 'nobody'} holds it now (epoch {epoch})"
+    )
+
+
+def closed() -> JournalStoppedError:
+    return JournalStoppedError("the journal is closed; open it again")
+
+
+def check_lease(saga: SagaId, lease: Lease | None) -> None:
+    if lease is not None and lease.saga != saga:
+        raise LeaseLostError(f"saga {saga}: nothing was written, because the lease is one for saga {lease.saga}")
+
+
+def begun(saga: SagaId, events: Sequence[Event], after: int, lease: Lease | None) -> SagaStarted:
+    """The start of a saga that the store does not know yet."""
+    if after != 0:
+        raise conflict(saga, after, 0)
+    if not events or not isinstance(events[0], SagaStarted):
+        raise UnknownSagaError(f"there is no saga {saga}, and what came is not its start")
+    if lease is not None and lease.epoch != 1:
+        raise lease_lost(lease, 0, "")
+    if not saga.isprintable() or not 0 < len(saga) <= LONGEST_ID:
+        raise InputError(f"{saga[:LONGEST_ID]!r} cannot be a saga's id: 1 to {LONGEST_ID} printable characters can")
+    return events[0]

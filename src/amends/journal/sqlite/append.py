@@ -1,0 +1,203 @@
+"""One append, as SQL: the fence, the entries, and the lists, in the writer's transaction.
+
+The usual append changes neither status nor wake time and comes from the holder of the lease: one UPDATE is then the
+fence and the projection at once, and touches no index. Anything else looks first, inside the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from amends.core import events as e
+from amends.core.transitions import ApprovalStatus, IncidentStatus
+from amends.core.values import SagaId, canonical
+from amends.errors import JournalConflictError
+from amends.journal import refusals
+from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
+from amends.journal.protocol import Entry, Lease, Summary
+from amends.journal.sqlite.database import Database
+from amends.journal.sqlite.writer import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Everything that the writer needs, worked out before it is asked. `place` is the saga's row, or its start."""
+
+    saga: SagaId
+    place: int | e.SagaStarted
+    after: int
+    entries: tuple[Entry, ...]
+    blobs: Mapping[str, str]
+    changes: tuple[Change, ...]
+    summary: Summary
+    same_summary: bool
+    lease: Lease | None
+    at: int
+    head: int
+    hash: bytes
+
+
+def write(batch: Batch, append: Append) -> int:
+    """Do all of it, or raise JournalConflictError or LeaseLostError and nothing. Returns the saga's row."""
+    database = batch.database
+    if isinstance(append.place, e.SagaStarted):
+        row = _begin(database, append, append.place)
+    else:
+        row = append.place
+        if not _extend_quickly(database, row, append):
+            _extend(database, row, append)
+    for digest, text in append.blobs.items():
+        database.run("INSERT INTO blob (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
+    batch.entries.extend([(row, one.number, one.at, one.name, one.body, one.hash) for one in append.entries])
+    if append.changes:
+        _project(database, row, append)
+    return row
+
+
+def _begin(database: Database, append: Append, begun: e.SagaStarted) -> int:
+    lease = append.lease
+    added = database.run(
+        """
+        INSERT INTO saga (name, head, hash, epoch, worker, nudged, status, wake_at, definition, version, env, actor,
+                          labels, started_at, updated_at, ended_at, open_incidents, open_approvals)
+        VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0) ON CONFLICT (name) DO NOTHING
+        """,
+        (
+            append.saga,
+            append.head,
+            append.hash,
+            0 if lease is None else lease.epoch,
+            "" if lease is None else lease.worker,
+            append.summary.status.value,
+            append.summary.wake_at,
+            begun.definition,
+            begun.version,
+            begun.env,
+            begun.actor,
+            canonical(begun.labels),
+            append.at,
+            append.at,
+            append.at if append.summary.status.ended else None,
+        ),
+    )
+    if not added:
+        raise refusal(database, append.saga, append.after, append.lease)
+    return database.last_row
+
+
+def _extend_quickly(database: Database, row: int, append: Append) -> bool:
+    if append.lease is None or not append.same_summary:
+        return False
+    changed = database.run(
+        """
+        UPDATE saga SET head = ?, hash = ?, updated_at = ?
+         WHERE id = ? AND head = ? AND epoch = ? AND nudged = 0
+        """,
+        (append.head, append.hash, append.at, row, append.after, append.lease.epoch),
+    )
+    return bool(changed)
+
+
+def _extend(database: Database, row: int, append: Append) -> None:
+    lease, status = append.lease, append.summary.status
+    changed = database.run(
+        """
+        UPDATE saga SET head = ?, hash = ?, updated_at = ?, status = ?, wake_at = ?, ended_at = ?, nudged = ?
+         WHERE id = ? AND head = ? AND epoch = ifnull(?, epoch)
+        """,
+        (
+            append.head,
+            append.hash,
+            append.at,
+            status.value,
+            append.summary.wake_at,
+            append.at if status.ended else None,
+            int(lease is None),
+            row,
+            append.after,
+            None if lease is None else lease.epoch,
+        ),
+    )
+    if not changed:
+        raise refusal(database, append.saga, append.after, append.lease)
+
+
+def refusal(database: Database, saga: SagaId, after: int, lease: Lease | None) -> JournalConflictError:
+    """Why an append was refused: an ended lease is the better answer, where both are true."""
+    found = database.first("SELECT head, epoch, worker FROM saga WHERE name = ?", (saga,))
+    head, epoch, worker = found or (0, 0, "")
+    if lease is not None and lease.epoch != epoch:
+        return refusals.lease_lost(lease, epoch, worker)
+    return refusals.conflict(saga, after, head)
+
+
+def _project(database: Database, row: int, append: Append) -> None:
+    for change in append.changes:
+        match change:
+            case TopicSeen(topic=topic):
+                database.run(
+                    """
+                    INSERT INTO saga_topic (topic, started_at, saga)
+                    SELECT ?, started_at, id FROM saga WHERE id = ? ON CONFLICT DO NOTHING
+                    """,
+                    (topic, row),
+                )
+            case e.IncidentOpened():
+                _open_incident(database, row, change, append.at)
+            case IncidentClosed(incident=number, status=status):
+                database.run(
+                    "UPDATE incident SET status = ?, closed_at = ? WHERE saga = ? AND number = ?",
+                    (status.value, append.at, row, number),
+                )
+            case e.ApprovalRequested():
+                _request_approval(database, row, change, append.at)
+            case ApprovalChanged(step=step, status=status):
+                database.run("UPDATE approval SET status = ? WHERE saga = ? AND step = ?", (status.value, row, step))
+            case _:
+                assert_never(change)
+    if not all(isinstance(change, TopicSeen) for change in append.changes):
+        _count(database, row)
+
+
+def _open_incident(database: Database, row: int, opened: e.IncidentOpened, at: int) -> None:
+    database.run(
+        """
+        INSERT OR REPLACE INTO incident (saga, number, kind, step, why, remaining, status, opened_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        """,
+        (
+            row,
+            opened.incident,
+            opened.kind.value,
+            opened.step,
+            opened.why,
+            canonical(list(opened.left)),
+            IncidentStatus.OPEN.value,
+            at,
+        ),
+    )
+
+
+def _request_approval(database: Database, row: int, asked: e.ApprovalRequested, at: int) -> None:
+    """Asked again, a step goes to the end of the line."""
+    database.run(
+        """
+        INSERT OR REPLACE INTO approval (saga, step, rule, status, requested_at, expires_at)
+        VALUES (?, ?, ?, ?, ?, ?)
+        """,
+        (row, asked.step, asked.rule, ApprovalStatus.REQUESTED.value, at, asked.expires_at),
+    )
+
+
+def _count(database: Database, row: int) -> None:
+    database.run(
+        """
+        UPDATE saga
+           SET open_incidents = (SELECT count(*) FROM incident WHERE saga = ?1 AND status = 'open'),
+               open_approvals = (SELECT count(*) FROM approval WHERE saga = ?1 AND status = 'requested')
+         WHERE id = ?1
+        """,
+        (row,),
+    )

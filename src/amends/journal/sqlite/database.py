@@ -1,0 +1,93 @@
+"""One connection to the file, with the few words that the journal needs; the only place that runs statements.
+
+What a query returns is taken for what the schema says it is, since every table is STRICT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+
+Value = str | int | float | bytes | None
+Values = Sequence[Value] | Mapping[str, Value]
+Row = tuple[Any, ...]
+
+
+class Database:
+    """Used by one thread at a time. Raises apsw's errors."""
+
+    def __init__(self, path: Path, *, busy_timeout_s: float, vfs: str | None) -> None:
+        """Through a VFS of its own the file is held alone: apsw's have no shared memory."""
+        flags = apsw.SQLITE_OPEN_READWRITE | (0 if vfs is None else apsw.SQLITE_OPEN_CREATE)
+        self._raw = raw = apsw.Connection(str(path), flags=flags, vfs=vfs)
+        # The stubs of apsw name a type that Python has from 3.12 on, so these are of unknown type before.
+        self._execute = cast(Callable[..., Any], raw.execute)  # pyright: ignore[reportUnknownMemberType] - see above
+        self._many = cast(Callable[..., Any], raw.executemany)  # pyright: ignore[reportUnknownMemberType] - see above
+        self._changes = raw.changes
+        if vfs is not None:
+            self.pragma("locking_mode", "exclusive")
+        raw.set_busy_timeout(round(busy_timeout_s * 1000))
+        raw.wal_autocheckpoint(0)
+
+    def run(self, sql: str, values: Values = ()) -> int:
+        """How many rows it changed, where it is a statement that changes rows."""
+        self._execute(sql, values)
+        return self._changes()
+
+    def run_many(self, sql: str, values: Iterable[Sequence[Value]]) -> None:
+        self._many(sql, values)
+
+    def rows(self, sql: str, values: Values = ()) -> list[Row]:
+        return cast(list[Row], self._execute(sql, values).fetchall())
+
+    def first(self, sql: str, values: Values = ()) -> Row | None:
+        return next(iter(self.rows(sql, values)), None)
+
+    @contextmanager
+    def each(self, sql: str, values: Values = ()) -> Generator[Iterator[Row]]:
+        """Rows one by one; leaving early ends the statement, and with it its hold on the log."""
+        with closing(self._execute(sql, values)) as cursor:
+            yield cursor
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        self.run("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.run("COMMIT")
+        finally:
+            self.roll_back()
+
+    def roll_back(self) -> None:
+        """Nothing, where no transaction is open."""
+        if self._raw.in_transaction:
+            self.run("ROLLBACK")
+
+    def pragma(self, name: str, value: str | int | None = None) -> object:
+        """Its value, set first where one is given."""
+        found = self.first(f"PRAGMA {name}" if value is None else f"PRAGMA {name} = {value}")
+        return None if found is None else found[0]
+
+    @property
+    def last_row(self) -> int:
+        return self._raw.last_insert_rowid()
+
+    def watch_log(self, told: Callable[[int], None]) -> None:
+        """After each commit, say how many pages the write-ahead log has."""
+
+        def hook(_connection: apsw.Connection, _name: str, pages: int) -> int:
+            told(pages)
+            return apsw.SQLITE_OK
+
+        self._raw.set_wal_hook(hook)
+
+    def checkpoint(self) -> tuple[int, int]:
+        """Pages in the log, and how many of them are now in their place; waits for nobody."""
+        return self._raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def close(self) -> None:
+        self._raw.close()

@@ -1,0 +1,151 @@
+"""Opening the file: who may read it, whose it is, which version it has, and whether it can be trusted.
+
+The order matters. What is not ours is refused before anything in it is changed. `synchronous=EXTRA` comes before WAL:
+the other way round, a power cut during the very first transaction can take the file back to empty. Both are read back,
+because a file system without shared memory keeps its old journal mode without a word.
+
+This process must never open and close a file that SQLite has open here: POSIX would drop SQLite's locks with it. So an
+existing file is looked at by its path alone, and a new one is made before anybody here can have opened it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from importlib import resources
+from pathlib import Path
+from typing import Final, cast
+
+import apsw
+
+from amends.errors import JournalAccessError, JournalDamagedError, JournalVersionError
+from amends.journal.codec import FIRST, chain
+from amends.journal.sqlite import troubles
+from amends.journal.sqlite.database import Database
+
+APPLICATION: Final = 0x616D6E64  # "amnd"
+VERIFIED_AT_OPEN: Final = 64
+
+_EXTRA: Final = 3
+_OTHERS: Final = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
+_making: Final = threading.Lock()
+
+
+def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Database:
+    """The writer's connection: ours, durable, of this version, its newest entries verified."""
+    try:
+        if vfs is None:
+            _make(path)
+        database = Database(path, busy_timeout_s=busy_timeout_s, vfs=vfs)
+    except apsw.Error as exc:
+        raise troubles.said(path, exc) from None
+    try:
+        version = _version(path, database)
+        _make_durable(path, database)
+        _migrate(path, database, version)
+        _verify_newest(path, database)
+    except apsw.Error as exc:
+        database.close()
+        raise troubles.said(path, exc) from None
+    except BaseException:  # whatever it was, it flies on; the connection must not stay open
+        database.close()
+        raise
+    return database
+
+
+def open_to_read(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Database:
+    database = Database(path, busy_timeout_s=busy_timeout_s, vfs=vfs)
+    database.pragma("query_only", 1)
+    return database
+
+
+def _make(path: Path) -> None:
+    """Make the file for its owner alone, or check that the one that is there is not open to others."""
+    try:
+        with _making:
+            about = _about(path) or _made(path)
+    except OSError as exc:
+        raise JournalAccessError(f"{path} cannot be made or opened: {exc.strerror}") from None
+    if not stat.S_ISREG(about.st_mode):
+        raise JournalAccessError(f"{path} is not a regular file; a journal needs one")
+    if about.st_mode & _OTHERS:
+        raise JournalAccessError(
+            f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):o}), and a journal holds what they "
+            f"must not see or change; run: chmod 600 {path}"
+        )
+
+
+def _about(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _made(path: Path) -> os.stat_result:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)  # the name has to survive a power cut too
+    finally:
+        os.close(directory)
+    return path.stat()
+
+
+def _version(path: Path, database: Database) -> int:
+    """The file's version; 0 for one that holds nothing yet."""
+    application, version = database.pragma("application_id"), cast(int, database.pragma("user_version"))
+    if application != APPLICATION:
+        if application or version or database.first("SELECT 1 FROM sqlite_schema LIMIT 1"):
+            raise JournalAccessError(f"{path} is an SQLite database of another program; give the journal another path")
+        return 0
+    newest = len(_migrations())
+    if version > newest:
+        raise JournalVersionError(
+            f"{path} was written by a newer version of amends (format {version}; this one knows up to {newest}); "
+            "upgrade amends"
+        )
+    return version
+
+
+def _make_durable(path: Path, database: Database) -> None:
+    database.pragma("synchronous", "extra")
+    mode = database.pragma("journal_mode", "wal")
+    if mode != "wal" or database.pragma("synchronous") != _EXTRA:
+        raise JournalAccessError(
+            f"{path} cannot be made durable (journal mode {mode}): its file system may be a network one, or have no "
+            "shared memory; put the journal on a local disk"
+        )
+
+
+def _migrations() -> list[str]:
+    """The scripts in order; number n brings a file from version n-1 to n."""
+    folder = resources.files("amends.journal.sqlite") / "sql"
+    scripts = sorted(folder.iterdir(), key=lambda script: script.name)
+    return [script.read_text(encoding="utf-8") for script in scripts]
+
+
+def _migrate(path: Path, database: Database, version: int) -> None:
+    for number, script in enumerate(_migrations()[version:], start=version + 1):
+        with database.transaction():
+            if _version(path, database) < number:  # another process may have been faster
+                database.run(script)
+                database.pragma("application_id", APPLICATION)
+                database.pragma("user_version", number)
+
+
+def _verify_newest(path: Path, database: Database) -> None:
+    """Check what was written last: where a crash or a bad disk shows first, at a price that does not grow."""
+    sql = """
+        SELECT saga.name, entry.number, entry.at, entry.name, entry.body, entry.hash,
+               (SELECT hash FROM entry AS before WHERE before.saga = entry.saga AND before.number = entry.number - 1)
+          FROM entry LEFT JOIN saga ON saga.id = entry.saga
+         ORDER BY entry.seq DESC LIMIT ?
+    """
+    try:
+        for saga, number, at, name, body, hashed, before in database.rows(sql, (VERIFIED_AT_OPEN,)):
+            if chain(before or FIRST, saga, number, at, name, body) != hashed:
+                raise JournalDamagedError(f"{path}: saga {saga}, entry {number}: it does not match its hash")
+    except UnicodeDecodeError as exc:
+        raise JournalDamagedError(f"{path}: an entry is not text ({exc.reason})") from None

@@ -1,0 +1,228 @@
+"""SqliteJournal: the port, over a writer thread and a reader thread. Encoding and hashing happen here, SQL there.
+
+What a caller got wrong is refused before anything is queued. Where each saga stands is remembered, so that the usual
+append needs no question first; what is remembered can be old (another process wrote), and then the fence refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from amends.clock import Clock
+from amends.core.events import Event
+from amends.core.values import SagaId
+from amends.errors import ForkedError, JournalConflictError
+from amends.journal import refusals
+from amends.journal.codec import FIRST, chain, encode
+from amends.journal.projection import changes
+from amends.journal.protocol import (
+    ApprovalPage,
+    Entry,
+    IncidentPage,
+    Lease,
+    PersonQuery,
+    SagaPage,
+    SagaQuery,
+    SagaRow,
+    Summary,
+)
+from amends.journal.sqlite import append, file, leases, lists, reader
+from amends.journal.sqlite.reader import Head, Reader
+from amends.journal.sqlite.writer import Batch, Writer
+
+REMEMBERED: Final = 65_536
+
+
+class SqliteJournal:
+    """A journal in one file. Made by `open`."""
+
+    def __init__(self, path: Path, clock: Clock, writer: Writer, reader: Reader) -> None:
+        self._path = path
+        self._clock = clock
+        self._writer = writer
+        self._reader = reader
+        self._pid = os.getpid()
+        self._identity = leases.own_identity()
+        self._heads: dict[SagaId, Head] = {}
+
+    @classmethod
+    async def open(
+        cls, path: str | os.PathLike[str], clock: Clock, *, busy_timeout_s: float = 10.0, vfs: str | None = None
+    ) -> SqliteJournal:
+        """Open a journal, or make one. `vfs` names an apsw VFS to go through, which then holds the file alone."""
+        place = _absolute(path)
+        writer = Writer(place, partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs))
+        try:
+            await writer.ask(_nothing)
+        except BaseException:  # whatever it was, it flies on; the thread must not stay
+            writer.close()
+            raise
+        reads = Reader(place, partial(file.open_to_read, place, busy_timeout_s=busy_timeout_s, vfs=vfs))
+        return cls(place, clock, writer, reads)
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were written by this handle."""
+        return self._writer.commits
+
+    # -- entries ------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        saga: SagaId,
+        events: Sequence[Event],
+        *,
+        after: int,
+        summary: Summary,
+        lease: Lease | None = None,
+    ) -> tuple[Entry, ...]:
+        self._require_home()
+        refusals.check_lease(saga, lease)
+        wires = [encode(event) for event in events]
+        head = await self._head(saga, after, lease)
+        place = refusals.begun(saga, events, after, lease) if head is None else head.row
+        at = self._clock.now()
+        hashed = FIRST if head is None else head.hash
+        number = after
+        entries: list[Entry] = []
+        blobs: dict[str, str] = {}
+        for event, wire in zip(events, wires, strict=True):
+            number += 1
+            hashed = chain(hashed, saga, number, at, wire.name, wire.body)
+            entries.append(
+                Entry(saga=saga, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
+            )
+            blobs.update(wire.blobs)
+        asked = append.Append(
+            saga=saga,
+            place=place,
+            after=after,
+            entries=tuple(entries),
+            blobs=blobs,
+            changes=changes(events),
+            summary=summary,
+            same_summary=head is not None and (head.status, head.wake_at) == (summary.status, summary.wake_at),
+            lease=lease,
+            at=at,
+            head=number,
+            hash=hashed,
+        )
+        try:
+            row = await self._writer.ask(partial(append.write, append=asked))
+        except JournalConflictError:
+            self._heads.pop(saga, None)
+            raise
+        self._remember(saga, Head(row, number, hashed, summary.status, summary.wake_at))
+        return asked.entries
+
+    async def _head(self, saga: SagaId, after: int, lease: Lease | None) -> Head | None:
+        """Where the saga stands, which must be at `after`; None for one that is to begin."""
+        head = self._heads.get(saga)
+        if (head is None or head.number < after) and after > 0:
+            head = await self._reader.ask(partial(reader.head, saga=saga))
+        if head is not None and head.number != after:
+            raise await self._reader.ask(partial(append.refusal, saga=saga, after=after, lease=lease))
+        return head
+
+    def _remember(self, saga: SagaId, head: Head) -> None:
+        heads = self._heads
+        heads.pop(saga, None)
+        if not head.status.ended:
+            heads[saga] = head
+            if len(heads) > REMEMBERED:
+                del heads[next(iter(heads))]
+
+    async def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
+        self._require_home()
+        is_last = False
+        while not is_last:
+            chunk = await self._reader.ask(partial(reader.chunk, saga=saga, after=after))
+            for entry in chunk.entries:
+                yield entry
+            is_last, after = chunk.is_last, after + len(chunk.entries)
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def enlist(self, worker: str, ttl_s: float) -> None:
+        self._require_home()
+        await self._writer.ask(partial(leases.renew, worker=worker, life=self._life(ttl_s)))
+
+    def renew(self, worker: str, ttl_s: float) -> None:
+        self._require_home()
+        self._writer.ask_blocking(partial(leases.renew, worker=worker, life=self._life(ttl_s)))
+
+    def _life(self, ttl_s: float) -> leases.Life:
+        return leases.Life(self._identity, self._clock.elapsed() + ttl_s, ttl_s)
+
+    def nudged(self, worker: str) -> tuple[SagaId, ...]:
+        self._require_home()
+        return self._reader.ask_blocking(partial(leases.nudged, worker=worker))
+
+    async def retire(self, worker: str) -> None:
+        self._require_home()
+        await self._writer.ask(partial(leases.retire, worker=worker))
+
+    async def claim(
+        self,
+        worker: str,
+        *,
+        definitions: Collection[str] | None = None,
+        saga: SagaId | None = None,
+        due_by: int | None = None,
+        limit: int = 500,
+    ) -> tuple[Lease, ...]:
+        self._require_home()
+        wanted = leases.Claim(
+            worker=worker,
+            definitions=None if definitions is None else tuple(definitions),
+            saga=saga,
+            due_by=due_by,
+            limit=limit,
+        )
+        elapsed = self._clock.elapsed()
+        return await self._writer.ask(partial(leases.claim, wanted=wanted, us=self._identity, elapsed=elapsed))
+
+    # -- lists --------------------------------------------------------------------------------------------------
+
+    async def saga(self, saga: SagaId) -> SagaRow | None:
+        self._require_home()
+        return await self._reader.ask(partial(lists.saga, name=saga))
+
+    async def sagas(self, query: SagaQuery) -> SagaPage:
+        self._require_home()
+        return await self._reader.ask(partial(lists.sagas, query=query))
+
+    async def incidents(self, query: PersonQuery) -> IncidentPage:
+        self._require_home()
+        return await self._reader.ask(partial(lists.incidents, query=query))
+
+    async def approvals(self, query: PersonQuery) -> ApprovalPage:
+        self._require_home()
+        return await self._reader.ask(partial(lists.approvals, query=query))
+
+    async def close(self) -> None:
+        self._require_home()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._reader.close)
+        await loop.run_in_executor(None, self._writer.close)
+
+    def _require_home(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"{self._path} was opened by process {self._pid}, and this is its child {os.getpid()}: a connection "
+                "does not survive a fork; open the journal anew here, or start children by spawn"
+            )
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    """The working directory may change before the reader opens it."""
+    return Path(path).absolute()
+
+
+def _nothing(_batch: Batch) -> None:
+    """Asked first: to answer it, the file has to be open."""

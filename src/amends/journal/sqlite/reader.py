@@ -1,0 +1,174 @@
+"""The thread that reads: entries in chunks, lists in pages. Never a transaction that outlives one answer.
+
+A long read transaction would keep the write-ahead log from being cut back, so a saga of ten thousand entries is read as
+many short questions, each verified before it is handed on. What is read twice can only have grown in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import apsw
+
+from amends.core.events import Event
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import JournalDamagedError, JournalVersionError
+from amends.journal.codec import FIRST, chain, decode, references
+from amends.journal.protocol import Entry
+from amends.journal.sqlite import troubles
+from amends.journal.sqlite.database import Database
+from amends.journal.sqlite.lane import Ask, Lane
+
+T = TypeVar("T")
+
+CHUNK_ENTRIES: Final = 256
+CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
+
+
+class Reader:
+    """The file is opened with the first question."""
+
+    def __init__(self, path: Path, open_file: Callable[[], Database]) -> None:
+        self._path = path
+        self._open_file = open_file
+        self._database: Database | None = None
+        self._lane = Lane[Database]("amends-reader", most=1, serve=self._serve, rest=lambda: None, leave=self._leave)
+
+    async def ask(self, work: Callable[[Database], T]) -> T:
+        return await self._lane.ask(work)
+
+    def ask_blocking(self, work: Callable[[Database], T]) -> T:
+        return self._lane.ask_blocking(work)
+
+    def close(self) -> None:
+        self._lane.close()
+
+    def _serve(self, asks: Sequence[Ask[Database, Any]]) -> None:
+        for ask in asks:
+            try:
+                if self._database is None:
+                    self._database = self._open_file()
+                ask.answer(self._database)
+            except apsw.Error as exc:
+                ask.trouble = troubles.said(self._path, exc)
+            except ValueError as exc:
+                ask.trouble = JournalDamagedError(f"{self._path}: what is stored cannot be read: {exc}")
+            except Exception as exc:  # noqa: BLE001 - a bug must not leave anyone waiting; who asked is told
+                ask.trouble = exc
+
+    def _leave(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+
+class Head(NamedTuple):
+    """Where a saga stands: its row, the number and hash of its newest entry, and what lists say."""
+
+    row: int
+    number: int
+    hash: bytes
+    status: SagaStatus
+    wake_at: int | None
+
+
+def head(database: Database, saga: SagaId) -> Head | None:
+    sql = "SELECT id, head, hash, status, wake_at FROM saga WHERE name = ?"
+    found = database.first(sql, (saga,))
+    if found is None:
+        return None
+    row, number, hashed, status, wake_at = found
+    return Head(row, number, hashed, SagaStatus(status), wake_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    entries: tuple[Entry, ...]
+    is_last: bool
+
+
+def chunk(database: Database, saga: SagaId, after: int) -> Chunk:
+    """The next entries past `after`, verified. Raises JournalDamagedError, naming the entry."""
+    newest = head(database, saga)
+    if newest is None or newest.number <= after:
+        return Chunk((), is_last=True)
+    previous = _hash_of(database, saga, newest.row, after) if after else FIRST
+    entries: list[Entry] = []
+    for entry in _entries(database, saga, newest.row, after, previous):
+        if entry.number == newest.number and entry.hash != newest.hash:
+            raise _damaged(saga, entry.number, "it is not the one that the saga was left with")
+        entries.append(entry)
+    reached = after + len(entries)
+    if not entries:
+        raise _missing(saga, after + 1)
+    return Chunk(tuple(entries), is_last=reached >= newest.number)
+
+
+def _entries(database: Database, saga: SagaId, row: int, after: int, previous: bytes) -> Iterator[Entry]:
+    number, size = after, 0
+    with database.each(_ENTRIES, (row, after, CHUNK_ENTRIES)) as stored:
+        try:
+            for found, at, name, body, hashed in stored:
+                number += 1
+                if found != number:
+                    raise _missing(saga, number)
+                if chain(previous, saga, number, at, name, body) != hashed:
+                    raise _damaged(saga, number, "it does not match its hash")
+                blobs = _blobs(database, body)
+                yield Entry(
+                    saga=saga,
+                    number=number,
+                    at=at,
+                    name=name,
+                    body=body,
+                    hash=hashed,
+                    event=_decoded(saga, number, name, body, blobs),
+                )
+                previous = hashed
+                size += len(body) + sum(map(len, blobs.values()))
+                if size > CHUNK_CHARACTERS:
+                    return
+        except UnicodeDecodeError as exc:
+            raise _damaged(saga, number + 1, f"it is not text ({exc.reason})") from None
+
+
+_ENTRIES: Final = """
+    SELECT number, at, name, body, hash FROM entry WHERE saga = ? AND number > ? ORDER BY number LIMIT ?
+"""
+
+
+def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
+    found = database.first("SELECT hash FROM entry WHERE saga = ? AND number = ?", (row, number))
+    if found is None:
+        raise _missing(saga, number)
+    hashed: bytes = found[0]
+    return hashed
+
+
+def _blobs(database: Database, body: str) -> dict[str, str]:
+    blobs: dict[str, str] = {}
+    for digest in references(body):
+        found = database.first("SELECT data FROM blob WHERE digest = ?", (digest,))
+        if found is not None:
+            blobs[digest] = found[0]
+    return blobs
+
+
+def _decoded(saga: SagaId, number: int, name: str, body: str, blobs: Mapping[str, str]) -> Event:
+    try:
+        return decode(name, body, blobs)
+    except (JournalDamagedError, JournalVersionError) as exc:
+        raise type(exc)(f"saga {saga}, entry {number} ({name}): {exc}") from None
+
+
+def _damaged(saga: SagaId, number: int, how: str) -> JournalDamagedError:
+    return JournalDamagedError(
+        f"saga {saga}, entry {number}: {how}; nothing of it is acted upon; keep a copy and restore a backup"
+    )
+
+
+def _missing(saga: SagaId, number: int) -> JournalDamagedError:
+    return _damaged(saga, number, "it is missing")

@@ -1,0 +1,145 @@
+"""The one thread that writes, and what it promises.
+
+Everything that waits goes into one transaction, and nobody is told before it is on disk: under load one fsync serves
+many sagas, and alone an append costs exactly one.
+
+Invariants:
+- `BEGIN IMMEDIATE`, so that a transaction never finds out half-way that it may not write;
+- a request that is refused (another entry came first, the lease has ended) has changed nothing yet when it is
+  refused, so the others of its batch are not touched;
+- an answer is given after COMMIT has returned, never before.
+
+| trouble                        | the batch                                | what follows                            |
+|--------------------------------|------------------------------------------|-----------------------------------------|
+| refused by number or epoch     | the one gets its error, the rest commits | goes on                                 |
+| no room (SQLITE_FULL)          | rolled back, JournalFullError            | goes on; works again once there is room |
+| held by another program        | JournalBusyError                         | goes on                                 |
+| I/O error, a failed fsync      | JournalStoppedError: may be on disk      | refuses everything until a restart      |
+| damage                         | rolled back, JournalDamagedError         | goes on                                 |
+| a bug of ours                  | rolled back, told as it is               | goes on                                 |
+
+After a failed fsync the kernel may drop the pages and report success the next time, so trying again would lie.
+Checkpoints are made here too, after the batch has been told, and an I/O error in one stops the writer as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import apsw
+
+from amends.errors import JournalStoppedError
+from amends.journal.sqlite import troubles
+from amends.journal.sqlite.database import Database
+from amends.journal.sqlite.lane import Ask, Lane, fail
+
+T = TypeVar("T")
+
+LARGEST_BATCH: Final = 1024
+CHECKPOINT_PAGES: Final = 1000
+
+EntryRow = tuple[int, int, int, str, str, bytes]
+
+
+@dataclass(slots=True)
+class Batch:
+    """One transaction, and the entries that go in together at its end."""
+
+    database: Database
+    entries: list[EntryRow] = field(default_factory=list[EntryRow])
+
+
+class Writer:
+    """`commits` counts transactions; `stopped` says why there will be no more."""
+
+    def __init__(self, path: Path, open_file: Callable[[], Database]) -> None:
+        self.commits = 0
+        self.stopped: JournalStoppedError | None = None
+        self._path = path
+        self._open_file = open_file
+        self._database: Database | None = None
+        self._log_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
+        self._lane = Lane[Batch](
+            "amends-writer", most=LARGEST_BATCH, serve=self._serve, rest=self._checkpoint, leave=self._leave
+        )
+
+    async def ask(self, work: Callable[[Batch], T]) -> T:
+        return await self._lane.ask(work)
+
+    def ask_blocking(self, work: Callable[[Batch], T]) -> T:
+        return self._lane.ask_blocking(work)
+
+    def close(self) -> None:
+        self._lane.close()
+
+    def _serve(self, asks: Sequence[Ask[Batch, Any]]) -> None:
+        trouble: Exception | None = self.stopped
+        if trouble is None:
+            try:
+                self._commit(asks)
+            except apsw.IOError as exc:
+                trouble = self._stop(exc)
+            except apsw.Error as exc:
+                trouble = troubles.said(self._path, exc)
+            except Exception as exc:  # noqa: BLE001 - the file would not open, or a bug: nobody may be left waiting
+                trouble = exc
+        if trouble is not None:
+            fail(asks, trouble)
+            self._roll_back()
+
+    def _commit(self, asks: Sequence[Ask[Batch, Any]]) -> None:
+        database = self._database or self._opened()
+        database.run("BEGIN IMMEDIATE")
+        batch = Batch(database)
+        for ask in asks:
+            ask.answer(batch)
+        if batch.entries:
+            database.run_many(_INSERT, batch.entries)
+        database.run("COMMIT")
+        self.commits += 1
+
+    def _opened(self) -> Database:
+        database = self._database = self._open_file()
+        database.watch_log(self._note_log)
+        return database
+
+    def _note_log(self, pages: int) -> None:
+        if pages < self._log_pages:  # it was begun anew
+            self._checkpoint_at = CHECKPOINT_PAGES
+        self._log_pages = pages
+
+    def _roll_back(self) -> None:
+        if self._database is not None:
+            try:
+                self._database.roll_back()
+            except apsw.Error as exc:
+                self._stop(exc)
+
+    def _stop(self, trouble: apsw.Error) -> JournalStoppedError:
+        self.stopped = troubles.stopped(self._path, trouble)
+        return self.stopped
+
+    def _checkpoint(self) -> None:
+        """Move what is in the write-ahead log to its place, now that nobody waits for it."""
+        if self._database is None or self.stopped or self._log_pages < self._checkpoint_at:
+            return
+        self._checkpoint_at = self._log_pages + CHECKPOINT_PAGES
+        try:
+            self._database.checkpoint()
+        except apsw.IOError as exc:
+            self._stop(exc)
+        except apsw.Error:
+            pass  # busy, or no room: all of it is safe in the log, and the next one will try
+
+    def _leave(self) -> None:
+        if self._database is not None:
+            with suppress(apsw.Error):  # what was acknowledged is in the log, and whoever opens next finds it there
+                self._database.close()
+
+
+_INSERT: Final = "INSERT INTO entry (saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?)"

@@ -1,0 +1,1 @@
+"""The runtime: does what is due. Claim, plan, perform, append."""

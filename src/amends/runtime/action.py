@@ -1,0 +1,238 @@
+"""Declaring actions: `@action`, with its compensation, probe and before-image, or `register(...)` for undecorated code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+
+from amends.clock import SystemClock
+from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.values import Json, SagaId, StepId
+from amends.errors import DeclarationError, TopicError
+from amends.runtime.signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
+
+_TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
+_key: ContextVar[str] = ContextVar("amends_key")
+
+
+def key() -> str:
+    """The idempotency key of the attempt that is running: the same on every attempt of its step.
+
+    In an action that is called as a plain function, outside any saga, each call to key() is a new one.
+    """
+    return _key.get("") or f"plain-{SystemClock().new_id()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a probe or a before-image is asked about."""
+
+    saga: SagaId
+    step: StepId
+    args: dict[str, Any]
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a compensation takes back. `certain` is false when nobody knows whether it happened.
+
+    `key` is the compensation's own; `action_key` is the one that the action was given.
+    """
+
+    saga: SagaId
+    step: StepId
+    args: dict[str, Any]
+    result: Any
+    before: Any
+    certain: bool
+    key: str
+    action_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A probe's answer: it did, and this is what the action would have returned."""
+
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotHappened:
+    """A probe's answer: it did not, and it will not."""
+
+
+ProbeAnswer: TypeAlias = "Happened | NotHappened | None"
+
+
+class Action(Generic[P, R]):
+    """A function with a contract. Called outside a saga it is just the function."""
+
+    def __init__(self, function: Callable[P, R], contract: Contract) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.signature = Signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.compensate: Callable[..., object] | None = None
+        self.ask: Callable[..., object] | None = None
+        self.capture: Callable[..., object] | None = None
+        self.contract = contract
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<action {self.contract.topic}/{self.contract.version}>"
+
+    @property
+    def topic(self) -> Topic:
+        return self.contract.topic
+
+    def compensation(self, function: F) -> F:
+        """Declare what takes this action back. It gets one argument, a Done."""
+        if self.contract.no_rollback is not None or not self.contract.side_effect:
+            raise DeclarationError(
+                f"{self.topic} has a compensation and also says that it needs none; remove no_rollback= or read_only="
+            )
+        self.compensate = function
+        self._redeclare(reversibility=Reversibility.COMPENSATABLE)
+        return function
+
+    def probe(self, function: F) -> F:
+        """Declare the read-only question that settles a lost attempt. It gets an Asked; see Happened, NotHappened."""
+        self.ask = function
+        self._redeclare(probe=True)
+        return function
+
+    def before(self, function: F) -> F:
+        """Declare how to capture what the compensation will need to know.
+
+        It gets an Asked, or any of the action's own parameters by name.
+        """
+        self.capture = function
+        self._redeclare(before=True)
+        return function
+
+    def _redeclare(self, **changes: object) -> None:
+        declared = {name: getattr(self.contract, name) for name in Contract.__dataclass_fields__}
+        self.contract = Contract(**{**declared, **changes})
+
+
+def action(
+    topic: str,
+    *,
+    version: int = 1,
+    read_only: bool = False,
+    no_rollback: str | None = None,
+    idempotent: bool = False,
+    atomic: bool = False,
+    risk: Iterable[str] = (),
+    timeout: float | None = 300.0,
+    retries: Retries | int = FORWARD,
+    compensation_timeout: float = 30.0,
+    compensation_retries: Retries | int = BACK,
+    on_incident: Literal["stop", "go_on"] = "stop",
+) -> Callable[[Callable[P, R]], Action[P, R]]:
+    """Make a function an action, known by its topic.
+
+    read_only: it changes nothing, so it needs no compensation and may be repeated.
+    no_rollback: why it cannot be taken back; the first such step that takes effect is the saga's pivot.
+    idempotent: repeating it with the same key is the same as doing it once.
+    atomic: any exception of it means that nothing happened (a database transaction, say).
+    on_incident: whether a rollback stops at this action when its compensation fails for good, or goes on with older ones.
+    """
+    contract = Contract(
+        topic=_checked(topic),
+        version=version,
+        side_effect=not read_only,
+        reversibility=_reversibility(read_only=read_only, no_rollback=no_rollback),
+        no_rollback=_reason(topic, no_rollback, read_only=read_only),
+        idempotent=idempotent,
+        atomic=atomic,
+        risk=tuple(sorted(set(risk))),
+        timeout_s=_positive(topic, "timeout", timeout),
+        retries=_retries(topic, retries),
+        undo_timeout_s=_positive(topic, "compensation_timeout", compensation_timeout) or 30.0,
+        undo_retries=_retries(topic, compensation_retries),
+        on_incident=OnIncident(on_incident),
+    )
+
+    def declare(function: Callable[P, R]) -> Action[P, R]:
+        if not callable(function):
+            raise DeclarationError(f"@action({topic!r}) goes on a function, not on {function!r}")
+        from amends.runtime.registry import PROCESS
+
+        declared = Action(function, contract)
+        PROCESS.add_action(declared)
+        return declared
+
+    return declare
+
+
+def register(
+    topic: str,
+    function: Callable[P, R],
+    *,
+    compensation: Callable[..., object] | None = None,
+    probe: Callable[..., object] | None = None,
+    before: Callable[..., object] | None = None,
+    **contract: Any,  # noqa: ANN401 - the keywords of `action`, checked there
+) -> Action[P, R]:
+    """Make an action of a function that is not yours to decorate. The keywords are those of `action`."""
+    declared: Action[P, R] = action(topic, **contract)(function)
+    if compensation is not None:
+        declared.compensation(compensation)
+    if probe is not None:
+        declared.probe(probe)
+    if before is not None:
+        declared.before(before)
+    return declared
+
+
+def _checked(topic: str) -> Topic:
+    if not _TOPIC.fullmatch(topic):
+        raise TopicError(
+            f"{topic!r} is not a topic: use 1 to 128 of a-z 0-9 _ . - and begin with a letter or digit, as in 'payments.charge'"
+        )
+    return Topic(topic)
+
+
+def _reversibility(*, read_only: bool, no_rollback: str | None) -> Reversibility:
+    if read_only:
+        return Reversibility.REVERSIBLE
+    return Reversibility.UNDECLARED if no_rollback is None else Reversibility.IRREVERSIBLE
+
+
+def _reason(topic: str, no_rollback: str | None, *, read_only: bool) -> str | None:
+    if no_rollback is not None and (read_only or not no_rollback.strip()):
+        what = "read_only= needs no" if read_only else "is empty; say in words why there is no way back as the"
+        raise DeclarationError(f"{topic}: {what} no_rollback= reason")
+    return no_rollback
+
+
+def _positive(topic: str, what: str, seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:
+        raise DeclarationError(f"{topic}: {what}={seconds} must be more than 0 seconds")
+    return None if seconds is None else float(seconds)
+
+
+def _retries(topic: str, retries: Retries | int) -> Retries:
+    declared = Retries(attempts=retries) if isinstance(retries, int) else retries
+    if declared.attempts < 1 or declared.first_s < 0 or declared.cap_s < 0:
+        raise DeclarationError(f"{topic}: {declared} must allow at least one attempt, and no negative delay")
+    return declared
+
+
+def takes_one(function: Callable[..., object], names: Iterable[str]) -> bool:
+    """Whether a before-image wants an Asked rather than some of the action's own parameters."""
+    wanted = inspect.signature(function).parameters
+    return len(wanted) == 1 and not set(wanted) <= set(names)

@@ -1,0 +1,306 @@
+"""The object that users hold: journal, gate, registry and engine, behind a few verbs. Thin on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from amends.clock import Clock
+from amends.core import commands as c
+from amends.core.saga import Saga, evolve, unstarted
+from amends.core.secret import mask
+from amends.core.transitions import SagaStatus
+from amends.core.values import Json, SagaId, canonical
+from amends.errors import InputError, RefusedError, UnknownIncidentError, UnknownSagaError
+from amends.gate.protocol import Gate
+from amends.journal.protocol import Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.local import Ended, Handle, LocalEngine, ended
+from amends.runtime.observe import Observer, Observers
+from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.settings import Settings
+
+Row = TypeVar("Row")
+SYSTEM = "system:local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One saga, whole: its row in the lists, its state, and every entry."""
+
+    row: SagaRow
+    saga: Saga
+    entries: tuple[Entry, ...]
+
+    @property
+    def id(self) -> SagaId:
+        return self.row.id
+
+    @property
+    def status(self) -> SagaStatus:
+        return self.row.status
+
+
+class Listing(Generic[Row]):
+    """Awaited, it is its first page; iterated with `async for`, it goes on through all of them."""
+
+    def __init__(self, page: Callable[[str | None], Awaitable[tuple[tuple[Row, ...], str | None]]]) -> None:
+        self._page = page
+
+    def __await__(self) -> Generator[Any, None, list[Row]]:
+        return self._first().__await__()
+
+    async def _first(self) -> list[Row]:
+        return list((await self._page(None))[0])
+
+    async def __aiter__(self) -> AsyncIterator[Row]:
+        cursor: str | None = None
+        while True:
+            rows, cursor = await self._page(cursor)
+            for row in rows:
+                yield row
+            if cursor is None:
+                return
+
+
+class Coordinator:
+    """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        gate: Gate,
+        clock: Clock,
+        env: str = "development",
+        registry: Registry = PROCESS,
+        settings: Settings | None = None,
+    ) -> None:
+        self.env = env
+        self.journal = journal
+        self.registry = registry
+        self.settings = settings or Settings()
+        self._clock = clock
+        self._observers = Observers()
+        self._closed = False
+        self._engine = LocalEngine(
+            journal=journal,
+            gate=gate,
+            registry=registry,
+            settings=self.settings,
+            clock=clock,
+            observers=self._observers,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._engine.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let running attempts finish for a while, write what is known, give the leases back."""
+        if not self._closed:
+            self._closed = True
+            try:
+                await self._engine.stop()
+            finally:
+                await self.journal.close()
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Tell `observer` of every entry that this coordinator makes durable; the answer ends that."""
+        return self._observers.add(observer)
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        definition: SagaDefinition,
+        *args: Any,
+        id: str | None = None,  # noqa: A002 - the product's word
+        actor: str = SYSTEM,
+        labels: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> Ended:
+        """Run a saga to its end: completed, rolled back, or an incident."""
+        handle = await self.start(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
+        return await handle
+
+    async def start(
+        self,
+        definition: SagaDefinition,
+        *args: Any,
+        id: str | None = None,  # noqa: A002 - the product's word
+        actor: str = SYSTEM,
+        labels: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> Handle:
+        """Start a saga and go on; awaiting the handle waits for its end.
+
+        The same id twice is one saga: the second call joins the first, as long as it asks for the same.
+        """
+        if not isinstance(cast("object", definition), SagaDefinition):
+            raise InputError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
+        return await self.start_bound(definition, definition.bind(args, kwargs), id=id, actor=actor, labels=labels)
+
+    async def start_bound(
+        self,
+        definition: SagaDefinition,
+        named: Mapping[str, object],
+        *,
+        id: str | None = None,  # noqa: A002 - the product's word
+        actor: str = SYSTEM,
+        labels: Mapping[str, str] | None = None,
+    ) -> Handle:
+        """Start with the arguments by name, as a definition's `bind` or `bind_document` gives them."""
+        if self._closed:
+            raise RefusedError("this coordinator is closed; open another")
+        saga = SagaId(_checked_id(id) if id is not None else self._clock.new_id())
+        masked = mask(dict(named), saga)
+        canonical(masked, what=f"saga {definition.name}: input")
+        start = c.StartSaga(
+            definition=definition.name,
+            version=definition.version,
+            input=cast("Json", masked),
+            actor=actor,
+            env=self.env,
+            labels=_checked_labels(labels),
+        )
+        self.registry.add_definition(definition)
+        if id is not None:
+            joined = await self._join(saga, start)
+            if joined is not None:
+                return joined
+        return self._engine.begin(definition, start, saga)
+
+    async def _join(self, saga: SagaId, start: c.StartSaga) -> Handle | None:
+        """The saga of this id, where there is one already."""
+        running = self._engine.running(saga)
+        if running is None and await self.journal.saga(saga) is None:
+            return None
+        begun = None if running is not None and (await self.journal.saga(saga)) is None else (await self._engine.load(saga)).begun
+        if begun is not None and (begun.definition, begun.version, begun.input) != (start.definition, start.version, start.input):
+            raise RefusedError(
+                f"saga {saga} exists already: {begun.definition} version {begun.version} with its own input; use another id"
+            )
+        return running or self._engine.follow(saga)
+
+    async def resume(self) -> list[Ended]:
+        """Drive every unfinished saga whose definition this process knows; says how each ended."""
+        return await self._engine.resume()
+
+    async def drive(self, saga: str) -> Ended | None:
+        """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
+        return await self._engine.drive(SagaId(saga))
+
+    async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM) -> Ended:
+        """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError."""
+        command = c.CancelSaga(by=by, why=why, now=self._clock.now(), window_s=self.settings.rollback_s)
+        return await self._ask(SagaId(saga), command)
+
+    async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
+        state = await self._engine.request(saga, command)
+        return await self._engine.drive(saga) or ended(state)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def list(
+        self,
+        *,
+        status: str | tuple[str, ...] | None = None,
+        definition: str | None = None,
+        topic: str | None = None,
+        env: str | None = None,
+        started_from: int | None = None,
+        started_until: int | None = None,
+        limit: int = 100,
+    ) -> Listing[SagaRow]:
+        """Sagas, newest first: `await` gives a page, `async for` all."""
+        statuses = (status,) if isinstance(status, str) else status
+
+        async def page(cursor: str | None) -> tuple[tuple[SagaRow, ...], str | None]:
+            query = SagaQuery(
+                statuses=None if statuses is None else tuple(map(_checked_status, statuses)),
+                definition=definition,
+                topic=topic,
+                env=env,
+                started_from=started_from,
+                started_until=started_until,
+                before=cursor,
+                limit=limit,
+            )
+            found = await self.journal.sagas(query)
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    async def show(self, saga: str) -> History:
+        """One saga's whole history. Raises UnknownSagaError."""
+        row = await self.journal.saga(SagaId(saga))
+        if row is None:
+            raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
+        state, entries = unstarted(row.id), list[Entry]()
+        async for entry in self.journal.read(row.id):
+            state = evolve(state, entry.event)
+            entries.append(entry)
+        return History(row=row, saga=state, entries=tuple(entries))
+
+    # -- incidents ----------------------------------------------------------------------------------------------------
+
+    def incidents(self, *, open_only: bool = True, saga: str | None = None, limit: int = 100) -> Listing[IncidentRow]:
+        """What needs a person, oldest first: `await` gives a page, `async for` all."""
+
+        async def page(cursor: str | None) -> tuple[tuple[IncidentRow, ...], str | None]:
+            of = None if saga is None else SagaId(saga)
+            found = await self.journal.incidents(PersonQuery(open_only=open_only, saga=of, after=cursor, limit=limit))
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    async def retry_incident(self, incident: str, *, by: str = SYSTEM) -> Ended:
+        """Try again what an incident stopped at. `by` says who asks."""
+        saga, number = _incident(incident)
+        command = c.RetryIncident(incident=number, by=by, now=self._clock.now(), window_s=self.settings.rollback_s)
+        return await self._ask(saga, command)
+
+    async def resolve_incident(self, incident: str, *, reason: str, by: str = SYSTEM) -> Ended:
+        """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it."""
+        saga, number = _incident(incident)
+        window_s = self.settings.rollback_s
+        command = c.ResolveIncident(
+            incident=number, by=by, reason=reason, now=self._clock.now(), window_s=window_s
+        )
+        return await self._ask(saga, command)
+
+
+def _incident(name: str) -> tuple[SagaId, int]:
+    saga, slash, number = name.rpartition("/")
+    if not slash or not number.isdecimal():
+        raise UnknownIncidentError(f"{name!r} is not an incident's id; they look like 01k…/1: see `amends incident list`")
+    return SagaId(saga), int(number)
+
+
+def _checked_id(name: str) -> str:
+    if not 0 < len(name) <= 128 or not name.isascii() or not name.isprintable() or "/" in name:
+        raise InputError(f"{name!r} is not a saga id: use 1 to 128 printable ASCII characters without '/'")
+    return name
+
+
+def _checked_status(name: str) -> SagaStatus:
+    try:
+        return SagaStatus(name)
+    except ValueError:
+        raise InputError(f"{name!r} is not a status; they are {', '.join(SagaStatus)}") from None
+
+
+def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    checked = dict(labels or {})
+    for name, value in checked.items():
+        if not isinstance(cast("object", name), str) or not isinstance(cast("object", value), str):
+            raise InputError(f"label {name!r}: names and values must be strings")
+    return checked

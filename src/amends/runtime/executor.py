@@ -1,0 +1,198 @@
+"""One attempt, one honest outcome. Nothing here raises, and nothing here decides what happens next.
+
+| the call…                                   | what can be said                                   |
+|---------------------------------------------|----------------------------------------------------|
+| returns                                     | succeeded (even if the result itself cannot be kept) |
+| raises NotDone or Retry                     | failed: it certifies that nothing happened         |
+| raises Fatal(happened=False)                | failed, and not to be tried again                  |
+| raises Fatal                                | lost, and not to be tried again                    |
+| raises anything, and is atomic or read-only | failed                                             |
+| raises anything else                        | lost                                               |
+| is cancelled, or runs out of time           | lost; a thread goes on, and may report late        |
+
+A plain function runs in a daemon thread of its own: a call that hangs can neither starve others of a pool's threads nor keep the
+process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
+from amends.core.secret import Secret, mask, scrub
+from amends.core.values import SagaId, canonical
+from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry
+from amends.runtime.action import Happened, NotHappened, _key
+
+LONGEST_ERROR: Final = 4096
+LateReport = Callable[[Outcome], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """Something to call once. `late` hears of a thread that ended after it had been given up."""
+
+    saga: SagaId
+    function: Callable[[], Any]
+    is_async: bool
+    key: str
+    timeout_s: float | None
+    certain_failure: bool = False
+    secrets: tuple[Secret, ...] = ()
+    late: LateReport | None = None
+    running: bool = field(default=False, init=False)
+    """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
+
+
+class Executor:
+    """Makes calls. Knows neither sagas nor journals."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = asyncio.Semaphore(threads)
+
+    async def perform(self, call: Call) -> Outcome:
+        """Call it once and say what can honestly be said of the world.
+
+        A cancelled caller gets its outcome too: it has to record it before it lets the cancellation go on.
+        """
+        try:
+            return _succeeded(call, await self._returned(call))
+        except KeyboardInterrupt:
+            raise
+        # An attempt's end is data, whatever ended it: an error of any kind, SystemExit, a cancellation.
+        except BaseException as exc:  # noqa: BLE001 - see the line above
+            return _ended_badly(call, exc)
+
+    async def ask(self, call: Call) -> Answer:
+        """Put a probe's question. An error is no answer."""
+        try:
+            answer = await self._returned(call)
+            if isinstance(answer, Happened):
+                canonical(answer.result, what="the probe's result")
+                return Found(answer.result)
+        except KeyboardInterrupt:
+            raise
+        # A probe that fails in any way has not answered; the step stays unknown.
+        except BaseException as exc:  # noqa: BLE001 - see the line above
+            return NoAnswer(scrub(_told(_unwrapped(exc)), call.secrets))
+        if isinstance(answer, NotHappened):
+            return FoundNothing()
+        return NoAnswer(f"the probe returned {type(answer).__name__}, neither Happened nor NotHappened")
+
+    async def capture(self, call: Call) -> object:
+        """Take a before-image: what it returns or raises is the caller's."""
+        try:
+            return await self._returned(call)
+        except _Raised as exc:
+            raise _unwrapped(exc) from None
+
+    async def _returned(self, call: Call) -> object:
+        token = _key.set(call.key)
+        try:
+            if call.timeout_s is None:
+                return await self._called(call)
+            async with asyncio.timeout(call.timeout_s):
+                return await self._called(call)
+        finally:
+            _key.reset(token)
+
+    async def _called(self, call: Call) -> object:
+        if call.is_async:
+            return await call.function()
+        async with self._threads:
+            value = await _in_thread(call)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _in_thread(call: Call) -> Awaitable[object]:
+    """Run a plain function in a daemon thread. If the waiting is given up, its end is reported late."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[object] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: object, error: BaseException | None) -> None:
+        call.running = False
+        if not future.done():
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(_Raised(error))
+        elif call.late is not None:
+            call.late(_succeeded(call, value) if error is None else _ended_badly(call, error))
+
+    def run() -> None:
+        value: object = None
+        error: BaseException | None = None
+        try:
+            value = context.run(call.function)
+        # A thread must hand its error over, of whatever kind, or its step would wait for ever.
+        except BaseException as exc:  # noqa: BLE001 - see the line above
+            error = exc
+        try:
+            loop.call_soon_threadsafe(settle, value, error)
+        except RuntimeError:
+            return  # the loop has closed: the process is going down, and the attempt is lost
+
+    call.running = True
+    threading.Thread(target=run, name=f"amends {call.saga}", daemon=True).start()
+    return future
+
+
+class _Raised(Exception):  # noqa: N818 - a wrapper that never leaves this module
+    """Carries an error out of a thread: a future refuses StopIteration, and re-raises SystemExit in the loop."""
+
+
+def _unwrapped(exc: BaseException) -> BaseException:
+    return cast("BaseException", exc.args[0]) if isinstance(exc, _Raised) else exc
+
+
+def _succeeded(call: Call, value: object) -> Outcome:
+    """The call returned; whatever is wrong with what it returned, the effect has happened."""
+    try:
+        masked = mask(value, call.saga) if type(value) not in _SCALARS else value
+        canonical(masked, what="the result")
+    except InputError as exc:
+        return Succeeded(None, opaque=str(exc))
+    return Succeeded(masked)  # type: ignore[arg-type]  # `canonical` has just checked that it is JSON
+
+
+_SCALARS: Final = frozenset({str, int, bool, float, type(None)})
+
+
+def _ended_badly(call: Call, exc: BaseException) -> Outcome:
+    exc = _unwrapped(exc)
+    error = scrub(_told(exc), call.secrets)
+    match exc:
+        case Retry(after=after):
+            return Failed(error=error, after_s=max(0.0, after))
+        case NotDone():
+            return Failed(error=error)
+        case ChangedSince():
+            return Failed(error=error, changed_since=True)
+        case Fatal(happened=False):
+            return Failed(error=error, fatal=True)
+        case Fatal():
+            return Lost(error=error, fatal=True)
+        case TimeoutError() if call.timeout_s is not None and not str(exc):
+            return Lost(error=f"no answer in {call.timeout_s:g} s", timed_out=True)
+        case asyncio.CancelledError():
+            return Lost(error="it was cancelled while it ran")
+        case Exception() if call.certain_failure:
+            return Failed(error=error)
+        case _:
+            return Lost(error=error)
+
+
+def _told(exc: BaseException) -> str:
+    """What an exception says, without the letters that no journal can hold, and not for ever."""
+    text = str(exc).encode("utf-8", "backslashreplace").decode()
+    said = text if isinstance(exc, (Fatal, NotDone, ChangedSince)) and text else f"{type(exc).__name__}: {text}".rstrip(": ")
+    return said if len(said) <= LONGEST_ERROR else said[: LONGEST_ERROR - 1] + "…"
+
+

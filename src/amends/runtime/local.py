@@ -1,0 +1,379 @@
+"""The local engine: one worker, its leases, and the sagas that it drives, as asyncio tasks of this process.
+
+A worker is alive as long as it renews one row of the journal, from a thread of its own: neither a busy event loop nor ten thousand
+sagas in flight make it late. If it is late all the same (the machine slept), another worker may have taken its sagas over, and
+then every append of the old one fails. Before each dispatch the driver looks at the time that is left, by a clock that nobody
+sets, and asks the journal when it has run out.
+
+| fault                                   | what happens                                                                |
+|-----------------------------------------|-----------------------------------------------------------------------------|
+| this process is killed                  | its row is found dead (same machine) or runs out; `resume` elsewhere claims |
+| it is stopped past its lease, then goes on | its appends fail; a success that it could not record is enrolled as late |
+| the journal stops (I/O error)           | nothing more is dispatched; whoever waits for a saga gets the error         |
+| it is asked to end                      | no new attempt; running ones may finish; outcomes written; leases given back |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from amends.clock import Clock
+from amends.core import commands as c
+from amends.core.decide import decide
+from amends.core.outcomes import Succeeded
+from amends.core.saga import Saga, evolve, unstarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import Json, SagaId, StepId
+from amends.errors import (
+    AmendsError,
+    JournalConflictError,
+    JournalError,
+    LeaseLostError,
+    UnknownDefinitionError,
+    UnknownSagaError,
+)
+from amends.gate.protocol import Gate
+from amends.journal.protocol import Journal, Lease, Summary
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.driver import Driver, Surroundings
+from amends.runtime.executor import Executor
+from amends.runtime.logbook import Logbook, unrecorded_successes
+from amends.runtime.observe import Observers
+from amends.runtime.registry import Registry
+from amends.runtime.settings import Settings
+
+_log = logging.getLogger("amends.engine")
+_MARGIN: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Where a saga stands when nothing more is due: ended, or waiting for a person."""
+
+    id: SagaId
+    status: SagaStatus
+    result: Any = None
+    why: str = ""
+    cause: str = ""
+    step: StepId | None = None
+    incidents: tuple[str, ...] = ()
+
+
+def ended(saga: Saga) -> Ended:
+    rollback, incidents = saga.rollback, saga.open_incidents
+    why = "; ".join(incident.why for incident in incidents) or (rollback.why if rollback else "")
+    return Ended(
+        id=saga.id,
+        status=saga.status,
+        result=saga.result if saga.phase is SagaStatus.COMPLETED else None,
+        why=why,
+        cause=str(rollback.cause) if rollback else "",
+        step=rollback.step if rollback else None,
+        incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
+    )
+
+
+class Handle(Awaitable[Ended]):
+    """A saga that is being driven. Awaiting it waits for its end; giving up the wait does not stop the saga."""
+
+    def __init__(self, saga: SagaId, task: asyncio.Task[Ended]) -> None:
+        self.id = saga
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, Ended]:
+        return asyncio.shield(self._task).__await__()
+
+
+class LocalEngine:
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        gate: Gate,
+        registry: Registry,
+        settings: Settings,
+        clock: Clock,
+        observers: Observers,
+    ) -> None:
+        self.worker = f"worker-{clock.new_id()}"
+        self._journal = journal
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._observers = observers
+        self._runs: dict[SagaId, tuple[Driver, asyncio.Task[Ended]]] = {}
+        self._errands: set[asyncio.Task[Any]] = set()
+        self._alive_until = 0.0
+        self._heartbeat: _Heartbeat | None = None
+        self._around = Surroundings(
+            clock=clock,
+            gate=gate,
+            registry=registry,
+            settings=settings,
+            executor=Executor(settings.threads),
+            late=self._landed_late,
+            lease_in_time=lambda: clock.elapsed() < self._alive_until,
+        )
+
+    async def start(self) -> None:
+        since = self._clock.elapsed()
+        await self._journal.enlist(self.worker, self._settings.lease_s)
+        self._extend(since)
+        loop = asyncio.get_running_loop()
+        self._heartbeat = _Heartbeat(
+            renew=self._renew,
+            nudged=lambda: self._journal.nudged(self.worker),
+            tell=lambda sagas: loop.call_soon_threadsafe(self._nudge, sagas),
+            renew_s=self._settings.lease_s / 4,
+            poll_s=min(self._settings.poll_s, self._settings.lease_s / 4),
+        )
+        self._heartbeat.start()
+
+    def _renew(self) -> None:
+        since = self._clock.elapsed()
+        self._journal.renew(self.worker, self._settings.lease_s)
+        self._extend(since)
+
+    def _extend(self, since: float) -> None:
+        self._alive_until = since + self._settings.lease_s * (1 - _MARGIN)
+
+    # -- driving ------------------------------------------------------------------------------------------------------
+
+    def begin(self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId) -> Handle:
+        """Start a new saga; its first entry goes out together with its first step's intent."""
+        lease = Lease(saga=saga, worker=self.worker, epoch=1)
+        book = Logbook(self._journal, unstarted(saga), lease, self._observers)
+        book.tell(start)
+        return self._launch(book, definition)
+
+    def running(self, saga: SagaId) -> Handle | None:
+        run = self._runs.get(saga)
+        return None if run is None else Handle(saga, run[1])
+
+    def follow(self, saga: SagaId) -> Handle:
+        """A handle on a saga that exists: drives it where nobody else does, else tells where it stands."""
+
+        async def followed() -> Ended:
+            return await self.drive(saga) or ended(await self.load(saga))
+
+        return Handle(saga, asyncio.ensure_future(followed()))
+
+    def _launch(self, book: Logbook, definition: SagaDefinition | None) -> Handle:
+        driver = Driver(self._around, book, definition)
+        task = asyncio.ensure_future(self._drive(driver))
+        self._runs[book.saga.id] = (driver, task)
+        return Handle(book.saga.id, task)
+
+    async def _drive(self, driver: Driver) -> Ended:
+        book = driver.book
+        try:
+            await driver.drive()
+        except LeaseLostError:
+            _log.warning("saga %s was taken over by another worker; this one stops driving it", book.saga.id)
+            self._report_unrecorded(book)
+            raise
+        except asyncio.CancelledError:
+            if isinstance(book.broken, LeaseLostError):
+                self._report_unrecorded(book)
+            if book.broken is not None:
+                raise book.broken from None
+            raise
+        finally:
+            self._runs.pop(book.saga.id, None)
+        return ended(book.saga)
+
+    def _report_unrecorded(self, book: Logbook) -> None:
+        for command in unrecorded_successes(book):
+            if isinstance(command.outcome, Succeeded):
+                step = book.saga.steps[command.step]
+                self._landed_late(book.saga.id, step.id, step.attempts, command.outcome.result)
+
+    async def drive(self, saga: SagaId) -> Ended | None:
+        """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
+        handle = self.running(saga)
+        if handle is None:
+            leases = await self._journal.claim(self.worker, saga=saga)
+            if not leases:
+                return None
+            handle = await self._take_up(leases[0])
+        return await handle
+
+    async def resume(self) -> list[Ended]:
+        """Drive every unfinished saga that no living worker has and whose definition is known here."""
+        names = self._registry.definition_names()
+        all_ended: list[Ended] = []
+        driven: set[asyncio.Future[Ended]] = set()
+        while True:
+            free = self._settings.resumed_at_once - len(driven)
+            leases = await self._journal.claim(self.worker, definitions=names, limit=free) if free else ()
+            for lease in leases:
+                driven.add(asyncio.ensure_future(_awaited(await self._take_up(lease))))
+            if not driven:
+                return all_ended
+            if len(driven) >= self._settings.resumed_at_once or not leases:
+                done, driven = await asyncio.wait(driven, return_when=asyncio.FIRST_COMPLETED)
+                all_ended.extend(_ended_ones(done))
+
+    async def _take_up(self, lease: Lease) -> Handle:
+        saga = await self.load(lease.saga)
+        book = Logbook(self._journal, saga, lease, self._observers)
+        definition = None
+        if saga.begun is not None:
+            try:
+                definition = self._registry.definition(saga.begun.definition, saga.begun.version)
+            except UnknownDefinitionError as exc:
+                _log.warning("saga %s: %s", saga.id, exc)
+        return self._launch(book, definition)
+
+    async def load(self, saga: SagaId) -> Saga:
+        state = unstarted(saga)
+        async for entry in self._journal.read(saga):
+            state = evolve(state, entry.event)
+        if state.head == 0:
+            raise UnknownSagaError(f"no saga has the id {saga}")
+        return state
+
+    # -- from outside -------------------------------------------------------------------------------------------------
+
+    async def request(self, saga: SagaId, command: c.Command) -> Saga:
+        """Have a command recorded, whoever drives the saga. Raises RefusedError."""
+        run = self._runs.get(saga)
+        if run is not None:
+            driver = run[0]
+            driver.book.tell(command)
+            await driver.book.commit()
+            driver.look_again()
+            return driver.book.saga
+        while True:
+            state = before = await self.load(saga)
+            events = decide(state, command)
+            for event in events:
+                state = evolve(state, event)
+            if not events:
+                return state
+            try:
+                entries = await self._journal.append(
+                    saga, events, after=before.head, summary=Summary(status=state.status), lease=None
+                )
+            except JournalConflictError:
+                continue
+            self._observers.tell(entries)
+            return state
+
+    def _nudge(self, sagas: tuple[SagaId, ...]) -> None:
+        for saga in sagas:
+            run = self._runs.get(saga)
+            if run is not None:
+                self._errand(run[0].nudge())
+
+    def _landed_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
+        """An attempt that had been given up took effect; its saga is not driven here any more."""
+        self._errand(self._enrol_late(saga, step, attempt, result))
+
+    async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
+        window_s = self._settings.rollback_s
+        command = c.EnrolLateSuccess(
+            step=step, attempt=attempt, result=result, now=self._clock.now(), window_s=window_s
+        )
+        await self.request(saga, command)
+        await self.drive(saga)
+
+    def _errand(self, work: Any) -> None:  # noqa: ANN401 - any coroutine
+        errand = asyncio.ensure_future(work)
+        self._errands.add(errand)
+        errand.add_done_callback(self._errand_done)
+
+    def _errand_done(self, errand: asyncio.Task[Any]) -> None:
+        self._errands.discard(errand)
+        if not errand.cancelled() and errand.exception() is not None:
+            _log.error("an errand of the engine failed", exc_info=errand.exception())
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Drain, write what is known, give the leases back. Correctness does not depend on it."""
+        runs = list(self._runs.values())
+        for driver, _ in runs:
+            driver.draining = True
+        flights = [flight for driver, _ in runs for flight in driver.flights]
+        if flights:
+            await asyncio.wait(flights, timeout=self._settings.drain_s)
+        await _cancelled([task for _, task in runs])
+        for driver, _ in runs:
+            await driver.wind_up()
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=self._settings.drain_s)
+        await _cancelled(list(self._errands))
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        try:
+            await self._journal.retire(self.worker)
+        except JournalError as exc:
+            _log.warning("the leases could not be given back: %s", exc)
+
+
+async def _awaited(handle: Handle) -> Ended:
+    return await handle
+
+
+def _ended_ones(done: set[asyncio.Future[Ended]]) -> list[Ended]:
+    found: list[Ended] = []
+    for future in done:
+        error = future.exception()
+        if error is None:
+            found.append(future.result())
+        elif isinstance(error, JournalConflictError):
+            _log.info("a resumed saga is driven elsewhere: %s", error)
+        else:
+            raise error
+    return found
+
+
+async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Heartbeat(threading.Thread):
+    """Renews the worker's row and looks for nudges, whatever the event loop is busy with."""
+
+    def __init__(
+        self,
+        *,
+        renew: Callable[[], None],
+        nudged: Callable[[], tuple[SagaId, ...]],
+        tell: Callable[[tuple[SagaId, ...]], object],
+        renew_s: float,
+        poll_s: float,
+    ) -> None:
+        super().__init__(name="amends heartbeat", daemon=True)
+        self._renew, self._nudged, self._tell = renew, nudged, tell
+        self._every = max(1, round(renew_s / poll_s))
+        self._poll_s = poll_s
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        beat = 0
+        while not self._stopped.wait(self._poll_s):
+            beat += 1
+            try:
+                if beat % self._every == 0:
+                    self._renew()
+                sagas = self._nudged()
+                if sagas:
+                    self._tell(sagas)
+            except AmendsError as exc:
+                _log.warning("the worker could not be renewed: %s", exc)
+            except RuntimeError:
+                return  # the loop has closed under us
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive():
+            self.join()

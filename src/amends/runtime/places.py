@@ -1,0 +1,124 @@
+"""Which step is this? Names for the steps of a function that is called again, also where it runs branches side by side.
+
+Steps that follow each other in one asyncio task are 1, 2, 3. A task that was started after step 2 has a branch of its own, 2.1,
+and its steps are 2.1/1, 2.1/2. Which task came first may differ from one run to the next, so a resumed branch takes the
+remembered one whose first step asks for the same thing; if none does while remembered branches are still missing, it waits
+for them to be taken, because dispatching it as something new might do twice what is merely out of order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from amends.core.saga import Step
+from amends.core.values import StepId
+from amends.errors import DivergedError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a task stands: its branch, and how many steps it has made there."""
+
+    owner: Places
+    branch: str
+    made: int
+    task: asyncio.Task[Any] | None
+
+
+_here: ContextVar[Place] = ContextVar("amends_place")
+
+
+class Places:
+    def __init__(self, remembered: Iterable[Step], patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._unclaimed: dict[StepId, tuple[str, str]] = {
+            step.id: (f"{step.topic}/{step.contract.version}", step.digest) for step in remembered
+        }
+        self._branches: dict[str, int] = {}
+        for step in self._unclaimed:
+            fork, number = _fork_of(step)
+            if fork:
+                self._branches[fork] = max(self._branches.get(fork, 0), number)
+        self._claimed: asyncio.Event | None = asyncio.Event() if self._unclaimed else None
+
+    def enter(self) -> None:
+        """The calling task is the saga's own; its steps are 1, 2, 3."""
+        _here.set(Place(self, "", 0, asyncio.current_task()))
+
+    @property
+    def missing(self) -> tuple[StepId, ...]:
+        """Remembered steps that nothing has asked for yet."""
+        return tuple(self._unclaimed)
+
+    async def next(self, topic: str, digest: str) -> tuple[StepId, bool]:
+        """The name of the step that the calling task asks for, and whether the journal remembers it."""
+        here = _here.get(None)
+        task = asyncio.current_task()
+        if here is None or here.owner is not self:
+            here = Place(self, "", 0, None)
+        if here.task is not task:
+            branch = await self._branch(f"{here.branch}{here.made}.", topic, digest)
+            here = Place(self, branch, 0, task)
+        step = StepId(f"{here.branch}{here.made + 1}")
+        _here.set(Place(self, here.branch, here.made + 1, task))
+        if not self._unclaimed:
+            return step, False
+        return step, self._claim(step, topic, digest)
+
+    def _claim(self, step: StepId, topic: str, digest: str) -> bool:
+        remembered = self._unclaimed.pop(step, None)
+        if remembered is None:
+            return False
+        if self._claimed is not None:
+            self._claimed.set()
+            self._claimed = asyncio.Event()
+        if remembered[0] != topic:
+            raise DivergedError(f"step {step} was {remembered[0]} and is {topic} now; the definition has changed")
+        if remembered[1] != digest:
+            raise DivergedError(
+                f"step {step} ({topic}) is asked for with other arguments than before; "
+                "a saga's function must ask for the same when it is called again"
+            )
+        return True
+
+    async def _branch(self, fork: str, topic: str, digest: str) -> str:
+        waited_s = 0.0
+        while True:
+            waiting = [step for step in self._unclaimed if _fork_of(step)[0] == fork and step.endswith("/1")]
+            fitting = [step for step in waiting if self._unclaimed[step] == (topic, digest)]
+            if fitting:
+                return f"{fork}{min(_fork_of(step)[1] for step in fitting)}/"
+            if not waiting or self._claimed is None:
+                self._branches[fork] = self._branches.get(fork, 0) + 1
+                return f"{fork}{self._branches[fork]}/"
+            if waited_s >= self._patience_s:
+                raise DivergedError(
+                    f"{topic} is asked for in a new branch while step {waiting[0]}, which the journal remembers, is not; "
+                    "the definition has changed"
+                )
+            waited_s += await self._wait(self._patience_s - waited_s)
+
+    async def _wait(self, most_s: float) -> float:
+        claimed = self._claimed
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        if claimed is not None:
+            try:
+                async with asyncio.timeout(most_s):
+                    await claimed.wait()
+            except TimeoutError:
+                return most_s
+        return loop.time() - since
+
+
+def _fork_of(step: StepId) -> tuple[str, int]:
+    """The fork that a step's branch began at, and the branch's number: `2.1/3` is of branch 1 of `2.`."""
+    branch, slash, _ = step.rpartition("/")
+    if not slash:
+        return "", 0
+    fork, _, number = branch.rpartition(".")
+    return f"{fork}.", int(number)

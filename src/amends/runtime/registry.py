@@ -1,0 +1,67 @@
+"""What this process knows by name: actions by topic and version, definitions by name and version.
+
+Journals hold names, so a new process can take back what an old one did. Decorators make things known in PROCESS, and a
+coordinator looks there unless it is given a registry of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from amends.errors import UnknownActionError, UnknownDefinitionError
+
+if TYPE_CHECKING:
+    from amends.core.contracts import Topic
+    from amends.runtime.action import Action
+    from amends.runtime.definition import SagaDefinition
+
+_log = logging.getLogger("amends.registry")
+
+
+class Registry:
+    """A later declaration of the same name and version takes the earlier one's place: modules are reloaded, cells run again."""
+
+    def __init__(self) -> None:
+        self._actions: dict[tuple[str, int], Action[..., Any]] = {}
+        self._definitions: dict[tuple[str, int], SagaDefinition] = {}
+
+    def add_action(self, action: Action[..., Any]) -> None:
+        name = (action.topic, action.contract.version)
+        known = self._actions.get(name)
+        if known is not None and known.function.__module__ != action.function.__module__:
+            _log.warning(
+                "%s version %s is declared in %s and again in %s; the later one counts",
+                *name,
+                known.function.__module__,
+                action.function.__module__,
+            )
+        self._actions[name] = action
+
+    def add_definition(self, definition: SagaDefinition) -> None:
+        self._definitions[definition.name, definition.version] = definition
+
+    def action(self, topic: Topic, version: int) -> Action[..., Any]:
+        found = self._actions.get((topic, version))
+        if found is None:
+            raise UnknownActionError(
+                f"no action {topic} version {version} is registered in this process; import the module that declares it"
+            )
+        return found
+
+    def definition(self, name: str, version: int) -> SagaDefinition:
+        found = self._definitions.get((name, version))
+        if found is None:
+            known = sorted(v for n, v in self._definitions if n == name)
+            hint = f"it knows version {', '.join(map(str, known))}" if known else "import the module that declares it"
+            raise UnknownDefinitionError(f"no saga {name} version {version} is registered in this process; {hint}")
+        return found
+
+    def actions(self) -> tuple[Action[..., Any], ...]:
+        return tuple(self._actions.values())
+
+    def definition_names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self._definitions)
+
+
+PROCESS: Final = Registry()

@@ -1,0 +1,29 @@
+"""The numbers that a coordinator goes by, with the defaults that the product promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All durations in seconds.
+
+    lease_s: how long a worker that says nothing keeps its sagas.
+    rollback_s: the window for a whole rollback; what is left when it closes becomes an incident.
+    settle_s: how long a rollback waits for attempts that are still running before it cancels them.
+    drain_s: how long a closing coordinator lets running attempts finish.
+    replay_s: how long a resumed function may take to come back to a parallel branch that the journal remembers.
+    poll_s: how often a worker looks for what others wrote to its sagas.
+    threads: how many plain functions run at once.
+    resumed_at_once: how many sagas `resume` drives side by side.
+    """
+
+    lease_s: float = 120.0
+    rollback_s: float = 900.0
+    settle_s: float = 30.0
+    drain_s: float = 10.0
+    replay_s: float = 30.0
+    poll_s: float = 1.0
+    threads: int = 64
+    resumed_at_once: int = 256

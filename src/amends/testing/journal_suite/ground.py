@@ -1,0 +1,106 @@
+"""What the rules stand on: a clock, handles that get closed, and a few words for appending. No rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Final, TypeVar
+
+from amends.core.events import Event
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.journal.protocol import Entry, Journal, Lease, Summary
+from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.samples import started
+
+RUNNING: Final = Summary(status=SagaStatus.RUNNING)
+TTL_S: Final = 30.0
+
+
+class Ground:
+    """One test's store. A test class has no __init__, so what a rule needs is made when it runs."""
+
+    clock: ManualClock
+    _handles: list[Journal]
+
+    async def open(self) -> Journal:
+        """A handle on this test's store, going by `self.clock`; another call gives another handle on the same store."""
+        raise NotImplementedError
+
+    async def handle(self) -> Journal:
+        """One more handle, closed when the rule is done."""
+        journal = await self.open()
+        self._handles.append(journal)
+        return journal
+
+    async def stand(self, rule: Callable[[Journal], Coroutine[None, None, None]]) -> None:
+        """Run one rule on a fresh handle."""
+        self.clock = ManualClock()
+        self._handles = []
+        try:
+            await rule(await self.handle())
+        finally:
+            for journal in self._handles:
+                await journal.close()
+
+
+_G = TypeVar("_G", bound=Ground)
+_E = TypeVar("_E", bound=Exception)
+
+
+def rule(test: Callable[[_G, Journal], Coroutine[None, None, None]]) -> Callable[[_G], None]:
+    """A test of one rule: it gets a handle, and runs in a loop of its own."""
+
+    def run(self: _G) -> None:
+        asyncio.run(self.stand(lambda journal: test(self, journal)))
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return run
+
+
+def equal(found: object, expected: object) -> None:
+    """An assertion that explains itself wherever it is run from."""
+    if found != expected:
+        raise AssertionError(f"found {found!r}, expected {expected!r}")
+
+
+async def refusal(asked: Awaitable[object], kind: type[_E]) -> _E:
+    """The error that a call must end in, of exactly this kind."""
+    try:
+        got = await asked
+    except kind as exc:
+        equal(type(exc), kind)
+        return exc
+    raise AssertionError(f"it was not refused: {got!r}")
+
+
+async def begin(
+    journal: Journal, name: str, *, worker: str | None = None, summary: Summary = RUNNING, **about: str
+) -> SagaId:
+    """Start a saga, held by `worker` where one is named."""
+    saga = SagaId(name)
+    lease = None if worker is None else held(saga, worker)
+    await journal.append(saga, [started(**about)], after=0, summary=summary, lease=lease)
+    return saga
+
+
+async def add(journal: Journal, saga: SagaId, *events: Event, summary: Summary = RUNNING) -> tuple[Entry, ...]:
+    """Append to where the saga stands, without a lease."""
+    row = await journal.saga(saga)
+    return await journal.append(saga, events, after=row.entries if row else 0, summary=summary)
+
+
+async def entries(journal: Journal, saga: SagaId, *, after: int = 0) -> list[Entry]:
+    return [entry async for entry in journal.read(saga, after=after)]
+
+
+async def events(journal: Journal, saga: SagaId) -> list[Event]:
+    return [entry.event async for entry in journal.read(saga)]
+
+
+def held(saga: SagaId, worker: str, epoch: int = 1) -> Lease:
+    return Lease(saga=saga, worker=worker, epoch=epoch)
+
+
+def sagas_of(leases: Sequence[Lease]) -> list[str]:
+    return [lease.saga for lease in leases]

@@ -1,0 +1,238 @@
+"""The rules of leases: who may drive a saga, how it changes hands, and who hears of others' writing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import JournalConflictError, LeaseLostError
+from amends.journal.protocol import Journal, Summary
+from amends.testing.journal_suite.ground import (
+    RUNNING,
+    TTL_S,
+    Ground,
+    add,
+    begin,
+    entries,
+    equal,
+    held,
+    refusal,
+    rule,
+    sagas_of,
+)
+from amends.testing.journal_suite.samples import resumed, started, walked
+
+
+class LeaseRules(Ground):
+    @rule
+    async def test_the_holder_writes_and_nobody_else_with_a_lease(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        saga = await begin(journal, "s", worker="w")
+        await journal.append(saga, walked("a.1"), after=1, summary=RUNNING, lease=held(saga, "w"))
+        for epoch in (0, 2, 7):
+            stale = journal.append(saga, [resumed()], after=5, summary=RUNNING, lease=held(saga, "x", epoch))
+            await refusal(stale, LeaseLostError)
+        equal(len(await entries(journal, saga)), 5)
+
+    @rule
+    async def test_a_holder_that_was_replaced_cannot_write(self, journal: Journal) -> None:
+        await journal.enlist("old", TTL_S)
+        saga = await begin(journal, "s", worker="old")
+        self.clock.advance(TTL_S)
+        other = await self.handle()
+        await other.enlist("new", TTL_S)
+        (lease,) = await other.claim("new")
+        equal(lease, held(saga, "new", 2))
+        old = held(saga, "old")
+        await refusal(journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=old), LeaseLostError)
+        changed = Summary(status=SagaStatus.WAITING)
+        await refusal(journal.append(saga, [resumed()], after=1, summary=changed, lease=old), LeaseLostError)
+        await journal.enlist("old", TTL_S)
+        await refusal(journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=old), LeaseLostError)
+        await other.append(saga, [resumed()], after=1, summary=RUNNING, lease=lease)
+        equal(len(await entries(journal, saga)), 2)
+
+    @rule
+    async def test_an_ended_lease_is_said_before_a_stale_number(self, journal: Journal) -> None:
+        saga = await begin(journal, "s", worker="old")
+        (lease,) = await journal.claim("new")
+        await journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=lease)
+        late = journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=held(saga, "old"))
+        await refusal(late, LeaseLostError)
+        late = journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=lease)
+        await refusal(late, JournalConflictError)
+
+    @rule
+    async def test_a_lease_of_another_saga_opens_nothing(self, journal: Journal) -> None:
+        one, two = await begin(journal, "s", worker="w"), await begin(journal, "t", worker="w")
+        wrong = journal.append(two, [resumed()], after=1, summary=RUNNING, lease=held(one, "w"))
+        await refusal(wrong, LeaseLostError)
+
+    @rule
+    async def test_a_saga_is_begun_under_the_first_epoch_or_none(self, journal: Journal) -> None:
+        saga = SagaId("s")
+        wrong = journal.append(saga, [started()], after=0, summary=RUNNING, lease=held(saga, "w", 2))
+        await refusal(wrong, LeaseLostError)
+        await begin(journal, "s")
+        equal(await journal.claim("w"), (held(saga, "w", 1),))
+
+    @rule
+    async def test_starting_what_another_holds_is_refused(self, journal: Journal) -> None:
+        saga = await begin(journal, "s", worker="w")
+        again = journal.append(saga, [started()], after=0, summary=RUNNING, lease=held(saga, "x"))
+        await refusal(again, JournalConflictError)
+        await journal.claim("y")
+        other = await self.handle()
+        again = other.append(saga, [started()], after=0, summary=RUNNING, lease=held(saga, "x"))
+        await refusal(again, LeaseLostError)
+
+    # -- what can be claimed ------------------------------------------------------------------------------------------
+
+    @rule
+    async def test_what_a_living_worker_holds_is_not_free(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        await begin(journal, "s", worker="w")
+        self.clock.advance(TTL_S / 2)
+        equal(await journal.claim("x"), ())
+        equal(await journal.claim("w"), ())
+        journal.renew("w", TTL_S)
+        self.clock.advance(TTL_S - 1)
+        equal(await journal.claim("x"), ())
+        self.clock.advance(1)
+        equal(sagas_of(await journal.claim("x")), ["s"])
+
+    @rule
+    async def test_setting_the_wall_clock_frees_nothing(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        await begin(journal, "s", worker="w")
+        for jump in (10 * TTL_S, -100 * TTL_S):
+            self.clock.jump(jump)
+            equal(await journal.claim("x"), ())
+
+    @rule
+    async def test_a_retired_workers_sagas_are_free_at_once(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        saga = await begin(journal, "s", worker="w")
+        await journal.retire("w")
+        await journal.retire("nobody")
+        # Until somebody claims it, its last word can still be written.
+        await journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=held(saga, "w"))
+        equal(sagas_of(await journal.claim("x")), ["s"])
+
+    @rule
+    async def test_a_worker_that_comes_back_in_time_holds_what_is_left(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        for name in ("s", "t"):
+            await begin(journal, name, worker="w")
+        self.clock.advance(2 * TTL_S)
+        await journal.enlist("x", TTL_S)
+        equal(sagas_of(await journal.claim("x", limit=1)), ["s"])
+        journal.renew("w", TTL_S)
+        equal(await journal.claim("x"), ())
+
+    @rule
+    async def test_only_what_has_something_to_do_is_claimed(self, journal: Journal) -> None:
+        for status in SagaStatus:
+            await begin(journal, status, summary=Summary(status=status))
+        equal(sagas_of(await journal.claim("w")), ["running", "waiting", "rolling_back"])
+
+    @rule
+    async def test_what_is_resumed_can_be_claimed_again(self, journal: Journal) -> None:
+        saga = await begin(journal, "s", summary=Summary(status=SagaStatus.INCIDENT))
+        equal(await journal.claim("w"), ())
+        await add(journal, saga, resumed(), summary=Summary(status=SagaStatus.ROLLING_BACK))
+        equal(sagas_of(await journal.claim("w")), ["s"])
+
+    @rule
+    async def test_the_epoch_rises_with_each_claim(self, journal: Journal) -> None:
+        saga = await begin(journal, "s", worker="w1")
+        for epoch in range(2, 6):
+            equal(await journal.claim(f"w{epoch}"), (held(saga, f"w{epoch}", epoch),))
+
+    @rule
+    async def test_of_two_that_claim_at_once_one_gets_each_saga(self, journal: Journal) -> None:
+        names = [f"s{number}" for number in range(10)]
+        for name in names:
+            await begin(journal, name)
+        other = await self.handle()
+        for worker in ("w", "x"):
+            await journal.enlist(worker, TTL_S)
+        claims = [handle.claim(worker) for handle, worker in ((journal, "w"), (other, "x"))]
+        one, two = await asyncio.gather(*claims)
+        equal(sorted(sagas_of(one + two)), sorted(names))
+
+    @rule
+    async def test_claims_take_the_oldest_first_up_to_the_limit(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        for number in range(6):
+            await begin(journal, f"s{number}", worker=f"gone{number % 3}")
+        self.clock.jump(-60)
+        await begin(journal, "s6")
+        equal(sagas_of(await journal.claim("w", limit=4)), ["s0", "s1", "s2", "s3"])
+        equal(sagas_of(await journal.claim("w", limit=4)), ["s4", "s5", "s6"])
+        equal(await journal.claim("w"), ())
+
+    @rule
+    async def test_a_claim_can_name_definitions_or_one_saga(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        for name, definition in (("s", "one"), ("t", "two"), ("u", "three"), ("v", "two")):
+            await begin(journal, name, definition=definition)
+        equal(await journal.claim("w", definitions=[]), ())
+        equal(await journal.claim("w", saga=SagaId("nobody")), ())
+        equal(await journal.claim("w", saga=SagaId("u"), definitions={"two"}), ())
+        equal(sagas_of(await journal.claim("w", saga=SagaId("v"), definitions={"two"})), ["v"])
+        equal(await journal.claim("w", saga=SagaId("v")), ())
+        equal(sagas_of(await journal.claim("w", definitions=("one", "two"))), ["s", "t"])
+        equal(sagas_of(await journal.claim("w")), ["u"])
+
+    @rule
+    async def test_a_claim_can_leave_the_sleepers_asleep(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        for name, wake_at in (("now", None), ("soon", 1000), ("late", 2000)):
+            await begin(journal, name, summary=Summary(status=SagaStatus.WAITING, wake_at=wake_at))
+        equal(await journal.claim("w", saga=SagaId("late"), due_by=1000), ())
+        equal(sagas_of(await journal.claim("w", due_by=1000)), ["now", "soon"])
+        equal(sagas_of(await journal.claim("w")), ["late"])
+
+    # -- nudges -------------------------------------------------------------------------------------------------------
+
+    @rule
+    async def test_the_holder_hears_of_what_others_wrote(self, journal: Journal) -> None:
+        saga, quiet = await begin(journal, "s", worker="w"), await begin(journal, "t", worker="w")
+        await journal.append(quiet, [resumed()], after=1, summary=RUNNING, lease=held(quiet, "w"))
+        equal(journal.nudged("w"), ())
+        other = await self.handle()
+        await other.append(saga, [resumed()], after=1, summary=RUNNING)
+        equal(journal.nudged("w"), (saga,))
+        equal(journal.nudged("w"), (saga,))
+        equal(other.nudged("x"), ())
+        await journal.append(saga, [resumed()], after=2, summary=RUNNING, lease=held(saga, "w"))
+        equal(journal.nudged("w"), ())
+
+    @rule
+    async def test_a_claim_begins_without_nudges(self, journal: Journal) -> None:
+        saga = await begin(journal, "s")
+        await add(journal, saga, resumed())
+        await journal.claim("w")
+        equal(journal.nudged("w"), ())
+
+    @rule
+    async def test_a_busy_loop_does_not_lose_its_leases(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        saga = await begin(journal, "s", worker="w")
+        await add(journal, saga, resumed())
+        self.clock.advance(TTL_S - 1)
+        heard: list[SagaId] = []
+
+        def beat() -> None:
+            journal.renew("w", TTL_S)
+            heard.extend(journal.nudged("w"))
+
+        heart = threading.Thread(target=beat, daemon=True)
+        heart.start()
+        heart.join(60)  # the loop stands still meanwhile
+        equal(heard, [saga])
+        self.clock.advance(TTL_S - 1)
+        equal(await journal.claim("x"), ())

@@ -1,0 +1,128 @@
+"""One of everything that can be stored: for the rules, and for whoever tests a codec."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amends.core import events as e
+from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.values import Json, StepId
+
+STEP: Final = StepId("charge.1")
+CHARGE: Final = Topic("payments.charge")
+
+CONTRACT: Final = Contract(
+    topic=CHARGE,
+    version=3,
+    side_effect=True,
+    reversibility=Reversibility.COMPENSATABLE,
+    no_rollback="because",
+    idempotent=True,
+    atomic=True,
+    probe=True,
+    before=True,
+    risk=("money", "pii"),
+    timeout_s=2.5,
+    retries=Retries(attempts=3, first_s=0.5, cap_s=9.0),
+    undo_timeout_s=12.0,
+    undo_retries=Retries(attempts=7),
+    on_incident=OnIncident.GO_ON,
+)
+
+# Everything that JSON can hold and that a careless codec would lose: order, widths, scripts, emptiness, limits.
+PAYLOAD: Final[Json] = {
+    "text": 'quotes " and \\ and \n and \u2028 and é and 日本 and 😀',
+    "": {"nested": [None, True, False, [], {}, [[1]]]},
+    "\ufb33 before \U0001f600": "keys are sorted by UTF-16",
+    "\U0001f600": 1,
+    "numbers": [0, -1, 2**53 - 1, -(2**53) + 1, 0.1, -2.5, 1e300, 5e-324, 1e21, 123456.789],
+}
+
+
+def started(
+    *, definition: str = "trip.book", env: str = "production", actor: str = "agent:ann", about: Json = None
+) -> e.SagaStarted:
+    labels = {"team": "travel", "ключ": "значение"}
+    return e.SagaStarted(definition=definition, version=2, input=about, actor=actor, env=env, labels=labels)
+
+
+def proposed(step: str = STEP, topic: str = CHARGE, args: Json = None, *, is_first: bool = True) -> e.StepProposed:
+    contract = Contract(topic=Topic(topic)) if is_first else None
+    return e.StepProposed(
+        step=StepId(step), topic=Topic(topic), version=1, args=args, digest="d" * 64, contract=contract
+    )
+
+
+def resumed(by: str = "ann") -> e.WorkResumed:
+    return e.WorkResumed(by=by)
+
+
+def succeeded(result: Json) -> e.AttemptSucceeded:
+    return e.AttemptSucceeded(step=STEP, attempt=1, result=result)
+
+
+def walked(step: str, *, args: Json = None, is_first: bool = True) -> tuple[e.Event, ...]:
+    """What one ordinary step leaves behind."""
+    name = StepId(step)
+    return (
+        proposed(step, args=args, is_first=is_first),
+        e.ActionAllowed(step=name, rule="builtin", policy="p" * 64),
+        e.AttemptStarted(step=name, attempt=1, key="k" * 32),
+        e.AttemptSucceeded(step=name, attempt=1, result={"id": "ch_1"}),
+    )
+
+
+def opened(number: int = 1, step: str | None = STEP) -> e.IncidentOpened:
+    where = None if step is None else StepId(step)
+    left = () if where is None else (where, StepId("hotel.1"))
+    return e.IncidentOpened(
+        incident=number, kind=e.IncidentKind.COMPENSATION_FAILED, step=where, why="no luck", left=left
+    )
+
+
+def requested(step: str = STEP, rule: str = "two-people") -> e.ApprovalRequested:
+    return e.ApprovalRequested(
+        step=StepId(step), digest="d" * 64, rule=rule, policy="p" * 64, needed=2, expires_at=1_700_000_060_000
+    )
+
+
+EVERY_EVENT: Final[tuple[e.Event, ...]] = (
+    started(about=PAYLOAD),
+    e.WorkFinished(result=PAYLOAD),
+    e.SagaCompleted(result=PAYLOAD),
+    e.RollbackStarted(cause=e.Cause.FATAL, why="broken", step=STEP, by="system:runtime", deadline_at=5),
+    e.RollbackStarted(cause=e.Cause.CANCELLED, why="", step=None, by="ann", deadline_at=5),
+    e.RollbackResumed(by="ann", deadline_at=2**53 - 1),
+    e.WorkResumed(by="ann"),
+    e.SagaRolledBack(),
+    e.SagaHalted(),
+    e.StepProposed(step=STEP, topic=CHARGE, version=3, args=PAYLOAD, digest="d" * 64, contract=CONTRACT),
+    proposed(),
+    proposed(is_first=False),
+    e.ActionAllowed(step=STEP, rule="builtin", policy="p" * 64),
+    e.ActionDenied(step=STEP, rule="no", policy="p" * 64, why="not in production"),
+    e.BeforeCaptured(step=STEP, before=PAYLOAD),
+    e.AttemptStarted(step=STEP, attempt=1, key="k" * 32),
+    e.AttemptSucceeded(step=STEP, attempt=1, result=PAYLOAD),
+    e.AttemptSucceeded(step=STEP, attempt=1, result=None, opaque="a socket cannot be kept"),
+    e.AttemptFailed(step=STEP, attempt=1, error="no", fatal=True, retry_at=None),
+    e.AttemptLost(step=STEP, attempt=1, error="timeout", fatal=False, retry_at=7),
+    e.ProbeFound(step=STEP, result=PAYLOAD),
+    e.ProbeFoundNothing(step=STEP, retry_at=7),
+    e.ProbeUnanswered(step=STEP, error="down", retry_at=None),
+    e.LateSuccessEnrolled(step=STEP, attempt=2, result=PAYLOAD),
+    e.CompensationStarted(step=STEP, attempt=1, key="k" * 32, certain=False, rule="r", policy="p" * 64),
+    e.CompensationSucceeded(step=STEP, attempt=1),
+    e.CompensationFailed(step=STEP, attempt=1, error="no", changed_since=True, retry_at=None),
+    e.CompensationLost(step=STEP, attempt=1, error="no", timed_out=True, retry_at=9),
+    e.CompensationDenied(step=STEP, rule="r", policy="p" * 64, why="no"),
+    requested(),
+    e.ApprovalGranted(step=STEP, by="bob"),
+    e.ApprovalRefused(step=STEP, by="bob", why="too much"),
+    e.ApprovalExpired(step=STEP),
+    e.ApprovalVoided(step=STEP, why="the policy changed"),
+    opened(),
+    opened(2, None),
+    e.IncidentRetried(incident=1, by="ann"),
+    e.IncidentResolved(incident=2, by="ann", reason="refunded by hand", settled=(STEP,)),
+)

@@ -1,0 +1,243 @@
+"""The world that sagas act on, kept apart from any journal, and the ledger that holds the two against each other.
+
+A world is a file of lines, one for each effect and each compensation that reached a provider, written by whoever acts and by
+several processes at once: one `write` each, at the end of the file. It knows no saga's state, and no journal is asked when
+it is written, so what the ledger finds is what happened and not what somebody believes.
+
+There are two kinds of provider. One honours keys: the same key again changes nothing. The other does not: what it is asked
+to do it does, each time. Both take back what stands, once, and nothing where nothing stands: that is what a compensation of an
+outcome that nobody knows has to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from amends.core import events as e
+from amends.core.saga import Saga, Step, evolve, unstarted
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import SagaId, StepId
+from amends.journal.codec import FIRST, chain
+from amends.journal.protocol import Entry
+
+_S = StepStatus
+_ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One call that reached a provider. `key` is the call's own; `of` is the key of the action that it makes or takes back."""
+
+    undo: bool
+    topic: str
+    saga: str
+    key: str
+    of: str
+    honours_keys: bool
+    pid: int
+
+
+class World:
+    """Without a path it is kept in memory, for one process."""
+
+    def __init__(self, path: Path | None = None, lines: Iterable[Line] = ()) -> None:
+        self._path = path
+        self._lines = list(lines)
+        self._lock = threading.Lock()
+
+    def effect(self, topic: str, *, key: str, saga: str = "", honours_keys: bool = True) -> None:
+        self._add(Line(undo=False, topic=topic, saga=saga, key=key, of=key, honours_keys=honours_keys, pid=os.getpid()))
+
+    def undo(self, topic: str, *, key: str, of: str, saga: str = "", honours_keys: bool = True) -> None:
+        self._add(Line(undo=True, topic=topic, saga=saga, key=key, of=of, honours_keys=honours_keys, pid=os.getpid()))
+
+    def _add(self, line: Line) -> None:
+        if self._path is None:
+            with self._lock:
+                self._lines.append(line)
+            return
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, json.dumps(asdict(line)).encode() + b"\n")
+        finally:
+            os.close(file)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """In the order in which they happened."""
+        if self._path is None:
+            return tuple(self._lines)
+        if not self._path.exists():
+            return ()
+        return tuple(Line(**json.loads(text)) for text in self._path.read_text(encoding="utf-8").splitlines())
+
+    def stands(self, key: str) -> int:
+        """How many times the effect of the action with this key stands."""
+        return standing(self.lines).get(key, 0)
+
+
+def standing(lines: Iterable[Line]) -> dict[str, int]:
+    """How many times each action's effect stands after these calls, by the action's key."""
+    nets: dict[str, int] = {}
+    seen: set[str] = set()
+    for line in lines:
+        if line.honours_keys and line.key in seen:
+            continue
+        seen.add(line.key)
+        net = nets.get(line.of, 0)
+        nets[line.of] = max(0, net - 1) if line.undo else net + 1
+    return nets
+
+
+def check(world: World, histories: Iterable[Iterable[Entry]]) -> list[str]:
+    """What is wrong between the world and the journal, once everything has been recovered; nothing, it should be.
+
+    - every saga has ended: completed, rolled back, or an incident;
+    - completed: the effect of each step that succeeded stands once, and no other does;
+    - rolled back: nothing stands;
+    - an incident: what stands is named in what an open one says is left;
+    - no effect without an intent on record, and no more calls than intents;
+    - an action that is not repeatable is not called again unless its last attempt certainly did nothing;
+    - a compensation is repeated only after one that failed or was lost, and with the same key;
+    - compensations go newest first, in the order of intents;
+    - each chain of hashes verifies.
+    """
+    lines = world.lines
+    known: set[str] = set()
+    complaints: list[str] = []
+    for history in histories:
+        account = Account(tuple(history))
+        known |= account.steps_by_key.keys()
+        for rule in _RULES:
+            complaints += [f"saga {account.saga.id}: {what}" for what in rule(account, lines)]
+    strangers = [line for line in lines if line.of not in known]
+    return complaints + [f"{line.topic} took effect without an intent on record (key {line.key})" for line in strangers]
+
+
+class Account:
+    """One saga's side of the ledger: its entries, and what they come to."""
+
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        self.entries = entries
+        self.saga: Saga = unstarted(entries[0].saga if entries else SagaId(""))
+        self.steps_by_key: dict[str, StepId] = {}
+        self.key_by_step: dict[StepId, str] = {}
+        self.before: list[tuple[Saga, e.Event]] = []
+        """Each event, and the saga as it was when it came."""
+        for entry in entries:
+            self.before.append((self.saga, entry.event))
+            self.saga = evolve(self.saga, entry.event)
+            if isinstance(entry.event, e.AttemptStarted):
+                self.steps_by_key[entry.event.key] = entry.event.step
+                self.key_by_step[entry.event.step] = entry.event.key
+
+    def events(self, step: StepId) -> list[e.Event]:
+        return [event for _, event in self.before if getattr(event, "step", None) == step]
+
+
+Rule = Callable[[Account, tuple[Line, ...]], Iterator[str]]
+
+
+def _ended(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+    if account.saga.phase not in _ENDS:
+        yield f"it has not ended: it is {account.saga.status}"
+    if account.saga.live:
+        yield f"it is {account.saga.phase}, and steps {', '.join(account.saga.live)} still count as running"
+
+
+def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+    saga, nets = account.saga, standing(lines)
+    named = {step for incident in saga.open_incidents for step in incident.left}
+    for step in saga.steps.values():
+        net = nets.get(account.key_by_step.get(step.id, ""), 0)
+        if net > 1:
+            yield f"the effect of step {step.id} ({step.topic}) stands {net} times"
+        elif net != _wanted(saga, step) and step.id not in named and step.status is not _S.SETTLED:
+            stands = "stands" if net else "does not stand"
+            yield f"it is {saga.phase}, step {step.id} ({step.topic}) is {step.status}, and its effect {stands}, unnamed"
+
+
+def _wanted(saga: Saga, step: Step) -> int:
+    """How often a step's effect should stand where no incident names it."""
+    stays = saga.phase is SagaStatus.COMPLETED or (saga.phase is SagaStatus.INCIDENT and saga.rollback is None)
+    return int(stays and step.status is _S.SUCCEEDED and step.contract.side_effect)
+
+
+def _calls(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+    for key, step in account.steps_by_key.items():
+        intents, undos = (
+            [event for event in account.events(step) if isinstance(event, kind)]
+            for kind in (e.AttemptStarted, e.CompensationStarted)
+        )
+        made = [line for line in lines if line.of == key]
+        taken_back = [line for line in made if line.undo]
+        if len(made) - len(taken_back) > len(intents):
+            yield f"step {step} was called {len(made) - len(taken_back)} times, with {len(intents)} intents on record"
+        if len(taken_back) > len(undos):
+            yield f"step {step} was taken back {len(taken_back)} times, with {len(undos)} intents on record"
+        strange = {line.key for line in taken_back} - {event.key for event in undos if isinstance(event, e.CompensationStarted)}
+        if strange:
+            yield f"step {step} was taken back with keys that are not on record: {', '.join(sorted(strange))}"
+
+
+def _repeats(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+    keys: dict[tuple[StepId, int], str] = {}
+    for saga, event in account.before:
+        if isinstance(event, e.AttemptStarted):
+            step = saga.steps[event.step]
+            if step.status is _S.UNKNOWN and not step.contract.repeatable:
+                yield f"step {step.id} was tried again, is not repeatable, and nobody knew its outcome"
+            if account.key_by_step[event.step] != event.key:
+                yield f"step {step.id} was tried again with another key"
+        elif isinstance(event, e.CompensationStarted):
+            step = saga.steps[event.step]
+            if step.undo_attempts and not _undo_is_open(account, saga, step.id):
+                yield f"step {step.id} was compensated again, though its compensation had neither failed nor been lost"
+            if keys.setdefault((step.id, step.turn), event.key) != event.key:
+                yield f"step {step.id} was compensated again with another key"
+
+
+def _undo_is_open(account: Account, saga: Saga, step: StepId) -> bool:
+    """Whether the last word on a step's compensation leaves something to take back."""
+    kinds = (e.CompensationSucceeded, e.CompensationFailed, e.CompensationLost, e.LateSuccessEnrolled)
+    said = [event for event in account.events(step) if isinstance(event, kinds)]
+    past = [event for before, event in account.before if before.head < saga.head and event in said]
+    return bool(past) and not isinstance(past[-1], e.CompensationSucceeded)
+
+
+def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+    """Newest first, by the journal's own account; and by the world's, where nobody has interfered."""
+    for saga, event in account.before:
+        if isinstance(event, e.CompensationStarted):
+            number = saga.steps[event.step].number
+            owed = [step.id for step in saga.steps.values() if step.number > number and _is_owed(saga, step)]
+            if owed:
+                yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
+    if account.saga.incidents or any(isinstance(event, e.LateSuccessEnrolled) for _, event in account.before):
+        return
+    undone = [account.steps_by_key[line.of] for line in lines if line.undo and line.of in account.steps_by_key]
+    numbers = [account.saga.steps[step].number for step in undone]
+    if numbers != sorted(numbers, reverse=True):
+        yield f"steps were taken back in the order {', '.join(undone)}, which is not newest first"
+
+
+def _is_owed(saga: Saga, step: Step) -> bool:
+    return step.doubtful if saga.phase is SagaStatus.RUNNING else step.owed
+
+
+def _chain(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+    hashed = FIRST
+    for number, entry in enumerate(account.entries, start=1):
+        hashed = chain(hashed, entry.saga, number, entry.at, entry.name, entry.body)
+        if (entry.number, entry.hash) != (number, hashed):
+            yield f"entry {entry.number} does not continue the chain"
+            return
+
+
+_RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _chain)
