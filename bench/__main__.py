@@ -87,7 +87,9 @@ async def saga_costs(folder: Path, figures: Figures) -> None:
         async with ours.coordinator(fresh(folder)) as opened:
             _, wall = await timed(lambda: ours.run_lanes(opened, 2048, 256))
             our_rate.append(2048 / wall)
-    print(f"by hand {min(reference) * 1e6:.0f} us a step; ours alone {min(alone) * 1e6:.0f}, busy {min(busy) * 1e6:.0f}")
+    print(
+        f"by hand {min(reference) * 1e6:.0f} us a step; ours alone {min(alone) * 1e6:.0f}, busy {min(busy) * 1e6:.0f}"
+    )
     print(f"raw group commit {max(raw_rate):.0f} sagas/s, ours {max(our_rate):.0f}")
     figures.at_most("CPU per durable step, 64 sagas in flight / by hand", min(busy) / min(reference), 6)
     figures.at_most("CPU per durable step, one saga after another / by hand", min(alone) / min(reference), 10)
@@ -134,7 +136,9 @@ def recovery(folder: Path, figures: Figures) -> None:
     started = subprocess.run([sys.executable, "-m", "bench.interrupted", str(path), "10000"], check=False)
     if started.returncode != -9:
         raise AssertionError(f"the child that was to be killed ended with {started.returncode}")
-    told = subprocess.run([sys.executable, "-m", "bench.recovered", str(path)], check=True, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-m", "bench.recovered", str(path)], check=True, capture_output=True, text=True
+    )
     count, seconds = told.stdout.split()
     figures.at_least("10,000 interrupted sagas, recovered a second", int(count) / float(seconds), 500, "sagas")
     if int(count) != 10_000:
@@ -143,7 +147,10 @@ def recovery(folder: Path, figures: Figures) -> None:
 
 def memory_and_start(folder: Path, figures: Figures) -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "bench.in_flight", str(fresh(folder)), "10000"], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "bench.in_flight", str(fresh(folder)), "10000"],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     figures.at_most("peak memory, 10,000 sagas in flight", int(told.stdout) / 1024, 600, "MB")
     starts = []

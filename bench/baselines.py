@@ -13,13 +13,16 @@ from typing import Any
 import apsw
 
 STEPS = 5
+Row = tuple[str, int, str, str, bytes]
 
 
 def _open(path: Path) -> apsw.Connection:
     db = apsw.Connection(str(path))
     for pragma in ("synchronous=EXTRA", "journal_mode=WAL"):
         db.execute(f"PRAGMA {pragma}").fetchall()
-    db.execute("CREATE TABLE entry (saga TEXT, number INT, name TEXT, body TEXT, hash BLOB, PRIMARY KEY (saga, number))")
+    db.execute(
+        "CREATE TABLE entry (saga TEXT, number INT, name TEXT, body TEXT, hash BLOB, PRIMARY KEY (saga, number))"
+    )
     return db
 
 
@@ -41,16 +44,20 @@ def by_hand(path: Path, sagas: int) -> None:
 
 
 class RawWriter:
-    """One thread that commits everything waiting in one transaction. No leases, no fence, no states, no lists."""
+    """One thread commits all that waits in one transaction: chained entries, each append fenced by the saga's head.
+
+    What a durable, fenced group commit costs at the least: no states, no plans, no leases, no lists, no retries.
+    """
 
     def __init__(self, path: Path) -> None:
         self._db = _open(path)
-        self._queue: queue.SimpleQueue[tuple[list[tuple[Any, ...]], asyncio.Future[None]] | None] = queue.SimpleQueue()
+        self._db.execute("CREATE TABLE head (saga TEXT PRIMARY KEY, number INT, hash BLOB) WITHOUT ROWID")
+        self._queue: queue.SimpleQueue[tuple[list[Row], asyncio.Future[None]] | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    async def append(self, rows: list[tuple[Any, ...]]) -> None:
+    async def append(self, rows: list[Row]) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.put((rows, future))
         await future
@@ -65,10 +72,22 @@ class RawWriter:
                     break
                 batch.append(item)
             self._db.execute("BEGIN IMMEDIATE")
-            rows = [row for each, _ in batch for row in each]
-            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", rows)
+            for rows, _ in batch:
+                self._fence(rows)
+            self._db.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", [row for rows, _ in batch for row in rows])
             self._db.execute("COMMIT")
             self._loop.call_soon_threadsafe(_acknowledge, [future for _, future in batch])
+
+    def _fence(self, rows: list[Row]) -> None:
+        saga, first = rows[0][:2]
+        newest, hashed = rows[-1][1], rows[-1][4]
+        if first == 1:
+            self._db.execute("INSERT INTO head VALUES (?, ?, ?)", (saga, newest, hashed))
+            return
+        fence = "UPDATE head SET number = ?, hash = ? WHERE saga = ? AND number = ?"
+        self._db.execute(fence, (newest, hashed, saga, first - 1))
+        if self._db.changes() != 1:
+            raise AssertionError(f"{saga} moved")
 
     def close(self) -> None:
         self._queue.put(None)
@@ -86,20 +105,27 @@ async def raw_saga(writer: RawWriter, saga: str) -> None:
     previous = b""
     number = 0
 
-    def row(name: str, body: dict[str, Any]) -> tuple[Any, ...]:
+    def row(name: str, body: dict[str, Any]) -> Row:
         nonlocal previous, number
-        text = json.dumps(body)
-        previous = hashlib.sha256(previous + text.encode()).digest()
         number += 1
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        previous = hashlib.sha256(previous + f"{saga} {number} {name} {text}".encode()).digest()
         return (saga, number, name, text, previous)
 
-    rows = [row("intent", {"topic": "bench.step", "args": {"n": 0}, "key": f"{saga}:0"})]
+    def intent(step: int) -> Row:
+        args = {"n": step}
+        digest = hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()[:32]
+        key = hashlib.sha256(f"{saga} {step}".encode()).hexdigest()[:32]
+        body = {"step": str(step), "topic": "bench.step", "version": 1, "args": args, "digest": digest, "key": key}
+        return row("action.dispatched/1", body)
+
+    rows = [intent(0)]
     for step in range(STEPS):
         await writer.append(rows)
-        await _call(step)
-        rows = [row("outcome", {"result": step})]
+        result = await _call(step)
+        rows = [row("attempt.succeeded/1", {"step": str(step), "attempt": 1, "result": result})]
         if step < STEPS - 1:
-            rows.append(row("intent", {"topic": "bench.step", "args": {"n": step + 1}, "key": f"{saga}:{step + 1}"}))
+            rows.append(intent(step + 1))
     await writer.append(rows)
 
 

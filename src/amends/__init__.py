@@ -3,7 +3,6 @@
 from amends.bootstrap import Coordinator, run
 from amends.core.contracts import Contract, Retries, Reversibility
 from amends.core.events import IncidentKind
-from amends.core.secret import Secret
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.errors import (
     AmendsError,
@@ -21,6 +20,7 @@ from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, ac
 from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
 from amends.runtime.local import Ended, Handle
 from amends.runtime.registry import Registry
+from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
 from amends.runtime.work import Work
 

@@ -34,7 +34,7 @@ class Coordinator(runtime.Coordinator):
         signals: bool = True,
         clock: Clock | None = None,
     ) -> Opening:
-        """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it and close it yourself.
+        """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
@@ -59,7 +59,10 @@ class Coordinator(runtime.Coordinator):
 
     def _end_on_sigterm(self) -> None:
         """Take SIGTERM only where nobody else has it, and pass it on after draining."""
-        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        if (
+            threading.current_thread() is not threading.main_thread()
+            or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        ):
             return
         loop = asyncio.get_running_loop()
         ending: set[asyncio.Task[None]] = set()
@@ -115,14 +118,14 @@ async def open_journal(address: str, clock: Clock) -> Journal:
 
 def run(
     definition: SagaDefinition,
-    *args: Any,
+    *args: Any,  # noqa: ANN401 - the saga's own
     journal: str = "amends.db",
     env: str = "development",
     settings: Settings | None = None,
-    id: str | None = None,  # noqa: A002 - the product's word
+    id: str | None = None,
     actor: str = runtime.SYSTEM,
     labels: Mapping[str, str] | None = None,
-    **kwargs: Any,
+    **kwargs: Any,  # noqa: ANN401 - the saga's own
 ) -> Ended:
     """Run a saga to its end from code that has no event loop of its own."""
 

@@ -1,6 +1,7 @@
 """The only way in for time, randomness and new ids. Everything else is handed a Clock.
 
-Wall time is data, and is never used to measure how long something took: durations and leases go by a clock that no one sets.
+Wall time is data, and is never used to measure how long something took: durations and leases go by a clock that no
+one sets.
 """
 
 from __future__ import annotations

@@ -1,40 +1,40 @@
 """Every exception of amends, in one tree, split by who has to act.
 
-    AmendsError
-    ├── said by an action about itself (users raise these)
-    │   ├── Fatal                   no retry, roll back now; happened=False certifies that nothing happened
-    │   ├── NotDone                 nothing happened, certainly; trying again is safe
-    │   │   └── Retry               the same, with the delay that the action asks for
-    │   └── ChangedSince            (in a compensation) someone changed it since; do not overwrite
-    ├── StepError                   what `s.do` raises when a step has ended badly
-    │   ├── StepFatalError          also a Fatal
-    │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
-    │   ├── StepLostError           nobody knows whether it happened
-    │   └── StepDeniedError         the gate said no
-    ├── RefusedError                a request that the saga's state does not allow
-    │   ├── PastPivotError          it would roll back over an irreversible step
-    │   └── DivergedError           the code asks for something else than the journal remembers
-    ├── DeclarationError            an action or a definition is declared wrongly
-    │   └── TopicError              a topic's name is not one
-    ├── InputError                  a value that cannot be stored
-    │   ├── NotJsonError            outside the JSON domain
-    │   └── TooLargeError           past a size limit
-    ├── UnknownError                a name that nothing answers to
-    │   ├── UnknownSagaError
-    │   ├── UnknownIncidentError
-    │   ├── UnknownActionError
-    │   └── UnknownDefinitionError
-    ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
-    └── JournalError                the store
-        ├── JournalConflictError    another entry came first
-        │   └── LeaseLostError      another worker drives this saga now
-        ├── JournalStoppedError     the writer ended for good after an I/O error
-        ├── JournalFullError        no room on the disk; nothing was written
-        ├── JournalBusyError        another program holds the file
-        ├── JournalAccessError      the file or its directory cannot be read or written
-        ├── JournalDamagedError     what is stored does not verify
-        ├── JournalVersionError     written by a newer version
-        └── ForkedError             used in a child of the process that opened it
+AmendsError
+├── said by an action about itself (users raise these)
+│   ├── Fatal                   no retry, roll back now; happened=False certifies that nothing happened
+│   ├── NotDone                 nothing happened, certainly; trying again is safe
+│   │   └── Retry               the same, with the delay that the action asks for
+│   └── ChangedSince            (in a compensation) someone changed it since; do not overwrite
+├── StepError                   what `s.do` raises when a step has ended badly
+│   ├── StepFatalError          also a Fatal
+│   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
+│   ├── StepLostError           nobody knows whether it happened
+│   └── StepDeniedError         the gate said no
+├── RefusedError                a request that the saga's state does not allow
+│   ├── PastPivotError          it would roll back over an irreversible step
+│   └── DivergedError           the code asks for something else than the journal remembers
+├── DeclarationError            an action or a definition is declared wrongly
+│   └── TopicError              a topic's name is not one
+├── InputError                  a value that cannot be stored
+│   ├── NotJsonError            outside the JSON domain
+│   └── TooLargeError           past a size limit
+├── UnknownError                a name that nothing answers to
+│   ├── UnknownSagaError
+│   ├── UnknownIncidentError
+│   ├── UnknownActionError
+│   └── UnknownDefinitionError
+├── SecretUnavailableError      the value of a secret is not kept; only its digest is
+└── JournalError                the store
+    ├── JournalConflictError    another entry came first
+    │   └── LeaseLostError      another worker drives this saga now
+    ├── JournalStoppedError     the writer ended for good after an I/O error
+    ├── JournalFullError        no room on the disk; nothing was written
+    ├── JournalBusyError        another program holds the file
+    ├── JournalAccessError      the file or its directory cannot be read or written
+    ├── JournalDamagedError     what is stored does not verify
+    ├── JournalVersionError     written by a newer version
+    └── ForkedError             used in a child of the process that opened it
 """
 
 from __future__ import annotations

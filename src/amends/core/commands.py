@@ -31,6 +31,17 @@ class ProposeStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchStep:
+    """Propose a step that is allowed already, and start its first attempt at once."""
+
+    step: StepId
+    contract: Contract
+    args: Json
+    digest: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordVerdict:
     step: StepId
     verdict: Verdict
@@ -149,10 +160,11 @@ class Recover:
 
 
 Command: TypeAlias = (
-    ProposeStep
+    DispatchStep
+    | RecordOutcome
+    | ProposeStep
     | RecordVerdict
     | StartAttempt
-    | RecordOutcome
     | KeepBefore
     | StartSaga
     | FinishWork

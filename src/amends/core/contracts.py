@@ -70,6 +70,11 @@ class Contract:
         return self.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE} and self.side_effect
 
     @property
+    def goes_on(self) -> bool:
+        """Whether a rollback goes on without this action once an incident names it; never past what may be the pivot."""
+        return self.on_incident is OnIncident.GO_ON and self.reversibility is not Reversibility.IRREVERSIBLE
+
+    @property
     def repeatable(self) -> bool:
         """Whether a lost attempt may simply be made again, with the same key."""
         return self.idempotent or not self.side_effect

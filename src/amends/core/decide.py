@@ -6,7 +6,7 @@ from typing import assert_never
 
 from amends.core import commands as c
 from amends.core import events as e
-from amends.core.contracts import OnIncident, Retries, key_of
+from amends.core.contracts import Contract, OnIncident, Retries, key_of
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES
 from amends.core.saga import Incident, Saga, Step
@@ -22,6 +22,10 @@ _S = StepStatus
 def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
     """The facts that follow from a request. Raises RefusedError where the saga's state does not allow it."""
     match command:
+        case c.DispatchStep():
+            return (_dispatch(saga, command),)
+        case c.RecordOutcome():
+            return (_outcome(saga, command),)
         case c.ProposeStep():
             return _propose(saga, command)
         case c.RecordVerdict(step=step, verdict=verdict):
@@ -32,8 +36,6 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (e.BeforeCaptured(step=step, before=before),)
         case c.StartAttempt(step=step):
             return _start_attempt(saga, saga.steps[step])
-        case c.RecordOutcome():
-            return (_outcome(saga, command),)
         case c.RecordAnswer():
             return (_answer(saga, command),)
         case c.EnrolLateSuccess():
@@ -61,6 +63,8 @@ def _decide_saga(
 ) -> tuple[e.Event, ...]:
     match command:
         case c.StartSaga():
+            if saga.begun is not None:
+                raise RefusedError(f"saga {saga.id} has been started already")
             return (
                 e.SagaStarted(
                     definition=command.definition,
@@ -108,7 +112,6 @@ def _end(saga: Saga) -> e.Event:
 def _propose(saga: Saga, command: c.ProposeStep) -> tuple[e.Event, ...]:
     _require(saga, SagaStatus.RUNNING)
     contract = command.contract
-    first = (contract.topic, contract.version) not in saga.contracts
     return (
         e.StepProposed(
             step=command.step,
@@ -116,9 +119,31 @@ def _propose(saga: Saga, command: c.ProposeStep) -> tuple[e.Event, ...]:
             version=contract.version,
             args=command.args,
             digest=command.digest,
-            contract=contract if first else None,
+            contract=_unless_known(saga, contract),
         ),
     )
+
+
+def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
+    _require(saga, SagaStatus.RUNNING)
+    contract, verdict = command.contract, command.verdict
+    if verdict.decision is not Decision.ALLOW:
+        raise RefusedError(f"step {command.step} is not allowed by {verdict.rule}; propose it instead")
+    return e.ActionDispatched(
+        step=command.step,
+        topic=contract.topic,
+        version=contract.version,
+        args=command.args,
+        digest=command.digest,
+        rule=verdict.rule,
+        policy=verdict.policy,
+        key=key_of(saga.id, command.step, contract.topic, "do"),
+        contract=_unless_known(saga, contract),
+    )
+
+
+def _unless_known(saga: Saga, contract: Contract) -> Contract | None:
+    return None if (contract.topic, contract.version) in saga.contracts else contract
 
 
 def _start_attempt(saga: Saga, step: Step) -> tuple[e.Event, ...]:
@@ -131,8 +156,8 @@ def _outcome(saga: Saga, command: c.RecordOutcome) -> e.Event:
     match outcome:
         case Succeeded(result=result, opaque=opaque):
             return e.AttemptSucceeded(step=step.id, attempt=step.attempts, result=result, opaque=opaque)
-        case Failed(error=error, fatal=fatal, after_s=after_s):
-            retry_at = _retry_at(saga, step, command, after_s) if not fatal else None
+        case Failed(error=error, fatal=fatal, final=final, after_s=after_s):
+            retry_at = None if fatal or final else _retry_at(saga, step, command, after_s)
             return e.AttemptFailed(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
         case Lost(error=error, fatal=fatal):
             again = not fatal and (step.contract.probe or step.contract.repeatable)
@@ -212,7 +237,11 @@ def _fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     if saga.pivot is None:
         return (
             e.RollbackStarted(
-                cause=command.cause, why=command.why, step=command.step, by="system:runtime", deadline_at=_deadline(command)
+                cause=command.cause,
+                why=command.why,
+                step=command.step,
+                by="system:runtime",
+                deadline_at=_deadline(command),
             ),
         )
     standing = tuple(step.id for step in saga.steps.values() if step.owed)
@@ -228,7 +257,8 @@ def _fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
 
 def _pivot_says(saga: Saga, pivot: StepId) -> str:
     contract = saga.steps[pivot].contract
-    return f"step {pivot} ({contract.topic}) took effect and is irreversible ({contract.no_rollback}), so it goes forward only"
+    took = f"step {pivot} ({contract.topic}) took effect and is irreversible ({contract.no_rollback})"
+    return f"{took}, so it goes forward only"
 
 
 def _cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
@@ -346,7 +376,9 @@ def _resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, 
     if not command.reason.strip():
         raise RefusedError(f"incident {saga.id}/{incident.number} needs a reason: say what was done by hand")
     stuck = incident.kind in {e.IncidentKind.PAST_PIVOT, e.IncidentKind.DIVERGED}
-    settled = () if stuck else tuple(s for s in (incident.step,) if s is not None and saga.steps[s].status in _SETTLEABLE)
+    settled = (
+        () if stuck else tuple(s for s in (incident.step,) if s is not None and saga.steps[s].status in _SETTLEABLE)
+    )
     resolved = e.IncidentResolved(incident=incident.number, by=command.by, reason=command.reason, settled=settled)
     if len(saga.open_incidents) > 1 or saga.phase is not SagaStatus.INCIDENT:
         return (resolved,)

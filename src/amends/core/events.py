@@ -102,6 +102,21 @@ class StepProposed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActionDispatched:
+    """A step in one fact, where nothing came between: proposed, allowed by this rule, its first attempt's intent."""
+
+    step: StepId
+    topic: Topic
+    version: int
+    args: Json
+    digest: str
+    rule: str
+    policy: str
+    key: str
+    contract: Contract | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionAllowed:
     step: StepId
     rule: str
@@ -328,4 +343,4 @@ StepEvent: TypeAlias = (
 )
 ApprovalEvent: TypeAlias = ApprovalRequested | ApprovalGranted | ApprovalRefused | ApprovalExpired | ApprovalVoided
 IncidentEvent: TypeAlias = IncidentOpened | IncidentRetried | IncidentResolved
-Event: TypeAlias = SagaEvent | StepProposed | StepEvent | ApprovalEvent | IncidentEvent
+Event: TypeAlias = SagaEvent | StepProposed | ActionDispatched | StepEvent | ApprovalEvent | IncidentEvent

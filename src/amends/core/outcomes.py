@@ -21,6 +21,8 @@ class Failed:
 
     error: str
     fatal: bool = False
+    final: bool = False
+    """Not to be tried again, though nobody said Fatal."""
     after_s: float | None = None
     changed_since: bool = False
 

@@ -8,6 +8,7 @@ from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Jud
 from amends.core.events import IncidentKind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import StepId
 
 PROBE_TRIES: Final = 3
 
@@ -27,6 +28,8 @@ def forward(step: Step, now: int) -> Effect | None:
             return _at(step.retry_at, now, Probe(step.id) if _askable(step) else Perform(step.id))
         case StepStatus.DENIED | StepStatus.COMPENSATED | StepStatus.SETTLED:
             return GiveUp(step.id)
+        case StepStatus.SUCCEEDED if step.given_up:
+            return GiveUp(step.id)  # it took effect after the definition had been told that it is over
         case _:
             return None
 
@@ -36,25 +39,37 @@ def plan(saga: Saga, now: int) -> Effect | None:
 
     One effect and not several: a compensation begins only when the one before has ended, newest first.
     """
-    if saga.phase is SagaStatus.ROLLING_BACK:
-        if saga.live:
-            return Settle(tuple(saga.live))
-        if saga.top == 0:
-            return End()
-        step = saga.steps[saga.order[saga.top]]
-        if now >= saga.deadline_at:
-            return CallPerson(
-                IncidentKind.COMPENSATION_TIMED_OUT, step.id, "the rollback's window has passed with work left"
-            )
+    rolling_back = saga.phase is SagaStatus.ROLLING_BACK
+    finishing = saga.phase is SagaStatus.RUNNING and saga.finished
+    if saga.live:
+        return Settle(in_flight(saga)) if rolling_back or finishing or saga.phase is SagaStatus.INCIDENT else None
+    if not rolling_back and not finishing:
+        return None
+    step = next_back(saga)
+    if step is None or step.named:  # an incident is open at this place: no further before a person acts
+        return End()
+    if not rolling_back:
         return backward(step, now)
-    if saga.phase is SagaStatus.RUNNING and saga.finished:
-        if saga.live:
-            return Settle(tuple(saga.live))
-        if not saga.doubts:
-            return End()
-        newest = max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number)
-        return backward(newest, now)
-    return None
+    if now >= saga.deadline_at:
+        return CallPerson(
+            IncidentKind.COMPENSATION_TIMED_OUT, step.id, "the rollback's window has passed with work left"
+        )
+    effect = backward(step, now)
+    return Wait(min(effect.until, saga.deadline_at)) if isinstance(effect, Wait) else effect
+
+
+def in_flight(saga: Saga) -> tuple[StepId, ...]:
+    """The steps with an attempt on its way, oldest first."""
+    return tuple(sorted(saga.live, key=lambda step: saga.steps[step].number))
+
+
+def next_back(saga: Saga) -> Step | None:
+    """The step whose turn it is to be taken back: the newest that is owed or, after the work, in doubt."""
+    if saga.phase is SagaStatus.ROLLING_BACK:
+        return saga.steps[saga.order[saga.top]] if saga.top else None
+    if not saga.finished:
+        return None
+    return max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number, default=None)
 
 
 def backward(step: Step, now: int) -> Effect:

@@ -1,8 +1,9 @@
 """A map whose old versions stay readable, at a plain dict's price for the newest one.
 
-The newest version owns the dict; each older one remembers the single change that separates it from the next newer (Baker's
-rerooting). Setting a key is O(1) and copies nothing, so folding a saga of ten thousand steps is linear. Reading an old version
-moves the dict back to it, one change at a time; the runtime never does, the property tests do. Not for several threads.
+The newest version owns the dict; each older one remembers the single change that separates it from the next newer
+(Baker's rerooting). Setting a key is O(1) and copies nothing, so folding a saga of ten thousand steps is linear.
+Reading an old version moves the dict back to it, one change at a time; the runtime never does, the property tests
+do. Not for several threads.
 """
 
 from __future__ import annotations

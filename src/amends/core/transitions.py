@@ -1,15 +1,15 @@
 """Is this legal? Four tables, and nothing else, answer that.
 
-A row is a status, a cell the status after an event. What is not in a table cannot happen: `evolve` raises, so neither a bug nor
-a damaged journal can move a saga sideways. The diagrams in docs/lifecycle.md and the generators of the property tests are
-made from these tables.
+A row is a status, a cell the status after an event. What is not in a table cannot happen: `evolve` raises, so
+neither a bug nor a damaged journal can move a saga sideways. The diagrams in docs/lifecycle.md and the generators
+of the property tests are made from these tables.
 
 Invariants that the tables carry:
-- a call is made only after an intent: RUNNING and COMPENSATING are entered by `…Started` alone;
+- a call is made only after an intent: only `…Started` and `ActionDispatched` lead to RUNNING and COMPENSATING;
 - nobody knows (UNKNOWN) is left only by a probe, a repeat, a compensation, a late success, or a person;
 - nothing leaves SUCCEEDED but a compensation, or a person who vouches for it;
-- a step whose compensation has succeeded is in doubt again only when its own attempt reports late: whether the effect came
-  before or after the compensation, nobody knows, so it is probed or shown to a person, never compensated blindly twice.
+- a step whose compensation has succeeded is in doubt again only when its own attempt reports late: whether the effect
+  came before or after the compensation, nobody knows, so it is probed or shown to a person, never compensated twice.
 
 | status        | what may stand in the world | what the runtime owes                       |
 |---------------|-----------------------------|---------------------------------------------|
@@ -105,6 +105,11 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     },
 }
 
+NEW_STEP: Final[Mapping[type[e.StepProposed | e.ActionDispatched], StepStatus]] = {
+    e.StepProposed: _S.PROPOSED,
+    e.ActionDispatched: _S.RUNNING,
+}
+
 STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.IncidentResolved], StepStatus]]] = {
     _S.PROPOSED: {
         e.ActionAllowed: _S.READY,
@@ -127,6 +132,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.AttemptSucceeded: _S.SUCCEEDED,
         e.AttemptFailed: _S.FAILED,
         e.AttemptLost: _S.UNKNOWN,
+        e.LateSuccessEnrolled: _S.RUNNING,
     },
     _S.SUCCEEDED: {
         e.CompensationStarted: _S.COMPENSATING,

@@ -1,7 +1,7 @@
 """The values that a journal can hold: strict JSON, in one canonical spelling (RFC 8785).
 
-What does not survive a round trip is refused here with the path of the culprit, before anything is stored: integers past
-2**53, NaN, lone surrogates, keys that are not strings, tuples, sets, bytes, and objects of any other kind.
+What does not survive a round trip is refused here with the path of the culprit, before anything is stored: integers
+past 2**53, NaN, lone surrogates, keys that are not strings, tuples, sets, bytes, and objects of any other kind.
 """
 
 from __future__ import annotations
@@ -9,27 +9,70 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from json.encoder import encode_basestring as _quote
 from typing import Final, NewType, TypeAlias, cast
 
 from amends.errors import NotJsonError, TooLargeError
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 SagaId = NewType("SagaId", str)
 StepId = NewType("StepId", str)
 
+SECRET_MARK: Final = "$secret"
+"""The key under which a stored value says that a secret stood there."""
 LARGEST_INT: Final = 2**53 - 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 DEEPEST: Final = 64
+_SMALL: Final = 8
+_SHORT: Final = 1024
+_PLAIN_UP_TO: Final = 21
+_PLAIN_FROM: Final = -6
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def canonical(value: object, *, what: str = "value") -> str:
     """Spell a value in the one way that has a stable digest. Raises NotJsonError or TooLargeError."""
+    text = _spell_small(value)
+    if text is not None:
+        return text
     text = _encode(value) if _check(value, what, 0) else _spell(value)
     if len(text) > LARGEST_VALUE // 4 and len(text.encode()) > LARGEST_VALUE:
-        raise TooLargeError(f"{what} takes more than {LARGEST_VALUE >> 20} MB as JSON; store it elsewhere and pass a reference")
+        raise TooLargeError(
+            f"{what} takes more than {LARGEST_VALUE >> 20} MB as JSON; store it elsewhere and pass a reference"
+        )
     return text
+
+
+def _spell_small(value: object) -> str | None:
+    """The spelling of a scalar, or of a small flat object, in one pass; None where the long way has to be taken."""
+    kind = type(value)
+    if kind is not dict:
+        return _spell_scalar(value, kind)
+    items = cast("dict[object, object]", value)
+    if len(items) > _SMALL:
+        return None
+    parts: list[str] = []
+    for key in sorted(items, key=str):
+        if type(key) is not str or not key.isascii():
+            return None
+        item = items[key]
+        text = _spell_scalar(item, type(item))
+        if text is None:
+            return None
+        parts.append(f"{_quote(key)}:{text}")
+    return "{" + ",".join(parts) + "}"
+
+
+def _spell_scalar(value: object, kind: type) -> str | None:
+    if kind is str:
+        text = cast("str", value)
+        return _quote(text) if text.isascii() and len(text) < _SHORT else None
+    if kind is int:
+        return repr(value) if -LARGEST_INT <= cast("int", value) <= LARGEST_INT else None
+    if value is None:
+        return "null"
+    return None if kind is not bool else "true" if value else "false"
 
 
 def digest(text: str) -> str:
@@ -69,7 +112,9 @@ def _check_text(text: str, path: str) -> bool:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise NotJsonError(f"{path} holds half a surrogate pair, which is not text; decode it properly first") from None
+            raise NotJsonError(
+                f"{path} holds half a surrogate pair, which is not text; decode it properly first"
+            ) from None
     return True
 
 
@@ -113,10 +158,10 @@ def _spell_float(value: float) -> str:
         return "0"
     sign, digits, exponent = _decimal(value)
     point = len(digits) + exponent
-    if 0 < point <= 21:
+    if 0 < point <= _PLAIN_UP_TO:
         whole = digits[:point].ljust(point, "0")
         text = f"{whole}.{digits[point:]}" if digits[point:] else whole
-    elif -6 < point <= 0:
+    elif _PLAIN_FROM < point <= 0:
         text = "0." + "0" * -point + digits
     else:
         mantissa = f"{digits[0]}.{digits[1:]}" if digits[1:] else digits

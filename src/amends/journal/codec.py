@@ -13,11 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from amends.core import events as e
-from amends.core.values import LARGEST_VALUE, digest
+from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import Layout
 
@@ -31,6 +30,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "rollback.started/1": e.RollbackStarted,
     "rollback.resumed/1": e.RollbackResumed,
     "step.proposed/1": e.StepProposed,
+    "action.dispatched/1": e.ActionDispatched,
     "action.allowed/1": e.ActionAllowed,
     "action.denied/1": e.ActionDenied,
     "before.captured/1": e.BeforeCaptured,
@@ -68,13 +68,12 @@ _LAYOUTS: Final = {name: Layout(kind) for name, kind in WIRE.items()}
 _SPELLED: Final = {layout.kind: (name, layout) for name, layout in _LAYOUTS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(NamedTuple):
     """An event as it is stored; `blobs` are its large payloads by digest."""
 
     name: str
     body: str
-    blobs: Mapping[str, str] = field(default_factory=dict[str, str])
+    blobs: Mapping[str, str]
 
 
 def encode(event: e.Event) -> Wire:
@@ -184,7 +183,13 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number")
 
 
-_read: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
+def _number(text: str) -> int | float:
+    """Canonical JSON spells 1e17 with all its digits; no integer is stored that wide, so it was a float."""
+    number = int(text)
+    return number if -LARGEST_INT <= number <= LARGEST_INT else float(text)
+
+
+_read: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_number).decode
 
 
 def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str) -> bytes:

@@ -6,6 +6,7 @@ on one `Memory` behave like several processes on one file. Nothing here waits, s
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from amends.clock import Clock
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.values import SagaId
-from amends.errors import JournalDamagedError
+from amends.errors import AmendsError, JournalDamagedError
 from amends.journal import cursors, refusals
 from amends.journal.codec import FIRST, Wire, chain, decode, encode
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
@@ -83,7 +84,7 @@ class MemoryJournal:
         self._clock = clock
         self._closed = False
 
-    async def append(
+    def append(
         self,
         saga: SagaId,
         events: Sequence[e.Event],
@@ -91,6 +92,16 @@ class MemoryJournal:
         after: int,
         summary: Summary,
         lease: Lease | None = None,
+    ) -> asyncio.Future[tuple[Entry, ...]]:
+        answer: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
+        try:
+            answer.set_result(self._append(saga, events, after, summary, lease))
+        except AmendsError as exc:
+            answer.set_exception(exc)
+        return answer
+
+    def _append(
+        self, saga: SagaId, events: Sequence[e.Event], after: int, summary: Summary, lease: Lease | None
     ) -> tuple[Entry, ...]:
         self._require_open()
         refusals.check_lease(saga, lease)
@@ -207,7 +218,8 @@ class MemoryJournal:
                     and (due_by is None or wake_at is None or wake_at <= due_by)
                 )
                 is_free = self.memory.workers.get(record.worker, elapsed) <= elapsed
-                if len(leases) < limit and wanted and is_free and record.summary.status in _CLAIMABLE:
+                is_own = saga is not None and record.worker == worker
+                if len(leases) < limit and wanted and (is_free or is_own) and record.summary.status in _CLAIMABLE:
                     record.worker, record.epoch, record.nudged = worker, record.epoch + 1, False
                     leases.append(Lease(saga=record.id, worker=worker, epoch=record.epoch))
         return tuple(leases)

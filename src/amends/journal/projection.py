@@ -42,7 +42,7 @@ def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
 
 def _change(event: e.Event) -> Change | None:
     match event:
-        case e.StepProposed(contract=contract, topic=topic):
+        case e.StepProposed(contract=contract, topic=topic) | e.ActionDispatched(contract=contract, topic=topic):
             # The contract comes with the first step of its topic, so the topic is noted then and not again.
             return None if contract is None else TopicSeen(topic)
         case e.IncidentOpened() | e.ApprovalRequested():

@@ -11,17 +11,16 @@ leases, or (where that can be told on the same machine) is no longer alive.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from amends.core.events import Event, IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """One fact on record. `name` and `body` are its wire form; `hash` covers them and the entry before."""
 
     saga: SagaId
@@ -42,8 +41,7 @@ class Lease:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(NamedTuple):
     """What lists show of a saga after an append; `wake_at` is when it has something to do again."""
 
     status: SagaStatus
@@ -146,7 +144,7 @@ class Journal(Protocol):
     Writes are answered in the order of asking. A wait that is cancelled does not take its write back.
     """
 
-    async def append(
+    def append(
         self,
         saga: SagaId,
         events: Sequence[Event],
@@ -154,8 +152,10 @@ class Journal(Protocol):
         after: int,
         summary: Summary,
         lease: Lease | None = None,
-    ) -> tuple[Entry, ...]:
+    ) -> Awaitable[tuple[Entry, ...]]:
         """Append all events or none; acknowledged only when they are durable.
+
+        It is asked for when this returns, awaited or not; what is wrong with it comes with the awaiting.
 
         `after=0` with SagaStarted first makes the saga, held under `lease` (of epoch 1) where one is given.
         No events at all only ask whether entry and lease are still the newest.
@@ -196,6 +196,7 @@ class Journal(Protocol):
         """Take the leases of sagas that have something to do and no living worker, oldest first.
 
         Something to do: neither ended nor in an incident. `due_by` leaves out those that sleep until later.
+        The one that `saga` names may also be the worker's own: only it knows whether it drives it just now.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Declaring actions: `@action`, with its compensation, probe and before-image, or `register(...)` for undecorated code."""
+"""Declaring actions: `@action` with its compensation, probe and before-image, or `register(…)` for plain functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from amends.clock import SystemClock
@@ -21,7 +21,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
 
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
-_key: ContextVar[str] = ContextVar("amends_key")
+current_key: ContextVar[str] = ContextVar("amends_key")
 
 
 def key() -> str:
@@ -29,7 +29,7 @@ def key() -> str:
 
     In an action that is called as a plain function, outside any saga, each call to key() is a new one.
     """
-    return _key.get("") or f"plain-{SystemClock().new_id()}"
+    return current_key.get("") or f"plain-{SystemClock().new_id()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +104,13 @@ class Action(Generic[P, R]):
                 f"{self.topic} has a compensation and also says that it needs none; remove no_rollback= or read_only="
             )
         self.compensate = function
-        self._redeclare(reversibility=Reversibility.COMPENSATABLE)
+        self.contract = replace(self.contract, reversibility=Reversibility.COMPENSATABLE)
         return function
 
     def probe(self, function: F) -> F:
         """Declare the read-only question that settles a lost attempt. It gets an Asked; see Happened, NotHappened."""
         self.ask = function
-        self._redeclare(probe=True)
+        self.contract = replace(self.contract, probe=True)
         return function
 
     def before(self, function: F) -> F:
@@ -119,15 +119,11 @@ class Action(Generic[P, R]):
         It gets an Asked, or any of the action's own parameters by name.
         """
         self.capture = function
-        self._redeclare(before=True)
+        self.contract = replace(self.contract, before=True)
         return function
 
-    def _redeclare(self, **changes: object) -> None:
-        declared = {name: getattr(self.contract, name) for name in Contract.__dataclass_fields__}
-        self.contract = Contract(**{**declared, **changes})
 
-
-def action(
+def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     topic: str,
     *,
     version: int = 1,
@@ -148,10 +144,10 @@ def action(
     no_rollback: why it cannot be taken back; the first such step that takes effect is the saga's pivot.
     idempotent: repeating it with the same key is the same as doing it once.
     atomic: any exception of it means that nothing happened (a database transaction, say).
-    on_incident: whether a rollback stops at this action when its compensation fails for good, or goes on with older ones.
+    on_incident: whether a rollback stops when this action's compensation fails for good, or goes on with older ones.
     """
     contract = Contract(
-        topic=_checked(topic),
+        topic=checked_topic(topic),
         version=version,
         side_effect=not read_only,
         reversibility=_reversibility(read_only=read_only, no_rollback=no_rollback),
@@ -198,10 +194,11 @@ def register(
     return declared
 
 
-def _checked(topic: str) -> Topic:
+def checked_topic(topic: str) -> Topic:
     if not _TOPIC.fullmatch(topic):
         raise TopicError(
-            f"{topic!r} is not a topic: use 1 to 128 of a-z 0-9 _ . - and begin with a letter or digit, as in 'payments.charge'"
+            f"{topic!r} is not a topic: use 1 to 128 of a-z 0-9 _ . - and begin with a letter or digit, "
+            "as in 'payments.charge'"
         )
     return Topic(topic)
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, Self, TypeVar, cast
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.saga import Saga, evolve, unstarted
-from amends.core.secret import mask
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, canonical
 from amends.errors import InputError, RefusedError, UnknownIncidentError, UnknownSagaError
@@ -20,10 +19,12 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.local import Ended, Handle, LocalEngine, ended
 from amends.runtime.observe import Observer, Observers
 from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.secret import mask
 from amends.runtime.settings import Settings
 
 Row = TypeVar("Row")
 SYSTEM = "system:local"
+LONGEST_ID = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +122,11 @@ class Coordinator:
     async def run(
         self,
         definition: SagaDefinition,
-        *args: Any,
-        id: str | None = None,  # noqa: A002 - the product's word
+        *args: Any,  # noqa: ANN401 - the saga's own
+        id: str | None = None,
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
-        **kwargs: Any,
+        **kwargs: Any,  # noqa: ANN401 - the saga's own
     ) -> Ended:
         """Run a saga to its end: completed, rolled back, or an incident."""
         handle = await self.start(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
@@ -134,11 +135,11 @@ class Coordinator:
     async def start(
         self,
         definition: SagaDefinition,
-        *args: Any,
-        id: str | None = None,  # noqa: A002 - the product's word
+        *args: Any,  # noqa: ANN401 - the saga's own
+        id: str | None = None,
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
-        **kwargs: Any,
+        **kwargs: Any,  # noqa: ANN401 - the saga's own
     ) -> Handle:
         """Start a saga and go on; awaiting the handle waits for its end.
 
@@ -153,7 +154,7 @@ class Coordinator:
         definition: SagaDefinition,
         named: Mapping[str, object],
         *,
-        id: str | None = None,  # noqa: A002 - the product's word
+        id: str | None = None,
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
     ) -> Handle:
@@ -172,23 +173,22 @@ class Coordinator:
             labels=_checked_labels(labels),
         )
         self.registry.add_definition(definition)
-        if id is not None:
-            joined = await self._join(saga, start)
-            if joined is not None:
-                return joined
-        return self._engine.begin(definition, start, saga)
+        joined = None if id is None else await self._join(saga, start)
+        if id is not None and joined is None and self._engine.running(saga) is not None:
+            joined = await self._join(saga, start)  # another call of this process began it meanwhile
+        return joined or self._engine.begin(definition, start, saga)
 
     async def _join(self, saga: SagaId, start: c.StartSaga) -> Handle | None:
-        """The saga of this id, where there is one already."""
-        running = self._engine.running(saga)
-        if running is None and await self.journal.saga(saga) is None:
+        """The saga of this id, where there is one already. Raises RefusedError where it is another."""
+        begun = await self._engine.begun(saga)
+        if begun is None:
             return None
-        begun = None if running is not None and (await self.journal.saga(saga)) is None else (await self._engine.load(saga)).begun
-        if begun is not None and (begun.definition, begun.version, begun.input) != (start.definition, start.version, start.input):
+        if (begun.definition, begun.version, begun.input) != (start.definition, start.version, start.input):
             raise RefusedError(
-                f"saga {saga} exists already: {begun.definition} version {begun.version} with its own input; use another id"
+                f"saga {saga} exists already: {begun.definition} version {begun.version} with its own input; "
+                "use another id, or the same input to join it"
             )
-        return running or self._engine.follow(saga)
+        return self._engine.running(saga) or self._engine.follow(saga)
 
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga whose definition this process knows; says how each ended."""
@@ -272,22 +272,22 @@ class Coordinator:
         """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it."""
         saga, number = _incident(incident)
         window_s = self.settings.rollback_s
-        command = c.ResolveIncident(
-            incident=number, by=by, reason=reason, now=self._clock.now(), window_s=window_s
-        )
+        command = c.ResolveIncident(incident=number, by=by, reason=reason, now=self._clock.now(), window_s=window_s)
         return await self._ask(saga, command)
 
 
 def _incident(name: str) -> tuple[SagaId, int]:
     saga, slash, number = name.rpartition("/")
     if not slash or not number.isdecimal():
-        raise UnknownIncidentError(f"{name!r} is not an incident's id; they look like 01k…/1: see `amends incident list`")
+        raise UnknownIncidentError(
+            f"{name!r} is not an incident's id; they look like 01k…/1: see `amends incident list`"
+        )
     return SagaId(saga), int(number)
 
 
 def _checked_id(name: str) -> str:
-    if not 0 < len(name) <= 128 or not name.isascii() or not name.isprintable() or "/" in name:
-        raise InputError(f"{name!r} is not a saga id: use 1 to 128 printable ASCII characters without '/'")
+    if not 0 < len(name) <= LONGEST_ID or not name.isascii() or not name.isprintable() or "/" in name:
+        raise InputError(f"{name!r} is not a saga id: use 1 to {LONGEST_ID} printable ASCII characters without '/'")
     return name
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from amends.errors import DeclarationError, InputError
-from amends.runtime.action import Action, _checked
+from amends.runtime.action import Action, checked_topic
 from amends.runtime.registry import PROCESS
 from amends.runtime.signature import Signature
 
@@ -47,7 +47,7 @@ class Step:
     """One step of a list. Parameters that `args` leaves out are taken from the saga's input by name."""
 
     action: Action[..., Any]
-    args: Mapping[str, object] = field(default_factory=dict)
+    args: Mapping[str, object] = field(default_factory=dict[str, object])
     name: str = ""
 
     @property
@@ -56,12 +56,17 @@ class Step:
 
 
 class SagaDefinition:
-    """A saga as data: `SagaDefinition("refactor.module", [Step(analyze), Step(create)])`. `@saga` makes one of a function."""
+    """A saga as data: `SagaDefinition("refactor.module", [Step(analyze), …])`. `@saga` makes one of a function."""
 
     def __init__(
-        self, name: str, steps: Sequence[Step | Action[..., Any]] = (), *, function: Body | None = None, version: int = 1
+        self,
+        name: str,
+        steps: Sequence[Step | Action[..., Any]] = (),
+        *,
+        function: Body | None = None,
+        version: int = 1,
     ) -> None:
-        self.name = str(_checked(name))
+        self.name = str(checked_topic(name))
         self.version = version
         self.steps = tuple(step if isinstance(step, Step) else Step(step) for step in steps)
         if function is None:
@@ -93,7 +98,7 @@ class SagaDefinition:
         return bound
 
     def bind_document(self, document: object) -> dict[str, object]:
-        """Bind one JSON document, as a command line has it: an object's keys are the parameters, or it is the only one."""
+        """Bind one JSON document, as a command line has it: its keys are the parameters, or it is the only one."""
         if self.steps:
             return self.bind((document,), {})
         names, required = self.signature.names, self.signature.required
@@ -104,7 +109,7 @@ class SagaDefinition:
         if document is None and not required:
             return self.bind((), {})
         if len(required) == 1 or (len(names) == 1 and not required):
-            return self.bind((document,), {})
+            return self.bind((document,), {})  # pyright: ignore[reportUnknownArgumentType] - any JSON document
         raise InputError(f"saga {self.name} takes an object with the keys {', '.join(names)}; the input does not fit")
 
     async def run(self, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
@@ -124,7 +129,7 @@ class SagaDefinition:
 
 
 def saga(name: str, *, version: int = 1) -> Callable[[Body], SagaDefinition]:
-    """Make an async function a saga's definition. Its first parameter is the saga, through which it acts: `await s.do(…)`."""
+    """Make an async function a saga's definition. Its first parameter is the saga, to act through: `await s.do(…)`."""
 
     def declare(function: Body) -> SagaDefinition:
         return SagaDefinition(name, function=function, version=version)
@@ -149,10 +154,14 @@ def _check_steps(name: str, steps: Iterable[Step]) -> None:
             raise DeclarationError(f"saga {name} has two steps called {step.label}; give one of them a name=")
         unknown = set(step.args) - set(step.action.signature.names)
         if unknown:
-            raise DeclarationError(f"saga {name}, step {step.label}: {step.action.topic} takes no {', '.join(sorted(unknown))}")
+            raise DeclarationError(
+                f"saga {name}, step {step.label}: {step.action.topic} takes no {', '.join(sorted(unknown))}"
+            )
         for value in step.args.values():
             if isinstance(value, ResultOf) and value.step not in seen:
-                raise DeclarationError(f"saga {name}, step {step.label} wants the result of {value.step}, which is not an earlier step")
+                raise DeclarationError(
+                    f"saga {name}, step {step.label} wants the result of {value.step}, which is not an earlier step"
+                )
         seen.add(step.label)
     if not seen:
         raise DeclarationError(f"saga {name} has no steps")

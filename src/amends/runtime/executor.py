@@ -10,8 +10,8 @@
 | raises anything else                        | lost                                               |
 | is cancelled, or runs out of time           | lost; a thread goes on, and may report late        |
 
-A plain function runs in a daemon thread of its own: a call that hangs can neither starve others of a pool's threads nor keep the
-process from ending.
+A plain function runs in a daemon thread of its own: a call that hangs can neither starve others of a pool's threads
+nor keep the process from ending.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.core.secret import Secret, mask, scrub
-from amends.core.values import SagaId, canonical
+from amends.core.values import Json, SagaId, canonical
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry
-from amends.runtime.action import Happened, NotHappened, _key
+from amends.runtime.action import Happened, NotHappened, current_key
+from amends.runtime.secret import Secret, mask, scrub
 
 LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
@@ -85,26 +85,17 @@ class Executor:
             return FoundNothing()
         return NoAnswer(f"the probe returned {type(answer).__name__}, neither Happened nor NotHappened")
 
-    async def capture(self, call: Call) -> object:
-        """Take a before-image: what it returns or raises is the caller's."""
-        try:
-            return await self._returned(call)
-        except _Raised as exc:
-            raise _unwrapped(exc) from None
-
     async def _returned(self, call: Call) -> object:
-        token = _key.set(call.key)
+        token = current_key.set(call.key)
         try:
             if call.timeout_s is None:
-                return await self._called(call)
+                return await (call.function() if call.is_async else self._in_a_thread(call))
             async with asyncio.timeout(call.timeout_s):
-                return await self._called(call)
+                return await (call.function() if call.is_async else self._in_a_thread(call))
         finally:
-            _key.reset(token)
+            current_key.reset(token)
 
-    async def _called(self, call: Call) -> object:
-        if call.is_async:
-            return await call.function()
+    async def _in_a_thread(self, call: Call) -> object:
         async with self._threads:
             value = await _in_thread(call)
         return await value if inspect.isawaitable(value) else value
@@ -154,15 +145,14 @@ def _unwrapped(exc: BaseException) -> BaseException:
 
 def _succeeded(call: Call, value: object) -> Outcome:
     """The call returned; whatever is wrong with what it returned, the effect has happened."""
+    if value is None or type(value) is bool:
+        return Succeeded(value)
     try:
-        masked = mask(value, call.saga) if type(value) not in _SCALARS else value
+        masked = mask(value, call.saga)
         canonical(masked, what="the result")
     except InputError as exc:
         return Succeeded(None, opaque=str(exc))
-    return Succeeded(masked)  # type: ignore[arg-type]  # `canonical` has just checked that it is JSON
-
-
-_SCALARS: Final = frozenset({str, int, bool, float, type(None)})
+    return Succeeded(cast("Json", masked))
 
 
 def _ended_badly(call: Call, exc: BaseException) -> Outcome:
@@ -192,7 +182,9 @@ def _ended_badly(call: Call, exc: BaseException) -> Outcome:
 def _told(exc: BaseException) -> str:
     """What an exception says, without the letters that no journal can hold, and not for ever."""
     text = str(exc).encode("utf-8", "backslashreplace").decode()
-    said = text if isinstance(exc, (Fatal, NotDone, ChangedSince)) and text else f"{type(exc).__name__}: {text}".rstrip(": ")
+    said = (
+        text
+        if isinstance(exc, (Fatal, NotDone, ChangedSince)) and text
+        else f"{type(exc).__name__}: {text}".rstrip(": ")
+    )
     return said if len(said) <= LONGEST_ERROR else said[: LONGEST_ERROR - 1] + "…"
-
-

@@ -1,16 +1,16 @@
 """The local engine: one worker, its leases, and the sagas that it drives, as asyncio tasks of this process.
 
-A worker is alive as long as it renews one row of the journal, from a thread of its own: neither a busy event loop nor ten thousand
-sagas in flight make it late. If it is late all the same (the machine slept), another worker may have taken its sagas over, and
-then every append of the old one fails. Before each dispatch the driver looks at the time that is left, by a clock that nobody
-sets, and asks the journal when it has run out.
+A worker is alive as long as it renews one row of the journal, from a thread of its own: neither a busy event loop
+nor ten thousand sagas in flight make it late. If it is late all the same (the machine slept), another worker may
+have taken its sagas over, and then every append of the old one fails. Before each dispatch the driver looks at the
+time that is left, by a clock that nobody sets, and asks the journal when it has run out.
 
-| fault                                   | what happens                                                                |
-|-----------------------------------------|-----------------------------------------------------------------------------|
-| this process is killed                  | its row is found dead (same machine) or runs out; `resume` elsewhere claims |
-| it is stopped past its lease, then goes on | its appends fail; a success that it could not record is enrolled as late |
-| the journal stops (I/O error)           | nothing more is dispatched; whoever waits for a saga gets the error         |
-| it is asked to end                      | no new attempt; running ones may finish; outcomes written; leases given back |
+| fault                              | what happens                                                                |
+|------------------------------------|-----------------------------------------------------------------------------|
+| this process is killed             | its row is found dead (same machine) or runs out; `resume` elsewhere claims |
+| it is stopped past its lease       | its appends fail; a success that it could not record is enrolled as late    |
+| the journal stops (I/O error)      | nothing more is dispatched; whoever waits for a saga gets the error         |
+| it is asked to end                 | running attempts may finish; outcomes are written; leases are given back    |
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, Final
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide import decide
+from amends.core.events import SagaStarted
 from amends.core.outcomes import Succeeded
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
@@ -40,11 +41,12 @@ from amends.errors import (
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, Lease, Summary
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.driver import Driver, Surroundings
+from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
 from amends.runtime.logbook import Logbook, unrecorded_successes
 from amends.runtime.observe import Observers
 from amends.runtime.registry import Registry
+from amends.runtime.run import Surroundings
 from amends.runtime.settings import Settings
 
 _log = logging.getLogger("amends.engine")
@@ -107,6 +109,7 @@ class LocalEngine:
         self._clock = clock
         self._observers = observers
         self._runs: dict[SagaId, tuple[Driver, asyncio.Task[Ended]]] = {}
+        self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
         self._errands: set[asyncio.Task[Any]] = set()
         self._alive_until = 0.0
         self._heartbeat: _Heartbeat | None = None
@@ -150,6 +153,13 @@ class LocalEngine:
         book = Logbook(self._journal, unstarted(saga), lease, self._observers)
         book.tell(start)
         return self._launch(book, definition)
+
+    async def begun(self, saga: SagaId) -> SagaStarted | None:
+        """How a saga was started; None where there is no such saga, durable or about to be."""
+        run = self._runs.get(saga)
+        if run is not None:
+            return run[0].book.saga.begun
+        return None if await self._journal.saga(saga) is None else (await self.load(saga)).begun
 
     def running(self, saga: SagaId) -> Handle | None:
         run = self._runs.get(saga)
@@ -195,12 +205,13 @@ class LocalEngine:
 
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
-        handle = self.running(saga)
-        if handle is None:
-            leases = await self._journal.claim(self.worker, saga=saga)
-            if not leases:
-                return None
-            handle = await self._take_up(leases[0])
+        async with self._claiming:
+            handle = self.running(saga)
+            if handle is None:
+                leases = await self._journal.claim(self.worker, saga=saga)
+                if not leases:
+                    return None
+                handle = await self._take_up(leases[0])
         return await handle
 
     async def resume(self) -> list[Ended]:
@@ -210,9 +221,10 @@ class LocalEngine:
         driven: set[asyncio.Future[Ended]] = set()
         while True:
             free = self._settings.resumed_at_once - len(driven)
-            leases = await self._journal.claim(self.worker, definitions=names, limit=free) if free else ()
-            for lease in leases:
-                driven.add(asyncio.ensure_future(_awaited(await self._take_up(lease))))
+            async with self._claiming:
+                leases = await self._journal.claim(self.worker, definitions=names, limit=free) if free else ()
+                for lease in leases:
+                    driven.add(asyncio.ensure_future(_awaited(await self._take_up(lease))))
             if not driven:
                 return all_ended
             if len(driven) >= self._settings.resumed_at_once or not leases:
@@ -268,8 +280,13 @@ class LocalEngine:
     def _nudge(self, sagas: tuple[SagaId, ...]) -> None:
         for saga in sagas:
             run = self._runs.get(saga)
-            if run is not None:
-                self._errand(run[0].nudge())
+            self._errand(self._drive_if_due(saga) if run is None else run[0].nudge())
+
+    async def _drive_if_due(self, saga: SagaId) -> None:
+        """Someone gave one of this worker's sagas something to do again: it had ended, or waited for a person."""
+        row = await self._journal.saga(saga)
+        if row is not None and not row.status.ended and row.status is not SagaStatus.INCIDENT:
+            await self.drive(saga)
 
     def _landed_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
         """An attempt that had been given up took effect; its saga is not driven here any more."""
@@ -299,8 +316,8 @@ class LocalEngine:
         """Drain, write what is known, give the leases back. Correctness does not depend on it."""
         runs = list(self._runs.values())
         for driver, _ in runs:
-            driver.draining = True
-        flights = [flight for driver, _ in runs for flight in driver.flights]
+            driver.run.draining = True
+        flights = [flight for driver, _ in runs for flight in driver.run.flights]
         if flights:
             await asyncio.wait(flights, timeout=self._settings.drain_s)
         await _cancelled([task for _, task in runs])

@@ -26,6 +26,5 @@ class Observers:
             for entry in entries:
                 try:
                     observer(entry)
-                # An observer watches; a fault in it must not reach the saga that it watches.
-                except Exception:
+                except Exception:  # noqa: BLE001 - an observer's fault must not reach the saga that it watches
                     _log.exception("an observer failed on entry %s of saga %s", entry.number, entry.saga)

@@ -1,9 +1,11 @@
-"""Which step is this? Names for the steps of a function that is called again, also where it runs branches side by side.
+"""Which step is this? Names for the steps of a function that is called again, also where it runs branches side by
+side.
 
-Steps that follow each other in one asyncio task are 1, 2, 3. A task that was started after step 2 has a branch of its own, 2.1,
-and its steps are 2.1/1, 2.1/2. Which task came first may differ from one run to the next, so a resumed branch takes the
-remembered one whose first step asks for the same thing; if none does while remembered branches are still missing, it waits
-for them to be taken, because dispatching it as something new might do twice what is merely out of order.
+Steps that follow each other in one asyncio task are 1, 2, 3. A task that was started after step 2 has a branch of
+its own, 2.1, and its steps are 2.1/1, 2.1/2. Which task came first may differ from one run to the next, so a
+resumed branch takes the remembered one whose first step asks for the same thing; if none does while remembered
+branches are still missing, it waits for them to be taken, because dispatching it as something new might do twice
+what is merely out of order.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ class Places:
                 return f"{fork}{self._branches[fork]}/"
             if waited_s >= self._patience_s:
                 raise DivergedError(
-                    f"{topic} is asked for in a new branch while step {waiting[0]}, which the journal remembers, is not; "
+                    f"{topic} is asked for in a new branch, while step {waiting[0]} of the journal is not; "
                     "the definition has changed"
                 )
             waited_s += await self._wait(self._patience_s - waited_s)

@@ -1,7 +1,7 @@
 """What this process knows by name: actions by topic and version, definitions by name and version.
 
-Journals hold names, so a new process can take back what an old one did. Decorators make things known in PROCESS, and a
-coordinator looks there unless it is given a registry of its own.
+Journals hold names, so a new process can take back what an old one did. Decorators make things known in PROCESS,
+and a coordinator looks there unless it is given a registry of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger("amends.registry")
 
 
 class Registry:
-    """A later declaration of the same name and version takes the earlier one's place: modules are reloaded, cells run again."""
+    """A later declaration of a name and version takes the earlier one's place: modules get reloaded, cells rerun."""
 
     def __init__(self) -> None:
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from amends.core.secret import Secret
 from amends.errors import DeclarationError
+from amends.runtime.secret import Secret
 
 _P: Final = inspect.Parameter
-_PLAIN: Final = (str, int, float, bool, dict, list, Secret, type(None))
+_PLAIN: Final = frozenset({str, int, float, bool, dict, list, Secret, type(None)})
 
 
 class Signature:
@@ -20,7 +20,9 @@ class Signature:
         parameters = list(inspect.signature(function).parameters.values())
         if len(parameters) < skip:
             name = getattr(function, "__qualname__", repr(function))
-            raise DeclarationError(f"{name} takes no arguments; a saga's function takes the saga first: async def {name}(s, …)")
+            raise DeclarationError(
+                f"{name} takes no arguments; a saga's function takes the saga first: async def {name}(s, …)"
+            )
         self._whole = inspect.Signature(parameters[skip:])
         self._parameters = self._whole.parameters
         self.names = tuple(self._parameters)
@@ -49,9 +51,10 @@ class Signature:
         }
 
     def _default_into(self, given: dict[str, object], name: str, parameter: inspect.Parameter) -> bool:
-        if parameter.default is _P.empty or not isinstance(parameter.default, _PLAIN):
+        default: object = parameter.default
+        if default is _P.empty or type(default) not in _PLAIN:
             return False
-        given[name] = parameter.default
+        given[name] = default
         return True
 
     def call(self, function: Callable[..., Any], named: Mapping[str, Any], *first: object) -> Any:  # noqa: ANN401 - the user's own type

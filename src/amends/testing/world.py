@@ -1,12 +1,12 @@
 """The world that sagas act on, kept apart from any journal, and the ledger that holds the two against each other.
 
-A world is a file of lines, one for each effect and each compensation that reached a provider, written by whoever acts and by
-several processes at once: one `write` each, at the end of the file. It knows no saga's state, and no journal is asked when
-it is written, so what the ledger finds is what happened and not what somebody believes.
+A world is a file of lines, one for each effect and each compensation that reached a provider, written by whoever
+acts and by several processes at once: one `write` each, at the end of the file. It knows no saga's state, and no
+journal is asked when it is written, so what the ledger finds is what happened and not what somebody believes.
 
-There are two kinds of provider. One honours keys: the same key again changes nothing. The other does not: what it is asked
-to do it does, each time. Both take back what stands, once, and nothing where nothing stands: that is what a compensation of an
-outcome that nobody knows has to do.
+There are two kinds of provider. One honours keys: the same key again changes nothing. The other does not: what it
+is asked to do it does, each time. Both take back what stands, once, and nothing where nothing stands: that is what
+a compensation of an outcome that nobody knows has to do.
 """
 
 from __future__ import annotations
@@ -17,30 +17,38 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from amends.core import events as e
-from amends.core.saga import Saga, Step, evolve, unstarted
-from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.saga import Incident, Saga, Step, evolve, unstarted
+from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.journal.codec import FIRST, chain
 from amends.journal.protocol import Entry
 
 _S = StepStatus
+INTENTS: Final = (e.ActionDispatched, e.AttemptStarted)
 _ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One call that reached a provider. `key` is the call's own; `of` is the key of the action that it makes or takes back."""
+    """One call that reached a provider. `key` is the call's own; `of` is the key of the action that it makes or takes back.
 
-    undo: bool
+    A note is no call: it is how a provider that is to fail twice knows, in whatever process it is asked, that it has.
+    """
+
+    what: Literal["effect", "undo", "note"]
     topic: str
     saga: str
     key: str
     of: str
     honours_keys: bool
     pid: int
+
+    @property
+    def undo(self) -> bool:
+        return self.what == "undo"
 
 
 class World:
@@ -52,10 +60,15 @@ class World:
         self._lock = threading.Lock()
 
     def effect(self, topic: str, *, key: str, saga: str = "", honours_keys: bool = True) -> None:
-        self._add(Line(undo=False, topic=topic, saga=saga, key=key, of=key, honours_keys=honours_keys, pid=os.getpid()))
+        self._add(_line("effect", topic, key=key, of=key, saga=saga, honours_keys=honours_keys))
 
     def undo(self, topic: str, *, key: str, of: str, saga: str = "", honours_keys: bool = True) -> None:
-        self._add(Line(undo=True, topic=topic, saga=saga, key=key, of=of, honours_keys=honours_keys, pid=os.getpid()))
+        self._add(_line("undo", topic, key=key, of=of, saga=saga, honours_keys=honours_keys))
+
+    def tally(self, name: str) -> int:
+        """How often this has been asked, now included."""
+        self._add(_line("note", name, key="", of=""))
+        return sum(line.what == "note" and line.topic == name for line in self.everything)
 
     def _add(self, line: Line) -> None:
         if self._path is None:
@@ -70,7 +83,11 @@ class World:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """In the order in which they happened."""
+        """The calls, in the order in which they happened."""
+        return tuple(line for line in self.everything if line.what != "note")
+
+    @property
+    def everything(self) -> tuple[Line, ...]:
         if self._path is None:
             return tuple(self._lines)
         if not self._path.exists():
@@ -80,6 +97,12 @@ class World:
     def stands(self, key: str) -> int:
         """How many times the effect of the action with this key stands."""
         return standing(self.lines).get(key, 0)
+
+
+def _line(
+    what: Literal["effect", "undo", "note"], topic: str, *, key: str, of: str, saga: str = "", honours_keys: bool = True
+) -> Line:
+    return Line(what=what, topic=topic, saga=saga, key=key, of=of, honours_keys=honours_keys, pid=os.getpid())
 
 
 def standing(lines: Iterable[Line]) -> dict[str, int]:
@@ -133,9 +156,14 @@ class Account:
         for entry in entries:
             self.before.append((self.saga, entry.event))
             self.saga = evolve(self.saga, entry.event)
-            if isinstance(entry.event, e.AttemptStarted):
+            if isinstance(entry.event, INTENTS):
                 self.steps_by_key[entry.event.key] = entry.event.step
                 self.key_by_step[entry.event.step] = entry.event.key
+
+    @property
+    def named(self) -> set[StepId]:
+        """The steps that are a person's business, because an incident says so."""
+        return {step for incident in self.saga.incidents if _speaks(incident) for step in incident.left}
 
     def events(self, step: StepId) -> list[e.Event]:
         return [event for _, event in self.before if getattr(event, "step", None) == step]
@@ -147,20 +175,26 @@ Rule = Callable[[Account, tuple[Line, ...]], Iterator[str]]
 def _ended(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     if account.saga.phase not in _ENDS:
         yield f"it has not ended: it is {account.saga.status}"
-    if account.saga.live:
-        yield f"it is {account.saga.phase}, and steps {', '.join(account.saga.live)} still count as running"
+    unnamed = [step for step in account.saga.live if step not in account.named]
+    if unnamed:
+        yield f"it is {account.saga.phase}, and steps {', '.join(unnamed)} still count as running, unnamed"
 
 
 def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     saga, nets = account.saga, standing(lines)
-    named = {step for incident in saga.open_incidents for step in incident.left}
     for step in saga.steps.values():
         net = nets.get(account.key_by_step.get(step.id, ""), 0)
         if net > 1:
             yield f"the effect of step {step.id} ({step.topic}) stands {net} times"
-        elif net != _wanted(saga, step) and step.id not in named and step.status is not _S.SETTLED:
+        elif net != _wanted(saga, step) and step.id not in account.named and step.status is not _S.SETTLED:
             stands = "stands" if net else "does not stand"
             yield f"it is {saga.phase}, step {step.id} ({step.topic}) is {step.status}, and its effect {stands}, unnamed"
+
+
+def _speaks(incident: Incident) -> bool:
+    """Whether what an incident names is a person's business: it is open, or a person has vouched for all of it."""
+    vouched = incident.kind in {e.IncidentKind.PAST_PIVOT, e.IncidentKind.DIVERGED}
+    return incident.status is IncidentStatus.OPEN or (vouched and incident.status is IncidentStatus.RESOLVED)
 
 
 def _wanted(saga: Saga, step: Step) -> int:
@@ -173,7 +207,7 @@ def _calls(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     for key, step in account.steps_by_key.items():
         intents, undos = (
             [event for event in account.events(step) if isinstance(event, kind)]
-            for kind in (e.AttemptStarted, e.CompensationStarted)
+            for kind in (INTENTS, e.CompensationStarted)
         )
         made = [line for line in lines if line.of == key]
         taken_back = [line for line in made if line.undo]
@@ -181,34 +215,35 @@ def _calls(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
             yield f"step {step} was called {len(made) - len(taken_back)} times, with {len(intents)} intents on record"
         if len(taken_back) > len(undos):
             yield f"step {step} was taken back {len(taken_back)} times, with {len(undos)} intents on record"
-        strange = {line.key for line in taken_back} - {event.key for event in undos if isinstance(event, e.CompensationStarted)}
+        strange = {line.key for line in taken_back} - {
+            event.key for event in undos if isinstance(event, e.CompensationStarted)
+        }
         if strange:
             yield f"step {step} was taken back with keys that are not on record: {', '.join(sorted(strange))}"
 
 
 def _repeats(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     keys: dict[tuple[StepId, int], str] = {}
+    taken_back: set[StepId] = set()
     for saga, event in account.before:
-        if isinstance(event, e.AttemptStarted):
-            step = saga.steps[event.step]
-            if step.status is _S.UNKNOWN and not step.contract.repeatable:
-                yield f"step {step.id} was tried again, is not repeatable, and nobody knew its outcome"
-            if account.key_by_step[event.step] != event.key:
-                yield f"step {step.id} was tried again with another key"
-        elif isinstance(event, e.CompensationStarted):
-            step = saga.steps[event.step]
-            if step.undo_attempts and not _undo_is_open(account, saga, step.id):
-                yield f"step {step.id} was compensated again, though its compensation had neither failed nor been lost"
-            if keys.setdefault((step.id, step.turn), event.key) != event.key:
-                yield f"step {step.id} was compensated again with another key"
-
-
-def _undo_is_open(account: Account, saga: Saga, step: StepId) -> bool:
-    """Whether the last word on a step's compensation leaves something to take back."""
-    kinds = (e.CompensationSucceeded, e.CompensationFailed, e.CompensationLost, e.LateSuccessEnrolled)
-    said = [event for event in account.events(step) if isinstance(event, kinds)]
-    past = [event for before, event in account.before if before.head < saga.head and event in said]
-    return bool(past) and not isinstance(past[-1], e.CompensationSucceeded)
+        match event:
+            case e.AttemptStarted(step=name, key=key):
+                step = saga.steps[name]
+                if step.status is _S.UNKNOWN and not step.contract.repeatable:
+                    yield f"step {name} was tried again, is not repeatable, and nobody knew its outcome"
+                if account.key_by_step[name] != key:
+                    yield f"step {name} was tried again with another key"
+            case e.CompensationStarted(step=name, key=key):
+                if name in taken_back:
+                    yield f"step {name} was compensated again, though its compensation had succeeded"
+                if keys.setdefault((name, saga.steps[name].turn), key) != key:
+                    yield f"step {name} was compensated again with another key"
+            case e.CompensationSucceeded(step=name):
+                taken_back.add(name)
+            case e.LateSuccessEnrolled(step=name) | e.ProbeFound(step=name):
+                taken_back.discard(name)
+            case _:
+                pass
 
 
 def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:

@@ -7,8 +7,7 @@ fence and the projection at once, and touches no index. Anything else looks firs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus
@@ -21,8 +20,7 @@ from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class Append(NamedTuple):
     """Everything that the writer needs, worked out before it is asked. `place` is the saga's row, or its start."""
 
     saga: SagaId

@@ -73,6 +73,11 @@ class Database:
         return None if found is None else found[0]
 
     @property
+    def is_read_only(self) -> bool:
+        """SQLite opens what it may not write for reading, and does not say so before the first write."""
+        return self._raw.readonly("main")
+
+    @property
     def last_row(self) -> int:
         return self._raw.last_insert_rowid()
 

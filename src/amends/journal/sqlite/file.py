@@ -41,6 +41,8 @@ def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Data
     except apsw.Error as exc:
         raise troubles.said(path, exc) from None
     try:
+        if database.is_read_only:
+            raise JournalAccessError(f"{path} cannot be written; check its owner and its mode")
         version = _version(path, database)
         _make_durable(path, database)
         _migrate(path, database, version)

@@ -16,7 +16,7 @@ from typing import Final
 from amends.clock import Clock
 from amends.core.events import Event
 from amends.core.values import SagaId
-from amends.errors import ForkedError, JournalConflictError
+from amends.errors import AmendsError, ForkedError
 from amends.journal import refusals
 from amends.journal.codec import FIRST, chain, encode
 from amends.journal.projection import changes
@@ -72,7 +72,7 @@ class SqliteJournal:
 
     # -- entries ------------------------------------------------------------------------------------------------
 
-    async def append(
+    def append(
         self,
         saga: SagaId,
         events: Sequence[Event],
@@ -80,24 +80,53 @@ class SqliteJournal:
         after: int,
         summary: Summary,
         lease: Lease | None = None,
+    ) -> asyncio.Future[tuple[Entry, ...]]:
+        self._require_home()  # at once: after a fork there is no loop that could be waited on
+        try:
+            refusals.check_lease(saga, lease)
+            head = self._heads.get(saga)
+            if (head is None or head.number < after) and after > 0:
+                return asyncio.shield(self._look_then_append(saga, events, after, summary, lease))
+            return self._append(head, saga, events, after, summary, lease)
+        except AmendsError as exc:
+            return _failed(exc)
+
+    async def _look_then_append(
+        self, saga: SagaId, events: Sequence[Event], after: int, summary: Summary, lease: Lease | None
     ) -> tuple[Entry, ...]:
-        self._require_home()
-        refusals.check_lease(saga, lease)
-        wires = [encode(event) for event in events]
-        head = await self._head(saga, after, lease)
+        head = await self._reader.ask(partial(reader.head, saga=saga))
+        return await self._append(head, saga, events, after, summary, lease)
+
+    async def _refuse(self, saga: SagaId, after: int, lease: Lease | None) -> tuple[Entry, ...]:
+        raise await self._reader.ask(partial(append.refusal, saga=saga, after=after, lease=lease))
+
+    def _append(
+        self,
+        head: Head | None,
+        saga: SagaId,
+        events: Sequence[Event],
+        after: int,
+        summary: Summary,
+        lease: Lease | None,
+    ) -> asyncio.Future[tuple[Entry, ...]]:
+        """`head` is where the saga stands, which must be at `after`; None for one that is to begin."""
+        if head is not None and head.number != after:
+            return asyncio.ensure_future(self._refuse(saga, after, lease))
         place = refusals.begun(saga, events, after, lease) if head is None else head.row
         at = self._clock.now()
         hashed = FIRST if head is None else head.hash
         number = after
         entries: list[Entry] = []
         blobs: dict[str, str] = {}
-        for event, wire in zip(events, wires, strict=True):
+        for event in events:
+            wire = encode(event)
             number += 1
             hashed = chain(hashed, saga, number, at, wire.name, wire.body)
             entries.append(
                 Entry(saga=saga, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
             )
-            blobs.update(wire.blobs)
+            if wire.blobs:
+                blobs.update(wire.blobs)
         asked = append.Append(
             saga=saga,
             place=place,
@@ -112,22 +141,12 @@ class SqliteJournal:
             head=number,
             hash=hashed,
         )
-        try:
-            row = await self._writer.ask(partial(append.write, append=asked))
-        except JournalConflictError:
-            self._heads.pop(saga, None)
-            raise
-        self._remember(saga, Head(row, number, hashed, summary.status, summary.wake_at))
-        return asked.entries
 
-    async def _head(self, saga: SagaId, after: int, lease: Lease | None) -> Head | None:
-        """Where the saga stands, which must be at `after`; None for one that is to begin."""
-        head = self._heads.get(saga)
-        if (head is None or head.number < after) and after > 0:
-            head = await self._reader.ask(partial(reader.head, saga=saga))
-        if head is not None and head.number != after:
-            raise await self._reader.ask(partial(append.refusal, saga=saga, after=after, lease=lease))
-        return head
+        def remembered(row: int) -> tuple[Entry, ...]:
+            self._remember(saga, Head(row, number, hashed, summary.status, summary.wake_at))
+            return asked.entries
+
+        return self._writer.submit(partial(append.write, append=asked), remembered)
 
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads
@@ -222,6 +241,12 @@ class SqliteJournal:
 def _absolute(path: str | os.PathLike[str]) -> Path:
     """The working directory may change before the reader opens it."""
     return Path(path).absolute()
+
+
+def _failed(trouble: AmendsError) -> asyncio.Future[tuple[Entry, ...]]:
+    future: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
+    future.set_exception(trouble)
+    return future
 
 
 def _nothing(_batch: Batch) -> None:

@@ -21,22 +21,25 @@ from amends.journal import refusals
 
 C = TypeVar("C")
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Ask(Generic[C, T]):
     """One question: what to do with the thread's context. Who waits has a future, of `loop` or of no loop."""
 
-    __slots__ = ("_future", "_work", "loop", "result", "trouble")
+    __slots__ = ("_future", "_work", "finish", "loop", "result", "trouble")
 
     def __init__(
         self,
         work: Callable[[C], T],
-        future: asyncio.Future[T] | concurrent.futures.Future[T],
+        future: asyncio.Future[Any] | concurrent.futures.Future[T],
         loop: asyncio.AbstractEventLoop | None = None,
+        finish: Callable[[T], object] | None = None,
     ) -> None:
         self._work = work
         self._future = future
         self.loop = loop
+        self.finish = finish
         self.result: Any = None
         self.trouble: Exception | None = None
 
@@ -49,6 +52,8 @@ class Ask(Generic[C, T]):
 
     def settle(self) -> None:
         """Tell the one who waits."""
+        if self.trouble is None and self.finish is not None:
+            self.result = self.finish(self.result)
         if self._future.done():  # cancelled since
             return
         if self.trouble is None:
@@ -82,6 +87,13 @@ class Lane(Generic[C]):
         future: asyncio.Future[T] = loop.create_future()
         self._put(Ask(work, future, loop))
         return await future
+
+    def submit(self, work: Callable[[C], T], finish: Callable[[T], R]) -> asyncio.Future[R]:
+        """The same, asked for when this returns; `finish` makes the answer of what the thread found, on the loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._put(Ask(work, future, loop, finish))
+        return future
 
     def ask_blocking(self, work: Callable[[C], T]) -> T:
         """The same for a caller on any thread but this one."""

@@ -18,6 +18,8 @@ from amends.journal.protocol import Lease
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
+PROC: Final = Path("/proc")
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -29,13 +31,17 @@ class Identity:
     started: str
 
 
-def own_identity() -> Identity:
+def own_identity(proc: Path = PROC) -> Identity:
+    pid = os.getpid()
+    boot = _text(proc / "sys/kernel/random/boot_id")
+    return Identity(boot=boot, space=_link(proc / "self/ns/pid"), pid=pid, started=_started(pid, proc))
+
+
+def _link(path: Path) -> str:
     try:
-        space = str(Path("/proc/self/ns/pid").stat().st_ino)
+        return str(path.readlink())
     except OSError:
-        space = ""
-    boot = _text(Path("/proc/sys/kernel/random/boot_id"))
-    return Identity(boot=boot, space=space, pid=os.getpid(), started=_started(os.getpid()))
+        return ""
 
 
 def _text(path: Path) -> str:
@@ -45,9 +51,9 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _started(pid: int, proc: Path = PROC) -> str:
     """The tick at which a running process began: with the pid, it tells it from a later one of the same number."""
-    _, _, fields = _text(Path(f"/proc/{pid}/stat")).rpartition(")")
+    _, _, fields = _text(proc / f"{pid}/stat").rpartition(")")
     state, *rest = fields.split() or ["Z"]
     return "" if state in {"Z", "X"} else rest[18]
 
@@ -102,7 +108,7 @@ def claim(batch: Batch, wanted: Claim, us: Identity, elapsed: float) -> tuple[Le
     found = _named(database, wanted) if wanted.saga is not None else _oldest(database, wanted, living)
     leases: list[Lease] = []
     for row, holder in found[: wanted.limit]:
-        if holder not in living:
+        if holder not in living or (wanted.saga is not None and holder == wanted.worker):
             ((name, epoch),) = database.rows(
                 "UPDATE saga SET worker = ?, epoch = epoch + 1, nudged = 0 WHERE id = ? RETURNING name, epoch",
                 (wanted.worker, row),

@@ -24,6 +24,7 @@ Checkpoints are made here too, after the batch has been told, and an I/O error i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.lane import Ask, Lane, fail
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 LARGEST_BATCH: Final = 1024
 CHECKPOINT_PAGES: Final = 1000
@@ -70,6 +72,9 @@ class Writer:
 
     async def ask(self, work: Callable[[Batch], T]) -> T:
         return await self._lane.ask(work)
+
+    def submit(self, work: Callable[[Batch], T], finish: Callable[[T], R]) -> asyncio.Future[R]:
+        return self._lane.submit(work, finish)
 
     def ask_blocking(self, work: Callable[[Batch], T]) -> T:
         return self._lane.ask_blocking(work)

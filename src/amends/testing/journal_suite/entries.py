@@ -158,6 +158,27 @@ class EntryRules(Ground):
         equal(len(await entries(journal, saga)), 1)
         await refusal(journal.append(saga, [], after=0, summary=RUNNING), JournalConflictError)
 
+    @rule
+    async def test_an_append_is_asked_for_before_it_is_awaited(self, journal: Journal) -> None:
+        saga = await begin(journal, "s")
+        first = journal.append(saga, [resumed("first")], after=1, summary=RUNNING)
+        second = journal.append(saga, [resumed("second")], after=1, summary=RUNNING)
+        await refusal(second, JournalConflictError)
+        equal([entry.event for entry in await first], [resumed("first")])
+
+    @rule
+    async def test_a_wait_that_is_cancelled_does_not_take_its_write_back(self, journal: Journal) -> None:
+        saga = await begin(journal, "s", worker="w")
+        handles = [journal, await self.handle()]
+        for turn in range(1, 6):
+            handle = handles[turn % 2]
+            append = handle.append(saga, [resumed()], after=turn, summary=RUNNING, lease=held(saga, "w"))
+            asyncio.ensure_future(append).cancel()
+            # Whatever is asked next is answered after it.
+            look = handle.append(saga, [], after=turn, summary=RUNNING, lease=held(saga, "w"))
+            await refusal(look, JournalConflictError)
+            equal(len(await entries(journal, saga)), turn + 1)
+
     # -- the chain ----------------------------------------------------------------------------------------------------
 
     @rule

@@ -183,7 +183,7 @@ class LeaseRules(Ground):
         equal(await journal.claim("w", saga=SagaId("nobody")), ())
         equal(await journal.claim("w", saga=SagaId("u"), definitions={"two"}), ())
         equal(sagas_of(await journal.claim("w", saga=SagaId("v"), definitions={"two"})), ["v"])
-        equal(await journal.claim("w", saga=SagaId("v")), ())
+        equal(await journal.claim("x", saga=SagaId("v")), ())
         equal(sagas_of(await journal.claim("w", definitions=("one", "two"))), ["s", "t"])
         equal(sagas_of(await journal.claim("w")), ["u"])
 

@@ -99,6 +99,10 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.StepProposed(step=STEP, topic=CHARGE, version=3, args=PAYLOAD, digest="d" * 64, contract=CONTRACT),
     proposed(),
     proposed(is_first=False),
+    e.ActionDispatched(
+        step=STEP, topic=CHARGE, version=3, args=PAYLOAD, digest="d", rule="r", policy="p", key="k", contract=CONTRACT
+    ),
+    e.ActionDispatched(step=STEP, topic=CHARGE, version=3, args=None, digest="d", rule="r", policy="p", key="k"),
     e.ActionAllowed(step=STEP, rule="builtin", policy="p" * 64),
     e.ActionDenied(step=STEP, rule="no", policy="p" * 64, why="not in production"),
     e.BeforeCaptured(step=STEP, before=PAYLOAD),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final, cast
+from typing import cast
 
+from amends.core.values import SECRET_MARK as MARK
 from amends.core.values import Json
 from amends.errors import NotJsonError, SecretUnavailableError
-
-MARK: Final = "$secret"
 
 
 class Secret:
@@ -28,10 +27,11 @@ class Secret:
 
     @classmethod
     def env(cls, name: str) -> Secret:
-        return cls._kept(f"env:{name}")
+        return cls.kept(f"env:{name}")
 
     @classmethod
-    def _kept(cls, stored: str) -> Secret:
+    def kept(cls, stored: str) -> Secret:
+        """A secret as the journal has it: without its value."""
         secret = cls("")
         secret._value, secret._stored = None, stored
         return secret
@@ -41,7 +41,9 @@ class Secret:
             return self._value
         stored = self._stored or ""
         if not stored.startswith("env:"):
-            raise SecretUnavailableError("this secret's value was not kept; pass it as Secret.env(NAME) to have it again later")
+            raise SecretUnavailableError(
+                "this secret's value was not kept; pass it as Secret.env(NAME) to have it again later"
+            )
         name = stored.removeprefix("env:")
         if name not in os.environ:
             raise SecretUnavailableError(f"the environment has no {name}, which this secret refers to; set it")
@@ -93,7 +95,7 @@ def unmask(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
         if isinstance(part, dict):
             stored = part.get(MARK)
             if isinstance(stored, str):
-                return by_stored.get(stored) or Secret._kept(stored)
+                return by_stored.get(stored) or Secret.kept(stored)
             return {key: restored(item) for key, item in part.items()}
         return [restored(item) for item in part] if isinstance(part, list) else part
 

@@ -1,0 +1,63 @@
+"""What a command line gives a saga: its input as JSON, and its labels."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from amends.errors import InputError
+
+
+def read_document(given: str | None) -> object:
+    """The input: JSON itself, `@` and the name of a file of it, or `-` for stdin. None where nothing is given."""
+    if given is None:
+        return None
+    if given == "-":
+        return _parsed(sys.stdin.buffer.read(), "stdin")
+    if not given.startswith("@"):
+        return _parsed(given.encode("utf-8", "surrogateescape"), "--input")
+    try:
+        return _parsed(Path(given[1:]).read_bytes(), given[1:])
+    except OSError as exc:
+        raise InputError(f"--input {given}: {exc.strerror}") from None
+
+
+def _parsed(text: bytes, where: str) -> object:
+    try:
+        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
+    except json.JSONDecodeError as exc:
+        raise InputError(f"{where} is not JSON: line {exc.lineno}, column {exc.colno}: {exc.msg}") from None
+    except UnicodeDecodeError as exc:
+        raise InputError(f"{where} is not UTF-8 text: byte {exc.start} is {text[exc.start]:#04x}") from None
+    except RecursionError:
+        raise InputError(f"{where} is nested too deeply to be read") from None
+    except ValueError as exc:
+        raise InputError(f"{where} cannot be read: {exc}") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"the input has the key {twice!r} twice in one object; which one counts is not clear")
+    return made
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise InputError(f"the input holds {constant}, which is not JSON")
+
+
+def read_labels(given: Iterable[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for label in given:
+        name, equals, value = label.partition("=")
+        if not name or not equals:
+            raise InputError(f"--label {label!r} is not name=value")
+        if name in labels:
+            raise InputError(f"--label {name} is given twice")
+        labels[name] = value
+    return labels

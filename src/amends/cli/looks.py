@@ -1,0 +1,147 @@
+"""How sagas, incidents and timelines look: as parts of a line for a person, and as fields for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Final
+
+from amends.cli.output import Part
+from amends.core.transitions import SagaStatus
+from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
+from amends.journal.protocol import Entry, IncidentRow, SagaRow
+from amends.runtime.local import Ended
+
+_TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
+_DIRECTIONS: Final[Mapping[Direction, str]] = {
+    Direction.FORWARD: "cyan",
+    Direction.BACK: "magenta",
+    Direction.PERSON: "bold red",
+    Direction.SAGA: "bold",
+}
+_STATUSES: Final[Mapping[SagaStatus, str]] = {
+    SagaStatus.RUNNING: "cyan",
+    SagaStatus.WAITING: "yellow",
+    SagaStatus.ROLLING_BACK: "magenta",
+    SagaStatus.COMPLETED: "green",
+    SagaStatus.ROLLED_BACK: "green",
+    SagaStatus.INCIDENT: "bold red",
+    SagaStatus.PAUSED: "yellow",
+}
+_FAINT: Final = "dim"
+
+SAGA_HEADS: Final = (("ID", 26), ("STATUS", 12), ("SAGA", 24), ("ENV", 12), ("STARTED", 19), ("TOOK", 7), ("NOTE", 0))
+INCIDENT_HEADS: Final = (("ID", 28), ("STATUS", 8), ("SAGA", 20), ("OPENED", 19), ("KIND", 22), ("WHY", 0))
+
+
+# -- for a person -----------------------------------------------------------------------------------------------------
+
+
+def moment(milliseconds: int) -> str:
+    """A time as the clock on the wall here shows it."""
+    return _local(milliseconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _local(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).astimezone()
+
+
+def heading(heads: Sequence[tuple[str, int]]) -> tuple[Part, ...]:
+    return tuple((_padded(name, width), _FAINT) for name, width in heads)
+
+
+def _padded(text: str, width: int) -> str:
+    return f"{text:<{width}}  " if width else text
+
+
+def _cells(heads: Sequence[tuple[str, int]], texts: Sequence[str], styles: Mapping[int, str]) -> tuple[Part, ...]:
+    padded = (_padded(text, width) for text, (_, width) in zip(texts, heads, strict=True))
+    return tuple((text, styles.get(place, "")) for place, text in enumerate(padded))
+
+
+def saga_cells(row: SagaRow) -> tuple[Part, ...]:
+    incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
+    approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
+    notes = [incidents, approvals, *(f"{name}={value}" for name, value in row.labels.items())]
+    took = span((row.ended_at or row.updated_at) - row.started_at)
+    definition = f"{visible(row.definition)}/{row.version}"
+    note = visible(" ".join(filter(None, notes)), 80)
+    texts = (visible(row.id), row.status, definition, visible(row.env), moment(row.started_at), took, note)
+    return _cells(SAGA_HEADS, texts, {1: _STATUSES[row.status], 4: _FAINT, 5: _FAINT})
+
+
+def incident_cells(row: IncidentRow) -> tuple[Part, ...]:
+    kind, why = row.kind.replace("_", " "), visible(row.why, 80)
+    texts = (visible(row.id), row.status, visible(row.definition), moment(row.opened_at), kind, why)
+    return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 3: _FAINT})
+
+
+def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
+    """One line of a timeline: when, which way, which step; and beside that, what."""
+    at = _local(line.at)
+    number = "" if line.step is None else str(line.step)
+    lead: tuple[Part, ...] = (
+        (f"{at:%H:%M:%S}.{line.at % 1000:03d}  ", _FAINT),
+        (f"{line.direction:<7}", _DIRECTIONS[line.direction]),
+        (f" {number:>3}  ", "bold"),
+        *([f"{line.topic:<16}  "] if line.topic else []),
+    )
+    return lead, (line.text, _TONES[line.tone])
+
+
+def status_part(status: SagaStatus) -> Part:
+    return status.replace("_", " "), _STATUSES[status]
+
+
+def ended_parts(ended: Ended) -> tuple[Part, ...]:
+    """How a saga ended, in one line."""
+    said: list[Part] = [f"saga {visible(ended.id)} ", status_part(ended.status)]
+    if ended.status is SagaStatus.COMPLETED and ended.result is not None:
+        said.append(f": {spelled(ended.result, 400)}")
+    elif ended.why:
+        said.append(f": {visible(ended.why.replace(f' (step {ended.step})', ''), 400)}")
+    return tuple(said)
+
+
+def headed(row: SagaRow) -> tuple[tuple[Part, ...], ...]:
+    """What is known of a saga before its timeline: one fact for each line."""
+    took = span((row.ended_at or row.updated_at) - row.started_at)
+    zone = _local(row.started_at).strftime("%z")
+    facts: list[tuple[str, Part]] = [
+        ("saga", (visible(row.id), "bold")),
+        ("definition", f"{visible(row.definition)}, version {row.version}"),
+        ("status", status_part(row.status)),
+        ("started", f"{moment(row.started_at)} {zone[:3]}:{zone[3:]} by {visible(row.actor)} in {visible(row.env)}"),
+        ("took" if row.ended_at else "so far", f"{took}, {row.entries} entries"),
+    ]
+    if row.labels:
+        facts.append(("labels", visible(" ".join(f"{name}={value}" for name, value in row.labels.items()))))
+    return tuple(((f"{name:<12}", _FAINT), fact) for name, fact in facts)
+
+
+# -- for a program ----------------------------------------------------------------------------------------------------
+
+
+def saga_fields(row: SagaRow) -> dict[str, object]:
+    return asdict(row)
+
+
+def incident_fields(row: IncidentRow) -> dict[str, object]:
+    return asdict(row)
+
+
+def ended_fields(ended: Ended) -> dict[str, object]:
+    return asdict(ended)
+
+
+def entry_fields(entry: Entry) -> dict[str, object]:
+    return {
+        "saga": entry.saga,
+        "number": entry.number,
+        "at": entry.at,
+        "name": entry.name,
+        "body": json.loads(entry.body),
+        "hash": entry.hash.hex(),
+    }

@@ -1,0 +1,87 @@
+"""The command `amends`: its commands by name, and what becomes of an error. `main` is the script's entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn, cast
+
+import click
+
+from amends.cli.demo import demo
+from amends.cli.incident import incident
+from amends.cli.options import show_help
+from amends.cli.run import resume, run
+from amends.cli.saga import saga
+from amends.errors import AmendsError
+
+WRONG: Final = 2
+INTERRUPTED: Final = 130
+
+_ENDS = """\b
+Exit codes:
+  0  done: completed, or nothing needs a person
+  2  wrong usage, bad input, or an error: one line on stderr says which
+  3  rolled back            4  an incident: a person is needed
+  5  denied by the gate     6  not over yet: it waits, or another process drives it
+"""
+
+
+@click.group(invoke_without_command=True, epilog=_ENDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="amends", prog_name="amends")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Sagas for AI agents. Every action knows how to make amends."""
+    show_help(context)
+
+
+cli.add_command(demo)
+cli.add_command(run)
+cli.add_command(resume)
+cli.add_command(saga)
+cli.add_command(incident)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its exit code."""
+    words = sys.argv[1:] if args is None else list(args)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:  # what the terminal's encoding lacks is shown as an escape, and stops nobody
+            reconfigure(errors="backslashreplace")
+    sys.exit(_code(words))
+
+
+def _code(words: list[str]) -> int:
+    try:
+        code = cast("object", cli.main(words, prog_name="amends", standalone_mode=False))
+    except click.Abort:
+        return _told("interrupted", INTERRUPTED)
+    except click.ClickException as exc:
+        if "--debug" in words:
+            raise
+        return _told(_usage(exc), WRONG)
+    except AmendsError as exc:
+        if "--debug" in words:
+            raise
+        return _told(str(exc) or type(exc).__name__, WRONG)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(exc: click.ClickException) -> str:
+    message = exc.format_message().rstrip(".")
+    context = exc.ctx if isinstance(exc, click.UsageError) else None
+    if context is None:
+        return message
+    return f"{message[:1].lower()}{message[1:]}; see {context.command_path} --help"
+
+
+def _told(message: str, code: int) -> int:
+    from amends.evidence.timeline import visible
+
+    click.echo(f"amends: {visible(' '.join(message.split()))}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

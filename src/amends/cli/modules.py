@@ -1,0 +1,73 @@
+"""From the names on a command line to the user's own code: imports modules, finds the sagas in them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from types import ModuleType
+
+from amends.errors import InputError, UnknownDefinitionError
+from amends.runtime.definition import SagaDefinition
+
+
+def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
+    """Import modules, so that what they declare is known. The working directory is looked in first."""
+    here = str(os.getcwd())  # noqa: PTH109 - sys.path holds strings
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return tuple(map(_load, names))
+
+
+def find_saga(target: str) -> SagaDefinition:
+    """The saga that `module:name` names."""
+    module_name, colon, name = target.partition(":")
+    if not module_name or (colon and not name):
+        raise InputError(f"{target!r} does not name a saga; write it as module:saga, as in trip:book_trip")
+    (module,) = load([module_name])
+    known = _sagas(module)
+    found = known.get(name)
+    if found is None:
+        raise UnknownDefinitionError(_unknown(module_name, name, known))
+    return found
+
+
+def _sagas(module: ModuleType) -> dict[str, SagaDefinition]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, SagaDefinition)}
+
+
+def _unknown(module: str, name: str, known: dict[str, SagaDefinition]) -> str:
+    if not known:
+        return f"module {module} has no saga; decorate an async function with @saga(name)"
+    by_nearness = difflib.get_close_matches(name, known, n=1) or ([] if name else list(known)[:1])
+    wrong = f"has no saga {name!r}" if name else "has to be followed by a saga"
+    nearest = f"did you mean {module}:{by_nearness[0]}? " if by_nearness else ""
+    return f"module {module} {wrong}; {nearest}it has {', '.join(sorted(known))}"
+
+
+def _load(name: str) -> ModuleType:
+    if name.endswith(".py") or "/" in name:
+        dotted = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise InputError(f"{name} is a file; name the module, as in {dotted}")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as exc:
+        if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
+            raise InputError(
+                f"there is no module {name}; looked in {os.getcwd()} and where Python looks"  # noqa: PTH109 - for a person
+            ) from exc
+        raise InputError(_broken(name, exc)) from exc
+    # A user's module may raise anything while it is imported, and even try to end the process.
+    except (Exception, SystemExit) as exc:
+        raise InputError(_broken(name, exc)) from exc
+
+
+def _broken(name: str, exc: BaseException) -> str:
+    if isinstance(exc, SyntaxError):
+        return f"module {name} cannot be imported: {exc.filename}:{exc.lineno}: {exc.msg}"
+    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if "importlib" not in frame.filename]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
+    return f"module {name} cannot be imported: {type(exc).__name__}: {exc}{where}"

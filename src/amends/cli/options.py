@@ -1,0 +1,70 @@
+"""The options that commands share, and the words of their help. Imports nothing but click."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+JOURNAL: Final = "amends.db"
+
+_journal = click.option(
+    "--journal",
+    metavar="PATH",
+    default=JOURNAL,
+    envvar="AMENDS_JOURNAL",
+    show_default=True,
+    show_envvar=True,
+    help="The journal: a file's path.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one object for each line of stdout.")
+_debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+_by = click.option("--by", metavar="WHO", help="Who asks for it.  [default: person:<login name>]")
+
+
+def common(command: F) -> F:
+    """What every command has: --json and --debug."""
+    return _json(_debug(command))
+
+
+def with_journal(command: F) -> F:
+    return _journal(common(command))
+
+
+def with_modules(*, required: bool) -> Callable[[F], F]:
+    """The modules that declare the actions whose compensations may have to be called here."""
+    return click.option(
+        "--module",
+        "modules",
+        metavar="MODULE",
+        multiple=True,
+        required=required,
+        help="A module that declares the saga and its actions; may be given several times.",
+    )
+
+
+def with_author(command: F) -> F:
+    return _by(command)
+
+
+def author(by: str | None) -> str:
+    """Who asks: as given, else whoever is logged in."""
+    if by is not None:
+        return by
+    import getpass
+    import os
+
+    try:
+        return f"person:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"person:uid-{os.getuid()}"
+
+
+def show_help(context: click.Context) -> None:
+    """A group without a command after it: say what there is, and count it as wrong usage."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(2)

@@ -1,0 +1,141 @@
+"""`amends saga`: list, show, cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from amends.cli.options import author, show_help, with_author, with_journal, with_modules
+
+if TYPE_CHECKING:
+    from amends.core.transitions import SagaStatus
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def saga(context: click.Context) -> None:
+    """Look at sagas, or take one back."""
+    show_help(context)
+
+
+@saga.command("list")
+@click.option(
+    "--status",
+    "statuses",
+    metavar="STATUS",
+    multiple=True,
+    help="running, waiting, rolling_back, completed, rolled_back, incident or paused; may be given several times.",
+)
+@click.option("--definition", metavar="NAME", help="Only sagas made from this definition.")
+@click.option("--topic", metavar="TOPIC", help="Only sagas with a step of this topic.")
+@click.option("--env", metavar="ENV", help="Only sagas of this environment.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@with_journal
+def list_sagas(
+    *,
+    statuses: tuple[str, ...],
+    definition: str | None,
+    topic: str | None,
+    env: str | None,
+    limit: int,
+    is_all: bool,
+    journal: str,
+    as_json: bool,
+) -> None:
+    """List sagas, newest first."""
+    import asyncio
+    from dataclasses import replace
+
+    from amends.cli import looks
+    from amends.cli.output import Output, hint
+    from amends.cli.session import opened_to_read
+    from amends.journal.protocol import SagaQuery
+
+    wanted = tuple(map(_status, statuses)) or None
+    query = SagaQuery(statuses=wanted, definition=definition, topic=topic, env=env, limit=500 if is_all else limit)
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            page = await opened.sagas(query)
+            out.say(*(looks.heading(looks.SAGA_HEADS) if page.rows else ["no sagas"]))
+            while True:
+                for row in page.rows:
+                    out.record("saga", looks.saga_fields(row))
+                    out.say(*looks.saga_cells(row))
+                if page.cursor is None or not is_all or out.is_gone:
+                    break
+                page = await opened.sagas(replace(query, before=page.cursor))
+            if page.cursor is not None and not out.is_gone:
+                hint(f"there are more than {limit}; see them with --all or a higher --limit")
+
+    asyncio.run(whole())
+
+
+def _status(name: str) -> SagaStatus:
+    from amends.core.transitions import SagaStatus
+    from amends.errors import InputError
+
+    try:
+        return SagaStatus(name)
+    except ValueError:
+        raise InputError(f"{name!r} is not a status; they are {', '.join(SagaStatus)}") from None
+
+
+@saga.command()
+@click.argument("saga_id", metavar="ID")
+@with_journal
+def show(*, saga_id: str, journal: str, as_json: bool) -> None:
+    """Show one saga: where it stands, and everything that happened."""
+    import asyncio
+
+    from amends.cli import looks
+    from amends.cli.output import Output
+    from amends.cli.session import Follower, opened_to_read, unknown
+    from amends.core.values import SagaId
+    from amends.journal.protocol import PersonQuery
+
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            row = await opened.saga(SagaId(saga_id))
+            if row is None:
+                raise unknown(saga_id)
+            out.record("saga", looks.saga_fields(row))
+            for fact in looks.headed(row):
+                out.say(*fact)
+            out.say()
+            await Follower(opened, row.id, out).catch_up()
+            if row.open_incidents:
+                out.say()
+                page = await opened.incidents(PersonQuery(saga=row.id))
+                for incident in page.rows:
+                    out.say(f"needs a person: amends incident show {incident.id}")
+
+    asyncio.run(whole())
+
+
+@saga.command()
+@click.argument("saga_id", metavar="ID")
+@with_modules(required=True)
+@click.option("--why", default="cancelled", show_default=True, help="The reason, as it goes on record.")
+@with_author
+@with_journal
+def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, journal: str, as_json: bool) -> int:
+    """Take a saga back, even one that has completed.
+
+    It cannot be taken back over a pivot, the first irreversible step that took effect. The exit code is 0 once it is rolled back, 4 if that needs a person, 6 if another process is at it.
+    """
+    from amends.bootstrap import Coordinator
+    from amends.cli import session
+    from amends.core.saga import Saga
+    from amends.runtime.local import Ended
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        session.require_known(state, coordinator.registry, forward=False)
+        return await coordinator.cancel(saga_id, why=why, by=author(by))
+
+    return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

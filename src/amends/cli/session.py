@@ -1,0 +1,209 @@
+"""What commands do with a journal: open it, follow a saga in it, and say by an exit code how a saga ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+import click
+
+from amends.bootstrap import Coordinator, open_journal
+from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts
+from amends.cli.modules import load as load_modules
+from amends.cli.output import Output, hint
+from amends.clock import SystemClock
+from amends.core.events import Cause
+from amends.core.saga import Saga, evolve, unstarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import InputError, JournalAccessError, UnknownActionError, UnknownDefinitionError, UnknownSagaError
+from amends.evidence.timeline import Timeline, visible
+from amends.journal.protocol import Entry, Journal
+from amends.runtime.local import Ended
+from amends.runtime.registry import Registry
+
+DONE: Final = 0
+ROLLED_BACK: Final = 3
+INCIDENT: Final = 4
+DENIED: Final = 5
+NOT_OVER: Final = 6
+TERMINATED: Final = 143
+
+T = TypeVar("T")
+
+
+def exit_code(ended: Ended) -> int:
+    match ended.status:
+        case SagaStatus.COMPLETED:
+            return DONE
+        case SagaStatus.ROLLED_BACK:
+            return DENIED if ended.cause == Cause.DENIED else ROLLED_BACK
+        case SagaStatus.INCIDENT:
+            return INCIDENT
+        case _:
+            return NOT_OVER
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run this to its end. A SIGTERM drains the coordinator and takes the work away; then the process ends by it."""
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError:
+        raise click.exceptions.Exit(TERMINATED) from None
+
+
+# -- opening ----------------------------------------------------------------------------------------------------------
+
+
+def require_journal(address: str) -> None:
+    """Looking must not make a journal. Raises JournalAccessError where there is none."""
+    if address == ":memory:":
+        raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
+    path = Path(address.removeprefix("sqlite:///"))
+    try:
+        is_there = path.exists()
+    except OSError as exc:
+        raise JournalAccessError(f"{address} cannot be opened: {exc.strerror}") from None
+    if not is_there:
+        raise JournalAccessError(
+            f"there is no journal {visible(address)}; give its path with --journal or in AMENDS_JOURNAL"
+        )
+
+
+@contextlib.asynccontextmanager
+async def opened_to_read(address: str) -> AsyncGenerator[Journal]:
+    """A journal that exists, without a worker of our own in it."""
+    require_journal(address)
+    journal = await open_journal(address, SystemClock())
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+async def load(journal: Journal, saga: SagaId) -> Saga:
+    state = unstarted(saga)
+    async for entry in journal.read(saga):
+        state = evolve(state, entry.event)
+    if state.head == 0:
+        raise unknown(saga)
+    return state
+
+
+def unknown(saga: str) -> UnknownSagaError:
+    return UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
+
+
+def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | None = None) -> None:
+    """Refuse to take up a saga whose actions this process does not know: each would end as another incident."""
+    lacking: dict[str, None] = {}
+    begun = saga.begun
+    if forward and begun is not None:
+        try:
+            registry.definition(begun.definition, begun.version)
+        except UnknownDefinitionError:
+            lacking[f"saga {begun.definition} version {begun.version}"] = None
+    for step in saga.steps.values():
+        if (step.owed or step.named) and step.id != but:
+            try:
+                registry.action(step.contract.topic, step.contract.version)
+            except UnknownActionError:
+                lacking[f"action {step.contract.topic} version {step.contract.version}"] = None
+    if lacking:
+        raise InputError(
+            f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; "
+            "name the module that declares it with --module"
+        )
+
+
+# -- following --------------------------------------------------------------------------------------------------------
+
+
+class Follower:
+    """Shows one saga's entries past `after`, in order, each once, whoever wrote them."""
+
+    def __init__(self, journal: Journal, saga: str, out: Output, *, after: int = 0) -> None:
+        self._journal = journal
+        self._saga = SagaId(saga)
+        self._out = out
+        self._after = after
+        self.seen = 0
+        self._timeline = Timeline()
+        self._news = asyncio.Event()
+
+    async def catch_up(self) -> None:
+        async for entry in self._journal.read(self._saga, after=self.seen):
+            self.seen = entry.number
+            line = self._timeline.line(entry)
+            if entry.number > self._after:
+                self._out.record("entry", entry_fields(entry))
+                if line is not None:
+                    self._out.say_beside(*line_parts(line))
+
+    async def _stay(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.catch_up()
+
+    @contextlib.asynccontextmanager
+    async def following(self, observe: Callable[[Callable[[Entry], None]], Callable[[], None]]) -> AsyncGenerator[None]:
+        """While this lasts, what becomes durable is shown; when it ends well, everything has been."""
+        stop = observe(lambda _entry: self._news.set())
+        staying = asyncio.ensure_future(self._stay())
+        self._news.set()
+        try:
+            yield
+        finally:
+            stop()
+            staying.cancel()
+            await asyncio.gather(staying, return_exceptions=True)
+        await self.catch_up()
+
+
+async def followed(
+    coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
+) -> Ended:
+    """The end of this work on a saga, with what it makes durable shown meanwhile."""
+    follower = Follower(coordinator.journal, saga, out, after=after)
+    async with follower.following(coordinator.observe):
+        return await work
+
+
+Asked: TypeAlias = Callable[[Coordinator, Saga], Awaitable[Ended]]
+
+
+def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_json: bool) -> int:
+    """Have a person's request done to a saga, with the modules known that it needs; the exit code."""
+    out = Output(as_json=as_json)
+
+    async def whole() -> Ended:
+        async with Coordinator.open(address) as coordinator:
+            state = await load(coordinator.journal, SagaId(saga))
+            return await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
+
+    require_journal(address)
+    with out.kept_clean():
+        load_modules(modules)
+        ended = finish(whole())
+    tell_ended(out, ended)
+    return DONE if ended.status.ended else exit_code(ended)
+
+
+def tell_ended(out: Output, ended: Ended) -> None:
+    out.record("ended", ended_fields(ended))
+    out.say(*ended_parts(ended))
+    for incident in ended.incidents:
+        out.say(f"  amends incident show {visible(incident)}")
+
+
+async def tell_left(coordinator: Coordinator) -> None:
+    """Name what was not taken up, and why: its definition is not known here, or another process drives it."""
+    going = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
+    known = coordinator.registry.definition_names()
+    for row in await coordinator.list(status=going):
+        why = "another process drives it" if row.definition in known else "no MODULE given declares it"
+        hint(f"saga {visible(row.id)} ({visible(row.definition)}) is left {row.status}: {why}")

@@ -1,0 +1,372 @@
+"""A saga's story for a person: journal entries turned into lines. Pure; how a line is drawn is its reader's business.
+
+Everything that came from outside (arguments, results, errors, names) is cut to a length, and every character that a
+terminal would act upon or that hides its neighbours is shown as its escape. A secret is shown as the word `secret`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias, assert_never
+
+from amends.core import events as e
+from amends.core.values import SECRET_MARK as MARK
+from amends.core.values import Json, StepId
+from amends.journal.protocol import Entry
+
+LONGEST_VALUE: Final = 48
+LONGEST_ARGS: Final = 160
+LONGEST_RESULT: Final = 120
+LONGEST_REASON: Final = 300
+_BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
+_SECOND: Final = 1000
+_RUNTIME: Final = "system:runtime"
+
+
+class Direction(StrEnum):
+    """Where a line belongs: to a step on its way forward or back, to what people are asked and do, to the saga."""
+
+    FORWARD = "forward"
+    BACK = "back"
+    PERSON = "person"
+    SAGA = "saga"
+
+
+class Tone(StrEnum):
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    DOUBT = "doubt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """`step` counts the saga's steps in the order in which they were proposed: 1, 2, 3."""
+
+    at: int
+    entry: int
+    direction: Direction
+    step: int | None
+    topic: str
+    text: str
+    tone: Tone
+
+
+_Told: TypeAlias = tuple[Direction, Tone, str]
+_Forward: TypeAlias = (
+    e.StepProposed
+    | e.ActionDispatched
+    | e.ActionAllowed
+    | e.ActionDenied
+    | e.BeforeCaptured
+    | e.AttemptStarted
+    | e.AttemptSucceeded
+    | e.AttemptFailed
+    | e.AttemptLost
+    | e.ProbeFound
+    | e.ProbeFoundNothing
+    | e.ProbeUnanswered
+    | e.LateSuccessEnrolled
+)
+_Back: TypeAlias = (
+    e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
+)
+
+
+def timeline(entries: Iterable[Entry]) -> tuple[Line, ...]:
+    """The lines of a saga's entries, which are its own and in order."""
+    told = Timeline()
+    return tuple(line for line in map(told.line, entries) if line is not None)
+
+
+@dataclass(slots=True)
+class _Seen:
+    number: int | None
+    topic: str
+    args: Json
+    rule: str = ""
+
+
+class Timeline:
+    """The same for one entry at a time, as they become durable: it remembers which step is which."""
+
+    def __init__(self) -> None:
+        self._steps: dict[StepId, _Seen] = {}
+
+    def line(self, entry: Entry) -> Line | None:
+        """The line of this entry, or None where it adds nothing that a person would miss."""
+        event = entry.event
+        if isinstance(event, (e.StepProposed, e.ActionDispatched)):
+            self._steps[event.step] = _Seen(len(self._steps) + 1, visible(event.topic), event.args)
+        told = self._told(event, entry.at)
+        if told is None:
+            return None
+        direction, tone, text = told
+        seen = None if direction is Direction.SAGA else self._seen(event)
+        return Line(
+            at=entry.at,
+            entry=entry.number,
+            direction=direction,
+            step=seen.number if seen else None,
+            topic=seen.topic if seen else "",
+            text=text,
+            tone=tone,
+        )
+
+    def _seen(self, event: e.Event) -> _Seen | None:
+        step: StepId | None = getattr(event, "step", None)
+        return None if step is None else self._steps.get(step) or _Seen(None, f"step {visible(step)}", {})
+
+    def _told(self, event: e.Event, at: int) -> _Told | None:
+        if isinstance(event, e.SagaEvent):
+            return _saga(event, self._renumbered)
+        if isinstance(event, e.IncidentEvent):
+            return self._incident(event)
+        if isinstance(event, e.ApprovalEvent):
+            return _approval(event, at)
+        if isinstance(event, _Back):
+            return _back(event, at)
+        return _forward(event, self._steps.get(event.step) or _Seen(None, "", {}), at)
+
+    def _incident(self, event: e.IncidentEvent) -> _Told:
+        direction, what = Direction.PERSON, f"incident {event.incident}"
+        match event:
+            case e.IncidentOpened(kind=kind, why=why, left=left):
+                why = self._renumbered(why, event.step)
+                text = f"{what} opened: {kind.replace('_', ' ')}: {_reason(why)}{self._named('; left', left)}"
+                return direction, Tone.BAD, text
+            case e.IncidentRetried(by=by):
+                return direction, Tone.PLAIN, f"{what} retried by {_short(by)}"
+            case e.IncidentResolved(by=by, reason=reason, settled=settled):
+                text = f"{what} resolved by {_short(by)}: {_reason(reason)}{self._named('; settled', settled)}"
+                return direction, Tone.PLAIN, text
+            case _:
+                assert_never(event)
+
+    def _renumbered(self, why: str, step: StepId | None) -> str:
+        """A step's error names it by its id; a person is shown its number."""
+        seen = None if step is None else self._steps.get(step)
+        return why if seen is None else why.replace(f"(step {step})", f"(step {seen.number})", 1)
+
+    def _named(self, what: str, steps: Sequence[StepId]) -> str:
+        numbers = [str(seen.number) if (seen := self._steps.get(step)) else visible(step) for step in steps]
+        if not numbers:
+            return ""
+        return f"{what}: step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+
+# -- what each event says ---------------------------------------------------------------------------------------------
+
+
+def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -> _Told:
+    direction = Direction.SAGA
+    match event:
+        case e.SagaStarted(definition=definition, version=version, actor=actor, env=env):
+            asked = spelled_args(event.input)
+            by = f"started by {_short(actor)} in {_short(env)}"
+            return direction, Tone.PLAIN, f"{_short(definition)}/{version} {by}{f': {asked}' if asked else ''}"
+        case e.WorkFinished():
+            return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"
+        case e.SagaCompleted(result=result):
+            return direction, Tone.GOOD, "completed" + _of(result)
+        case e.RollbackStarted(why=why, step=step, by=by):
+            asked = "" if by == _RUNTIME else f" (asked for by {_short(by)})"
+            return direction, Tone.BAD, f"rollback began{asked}: {_reason(renumbered(why, step))}"
+        case e.RollbackResumed(by=by):
+            return direction, Tone.PLAIN, f"rollback resumed by {_short(by)}"
+        case e.WorkResumed(by=by):
+            return direction, Tone.PLAIN, f"work resumed by {_short(by)}"
+        case e.SagaRolledBack():
+            return direction, Tone.GOOD, "rolled back"
+        case e.SagaHalted():
+            return direction, Tone.BAD, "stopped: a person is needed"
+        case _:
+            assert_never(event)
+
+
+def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
+    direction = Direction.FORWARD
+    match event:
+        case e.StepProposed():
+            return None
+        case e.ActionAllowed(rule=rule):
+            seen.rule = rule
+            return None
+        case e.ActionDispatched(rule=rule):
+            return direction, Tone.PLAIN, f"{_call(seen)} (attempt 1{_allowed(rule)})"
+        case e.ActionDenied(rule=rule, why=why):
+            return direction, Tone.BAD, f"{_call(seen)} denied by {_short(rule)}: {_reason(why)}"
+        case e.BeforeCaptured(before=before):
+            return direction, Tone.PLAIN, f"before-image kept{_of(before)}"
+        case e.AttemptStarted(attempt=attempt):
+            return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
+        case e.AttemptSucceeded(result=result, opaque=opaque):
+            lacking = f"; its result was not kept: {_reason(opaque)}" if opaque else _of(result)
+            return direction, Tone.GOOD, f"succeeded{lacking}"
+        case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at):
+            return direction, Tone.BAD, f"failed{' for good' * fatal}: {_reason(error)}{_again(retry_at, at)}"
+        case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at):
+            last = ", and not tried again" * fatal
+            return direction, Tone.DOUBT, f"lost{last}: {_reason(error)}{_again(retry_at, at)}"
+        case e.ProbeFound(result=result):
+            return direction, Tone.GOOD, f"probe found that it happened{_of(result)}"
+        case e.ProbeFoundNothing():
+            return direction, Tone.PLAIN, "probe found that it did not happen"
+        case e.ProbeUnanswered(error=error, retry_at=retry_at):
+            return direction, Tone.DOUBT, f"probe got no answer: {_reason(error)}{_again(retry_at, at)}"
+        case e.LateSuccessEnrolled(attempt=attempt, result=result):
+            return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{_of(result)}"
+        case _:
+            assert_never(event)
+
+
+def _back(event: _Back, at: int) -> _Told:
+    direction = Direction.BACK
+    match event:
+        case e.CompensationStarted(attempt=attempt, certain=certain):
+            doubt = "" if certain else ", uncertain whether it happened"
+            return direction, Tone.PLAIN, f"compensation began (attempt {attempt}{doubt})"
+        case e.CompensationSucceeded():
+            return direction, Tone.GOOD, "compensation succeeded"
+        case e.CompensationFailed(error=error, changed_since=changed, retry_at=retry_at):
+            because = "someone changed it since: " * changed
+            return direction, Tone.BAD, f"compensation failed: {because}{_reason(error)}{_again(retry_at, at)}"
+        case e.CompensationLost(error=error, retry_at=retry_at):
+            return direction, Tone.DOUBT, f"compensation lost: {_reason(error)}{_again(retry_at, at)}"
+        case e.CompensationDenied(rule=rule, why=why):
+            return direction, Tone.BAD, f"compensation denied by {_short(rule)}: {_reason(why)}"
+        case _:
+            assert_never(event)
+
+
+def _approval(event: e.ApprovalEvent, at: int) -> _Told:
+    direction = Direction.PERSON
+    match event:
+        case e.ApprovalRequested(rule=rule, needed=needed, expires_at=expires_at):
+            people = "1 person" if needed == 1 else f"{needed} people"
+            text = f"approval requested from {people} by {_short(rule)}, within {span(expires_at - at)}"
+            return direction, Tone.PLAIN, text
+        case e.ApprovalGranted(by=by):
+            return direction, Tone.GOOD, f"approval granted by {_short(by)}"
+        case e.ApprovalRefused(by=by, why=why):
+            return direction, Tone.BAD, f"approval refused by {_short(by)}: {_reason(why)}"
+        case e.ApprovalExpired():
+            return direction, Tone.BAD, "approval expired: nobody answered in time"
+        case e.ApprovalVoided(why=why):
+            return direction, Tone.BAD, f"approval no longer counts: {_reason(why)}"
+        case _:
+            assert_never(event)
+
+
+def _call(seen: _Seen) -> str:
+    """An action as it is called: the last part of its topic, and its arguments."""
+    return f"{seen.topic.rpartition('.')[2]} {spelled_args(seen.args)}".rstrip()
+
+
+def _allowed(rule: str) -> str:
+    """The rule that spoke, where it is one that somebody wrote."""
+    return f", allowed by {_short(rule)}" if rule and not rule.startswith("builtin-") else ""
+
+
+def _of(value: Json) -> str:
+    return "" if value is None else f": {spelled(value, LONGEST_RESULT)}"
+
+
+def _again(retry_at: int | None, at: int) -> str:
+    return "" if retry_at is None else f" (again in {span(retry_at - at)})"
+
+
+def _reason(text: str) -> str:
+    return visible(text, LONGEST_REASON)
+
+
+def _short(text: str) -> str:
+    return visible(text, LONGEST_VALUE)
+
+
+# -- values and texts -------------------------------------------------------------------------------------------------
+
+
+def span(milliseconds: int) -> str:
+    """A duration in the unit that suits it."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if milliseconds >= 2 * size:
+            return f"{milliseconds / size:.0f} {unit}"
+    return f"{milliseconds / 1000:.3g} s" if milliseconds >= _SECOND else f"{max(0, milliseconds)} ms"
+
+
+def visible(text: str, longest: int | None = None) -> str:
+    """The text on one line, cut to a length, with what a terminal would act upon or not show as escapes."""
+    if longest is None:
+        longest = 6 * len(text)
+    elif len(text) <= longest and text.isprintable():
+        return text
+    return _cut(map(_escaped, text), longest)
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def spelled_args(args: Json) -> str:
+    """Arguments by name, each of them short, and all of them not much longer."""
+    if not isinstance(args, dict):
+        return spelled(args, LONGEST_ARGS)
+    named = (f"{_short(name)}={spelled(value)}" for name, value in args.items())
+    return _cut((f" {one}" for one in named), LONGEST_ARGS).lstrip()
+
+
+def spelled(value: Json, longest: int = LONGEST_VALUE) -> str:
+    """A value, without quotes where it is a plain word."""
+    if isinstance(value, str) and value and _BARE.issuperset(value[: longest + 1]):
+        return visible(value, longest)
+    return _cut(_pieces(value), longest)
+
+
+def _pieces(value: Json) -> Iterator[str]:
+    """JSON in small pieces, so that a large value costs no more than what is shown of it."""
+    if isinstance(value, dict):
+        if MARK in value:
+            yield "secret"
+            return
+        yield "{"
+        for place, (name, item) in enumerate(value.items()):
+            yield ", " if place else ""
+            yield from _quoted(name)
+            yield ": "
+            yield from _pieces(item)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for place, item in enumerate(value):
+            yield ", " if place else ""
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, str):
+        yield from _quoted(value)
+    else:
+        yield json.dumps(value)
+
+
+def _quoted(text: str) -> Iterator[str]:
+    yield '"'
+    for character in text:
+        yield f"\\{character}" if character in '"\\' else _escaped(character)
+    yield '"'
+
+
+def _cut(pieces: Iterable[str], longest: int) -> str:
+    """As many whole pieces as fit, and the sign that some did not."""
+    kept: list[str] = []
+    room = longest
+    for piece in pieces:
+        if len(piece) > room:
+            while kept and room < 1:
+                room += len(kept.pop())
+            return "".join(kept).rstrip() + "…"
+        kept.append(piece)
+        room -= len(piece)
+    return "".join(kept)

@@ -1,0 +1,106 @@
+"""The way back: takes back what is owed, newest first, one at a time; after the work, settles what is in doubt.
+
+The function is not asked. The journal says what is owed, the plan says what is next, and each compensation's own
+outcome is durable before the next one begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from amends.core import commands as c
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.events import IncidentKind
+from amends.core.outcomes import Lost
+from amends.core.plan import plan
+from amends.core.saga import Step
+from amends.core.transitions import StepStatus
+from amends.core.values import StepId
+from amends.errors import UnknownActionError
+from amends.runtime.run import Run, let_cancellation_go_on
+
+
+class Backward:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    async def walk(self) -> None:
+        """Do what is due until nothing is."""
+        run, book = self._run, self._run.book
+        while (effect := plan(book.saga, run.around.clock.now())) is not None:
+            match effect:
+                case Settle(steps=steps):
+                    await self._settle(steps)
+                case Probe(step=step):
+                    await run.probe(step)
+                case Compensate(step=step, certain=certain):
+                    await self._compensate(step, certain=certain)
+                case Wait(until=until):
+                    await run.wait(until)
+                case CallPerson(kind=kind, step=step, why=why):
+                    book.tell(c.OpenIncident(kind=kind, step=step, why=why))
+                case End():
+                    book.tell(c.EndSaga())
+                case GiveUp() | Judge() | Perform():
+                    raise AssertionError(f"{effect} is never due for a saga that goes back")
+                case _:
+                    assert_never(effect)
+
+    async def _settle(self, steps: tuple[StepId, ...]) -> None:
+        """Let what runs come to its end, for a while; then cancel it. Nothing is taken back before."""
+        run, clock = self._run, self._run.around.clock
+        await run.book.commit()
+        flights = [run.in_flight[step] for step in steps if step in run.in_flight]
+        if not flights:
+            run.book.tell(c.Recover(now=clock.now(), jitter=clock.jitter()))
+            return
+        _, running = await asyncio.wait([flight.ended for flight in flights], timeout=run.around.settings.settle_s)
+        for flight in flights:
+            if flight.task is not None and not flight.ended.done():
+                flight.task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    async def _compensate(self, step: StepId, *, certain: bool) -> None:
+        run = self._run
+        if not await run.end_of_thread(step):
+            why = f"its last attempt is still running in a thread after {run.around.settings.settle_s:g} s"
+            run.book.tell(c.OpenIncident(kind=IncidentKind.OUTCOME_UNKNOWN, step=step, why=why))
+            return
+        state = run.state(step)
+        if not certain and state.status is StepStatus.SUCCEEDED:
+            return  # its thread has just ended and reported: plan again
+        try:
+            compensate = run.find(state.contract).compensate
+            missing = f"{state.topic} version {state.contract.version} declares no compensation in this process"
+        except UnknownActionError as exc:
+            compensate, missing = None, str(exc)
+        if compensate is None:
+            run.book.tell(c.OpenIncident(kind=IncidentKind.COMPENSATION_MISSING, step=step, why=missing))
+        else:
+            run.stop_if_draining()
+            await self._attempt(state, compensate, certain=certain)
+
+    async def _attempt(self, state: Step, compensate: Callable[..., object], *, certain: bool) -> None:
+        """One attempt: judged, intent durable, lease still ours, then the call, then its outcome."""
+        run, book, clock = self._run, self._run.book, self._run.around.clock
+        verdict = run.around.gate.judge(run.facts(state.id, state.contract, state.args, back=True))
+        with run.flight(state.id):
+            book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
+            await book.commit()
+            state = run.state(state.id)
+            if state.status is not StepStatus.COMPENSATING:
+                return
+            if not run.around.lease_in_time():
+                await book.still_held()
+            done = run.done(state)
+            call = run.call(state, compensate, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
+            call.late = lambda _: run.thread_ended(state.id)
+            outcome = await run.around.executor.perform(call)
+            run.note_thread(state.id, call)
+            book.tell(c.RecordCompensation(step=state.id, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
+        if isinstance(outcome, Lost):
+            book.commit_soon()
+            let_cancellation_go_on()

@@ -1,0 +1,207 @@
+"""The way forward: one `s.do`, from the function's wish to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from amends.core import commands as c
+from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.plan import forward
+from amends.core.saga import Step
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import Json, StepId
+from amends.core.verdict import Decision
+from amends.errors import (
+    DivergedError,
+    NotJsonError,
+    RefusedError,
+    StepDeniedError,
+    StepError,
+    StepFailedError,
+    StepFatalError,
+    StepLostError,
+)
+from amends.runtime.action import Action, Asked, takes_one
+from amends.runtime.executor import Call
+from amends.runtime.places import Places
+from amends.runtime.run import Run, let_cancellation_go_on
+from amends.runtime.secret import Secret, unmask
+
+_BREATH = 64
+
+
+class Forward:
+    """Brings steps to their end, several at once where the function runs branches side by side."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._replayed = 0
+        self.places = Places(run.book.saga.steps.values(), run.around.settings.replay_s)
+        self.diverged: DivergedError | None = None
+
+    async def step(self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...]) -> Any:  # noqa: ANN401 - the action's own type
+        """Answer it from the journal, or bring it to its end."""
+        run, book = self._run, self._run.book
+        if self.diverged is not None:
+            raise self.diverged
+        step, remembered = await self._place(action, digest)
+        run.use(action)
+        if secrets:
+            run.secrets[step] = secrets
+        if remembered:
+            await self._breathe()
+        else:
+            await self._begin(step, action, args, digest)
+        while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
+            if isinstance(effect, GiveUp):
+                book.commit_soon()
+                raise _step_error(book.saga.steps[step])
+            await self._go(effect, step, action)
+        done = book.saga.steps[step]
+        if done.status is not StepStatus.SUCCEEDED:
+            raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
+        book.commit_soon()
+        if done.error:
+            raise NotJsonError(f"{action.topic} (step {step}) took effect, but {done.error}")
+        return unmask(done.result, book.saga.id)
+
+    async def _place(self, action: Action[..., Any], digest: str) -> tuple[StepId, bool]:
+        contract = action.contract
+        try:
+            return await self.places.next(f"{contract.topic}/{contract.version}", digest)
+        except DivergedError as exc:
+            self.diverged = exc
+            raise
+
+    async def _breathe(self) -> None:
+        """A long history must not keep the loop to itself while it is called again."""
+        self._replayed += 1
+        if self._replayed % _BREATH == 0:
+            await self._run.around.clock.sleep(0)
+
+    async def _begin(self, step: StepId, action: Action[..., Any], args: Json, digest: str) -> None:
+        """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
+        run, contract = self._run, action.contract
+        verdict = run.around.gate.judge(run.facts(step, contract, args))
+        if verdict.decision is Decision.ALLOW and action.capture is None:
+            start = c.DispatchStep(step=step, contract=contract, args=args, digest=digest, verdict=verdict)
+            await self._perform(step, action, start)
+        else:
+            run.book.tell(c.ProposeStep(step=step, contract=contract, args=args, digest=digest))
+            run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
+
+    async def _go(self, effect: Effect, step: StepId, action: Action[..., Any]) -> None:
+        run = self._run
+        match effect:
+            case Judge():
+                state = run.state(step)
+                verdict = run.around.gate.judge(run.facts(step, state.contract, state.args))
+                run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
+            case Perform():
+                await self._repeat(step, action)
+            case Probe():
+                await run.probe(step)
+            case Wait(until=until):
+                await run.wait(until)
+            case GiveUp() | Compensate() | Settle() | CallPerson() | End():
+                raise AssertionError(f"{effect} is never due for a step that goes forward")
+            case _:
+                assert_never(effect)
+
+    async def _repeat(self, step: StepId, action: Action[..., Any]) -> None:
+        """An attempt of a step that stands in the journal already."""
+        run = self._run
+        await run.end_of_thread(step)
+        if run.state(step).status is StepStatus.SUCCEEDED:
+            return
+        if action.capture is not None and run.state(step).number == 0:
+            taken = await self._capture(step, action.capture, action)
+            if not taken:
+                return
+        await self._perform(step, action, c.StartAttempt(step=step))
+
+    async def _perform(self, step: StepId, action: Action[..., Any], start: c.DispatchStep | c.StartAttempt) -> None:
+        """One attempt: intent durable, lease still ours, then the call, then its outcome."""
+        run, clock = self._run, self._run.around.clock
+        run.stop_if_draining()
+        with run.flight(step):
+            run.book.tell(start)
+            outcome = await self._attempt(step, action)
+            run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
+        run.changed.set()
+        if not isinstance(outcome, Succeeded):
+            run.book.commit_soon()
+            let_cancellation_go_on()
+
+    async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome:
+        """From the durable intent to the outcome. What was not dispatched has certainly not happened."""
+        run, book = self._run, self._run.book
+        try:
+            await book.commit()
+            if not run.around.lease_in_time():
+                await book.still_held()
+        except asyncio.CancelledError:
+            return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
+        state = book.saga.steps[step]
+        if book.saga.phase is not SagaStatus.RUNNING:
+            return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
+        contract, args = state.contract, run.args(state)
+        call = Call(
+            saga=book.saga.id,
+            function=lambda: action.signature.call(action.function, args),
+            is_async=action.is_async,
+            key=run.key(state),
+            timeout_s=contract.timeout_s,
+            certain_failure=contract.atomic or not contract.side_effect,
+            secrets=run.secrets.get(step, ()),
+            late=lambda outcome: run.ended_late(step, state.attempts, outcome),
+        )
+        outcome = await run.around.executor.perform(call)
+        run.note_thread(step, call)
+        return outcome
+
+    async def _capture(self, step: StepId, capture: Callable[..., object], action: Action[..., Any]) -> bool:
+        """Take the before-image; whether it could be had. If not, the step certainly failed, and that goes on record.
+
+        The function is told, and may go on without it: called again, it has to find the same.
+        """
+        run, clock = self._run, self._run.around.clock
+        await run.book.commit()
+        state = run.state(step)
+        asked = run.asked(state)
+        given = (asked,) if takes_one(capture, action.signature.names) else ()
+        function = capture if given else _with_some(capture, asked)
+        call = run.call(state, function, *given, key=asked.key, timeout_s=state.contract.timeout_s)
+        call.is_async = inspect.iscoroutinefunction(capture)
+        outcome = await run.around.executor.perform(call)
+        let_cancellation_go_on()
+        if isinstance(outcome, Succeeded) and not outcome.opaque:
+            run.book.tell(c.KeepBefore(step=step, before=outcome.result))
+            return True
+        why = outcome.opaque if isinstance(outcome, Succeeded) else outcome.error
+        failed = Failed(error=f"its before-image could not be captured: {why}", final=True)
+        run.book.tell(c.StartAttempt(step=step))
+        run.book.tell(c.RecordOutcome(step=step, outcome=failed, now=clock.now(), jitter=clock.jitter()))
+        return False
+
+
+def _with_some(capture: Callable[..., object], asked: Asked) -> Callable[[], object]:
+    """A before-image that names some of the action's own parameters gets those."""
+    wanted = inspect.signature(capture).parameters
+    return lambda: capture(**{name: value for name, value in asked.args.items() if name in wanted})
+
+
+def _step_error(step: Step) -> StepError:
+    """How a step that ended badly looks to the function: the same now and when it is called again."""
+    if step.status is StepStatus.DENIED:
+        return StepDeniedError(step.error, step=step.id, topic=step.topic)
+    if step.fatal:
+        happened = False if step.status is StepStatus.FAILED else None
+        return StepFatalError(step.error, step=step.id, topic=step.topic, happened=happened)
+    if step.status is StepStatus.FAILED:
+        return StepFailedError(step.error, step=step.id, topic=step.topic)
+    return StepLostError(step.error, step=step.id, topic=step.topic)

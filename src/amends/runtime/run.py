@@ -1,0 +1,261 @@
+"""What one saga's driver knows while it drives: the pen, the attempts in flight, the threads that were given up, the
+secrets.
+
+Shared by the way forward and the way back; decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+from amends.clock import Clock
+from amends.core import commands as c
+from amends.core.contracts import Contract, key_of
+from amends.core.events import SagaStarted
+from amends.core.outcomes import Answer, NoAnswer, Outcome, Succeeded
+from amends.core.saga import Step
+from amends.core.transitions import StepStatus
+from amends.core.values import Json, SagaId, StepId
+from amends.errors import AmendsError, JournalDamagedError, UnknownActionError
+from amends.gate.protocol import Facts, Gate
+from amends.runtime.action import Action, Asked, Done
+from amends.runtime.executor import Call, Executor
+from amends.runtime.logbook import Logbook
+from amends.runtime.registry import Registry
+from amends.runtime.secret import Secret, unmask
+from amends.runtime.settings import Settings
+
+LateSuccess = Callable[[SagaId, StepId, int, Json], None]
+
+
+class Surroundings:
+    """What every driver of a worker shares."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        gate: Gate,
+        registry: Registry,
+        settings: Settings,
+        executor: Executor,
+        late: LateSuccess,
+        lease_in_time: Callable[[], bool],
+    ) -> None:
+        self.clock = clock
+        self.gate = gate
+        self.registry = registry
+        self.settings = settings
+        self.executor = executor
+        self.late = late
+        self.lease_in_time = lease_in_time
+
+
+class Flight:
+    """An attempt between its intent and its outcome: a rollback waits for it, and a closing coordinator too."""
+
+    __slots__ = ("_flights", "_step", "ended", "task")
+
+    def __init__(self, flights: dict[StepId, Flight], step: StepId) -> None:
+        self._flights, self._step = flights, step
+        self.task = asyncio.current_task()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __enter__(self) -> None:
+        self._flights[self._step] = self
+
+    def __exit__(self, *_: object) -> None:
+        del self._flights[self._step]
+        self.ended.set_result(None)
+
+
+class Run:
+    def __init__(self, around: Surroundings, book: Logbook) -> None:
+        self.around = around
+        self.book = book
+        self.in_flight: dict[StepId, Flight] = {}
+        self.secrets: dict[StepId, tuple[Secret, ...]] = {}
+        self.changed = asyncio.Event()
+        self.draining = False
+        self.over = False
+        self._actions: dict[tuple[str, int], Action[..., Any]] = {}
+        self._threads: dict[StepId, asyncio.Event] = {}
+
+    @property
+    def begun(self) -> SagaStarted:
+        begun = self.book.saga.begun
+        if begun is None:
+            raise JournalDamagedError(f"saga {self.book.saga.id} has entries, but none that starts it")
+        return begun
+
+    def state(self, step: StepId) -> Step:
+        return self.book.saga.steps[step]
+
+    def flight(self, step: StepId) -> Flight:
+        return Flight(self.in_flight, step)
+
+    @property
+    def flights(self) -> tuple[asyncio.Future[None], ...]:
+        return tuple(flight.ended for flight in self.in_flight.values())
+
+    def stop_if_draining(self) -> None:
+        if self.draining:
+            raise asyncio.CancelledError
+
+    # -- the action behind a step -------------------------------------------------------------------------------------
+
+    def use(self, action: Action[..., Any]) -> None:
+        """The definition has used this action; its compensation is found with it, registered or not."""
+        self._actions[action.contract.topic, action.contract.version] = action
+
+    def find(self, contract: Contract) -> Action[..., Any]:
+        """The action as this run has used it, else as this process knows it. Raises UnknownActionError."""
+        used = self._actions.get((contract.topic, contract.version))
+        return used or self.around.registry.action(contract.topic, contract.version)
+
+    # -- what users' functions are given ------------------------------------------------------------------------------
+
+    def args(self, state: Step) -> dict[str, Any]:
+        """The arguments on record, as a fresh copy: these run, whatever the caller has done with its own since."""
+        return cast("dict[str, Any]", unmask(state.args, self.book.saga.id, self.secrets.get(state.id, ())))
+
+    def key(self, state: Step) -> str:
+        return key_of(self.book.saga.id, state.id, state.topic, "do")
+
+    def asked(self, state: Step) -> Asked:
+        return Asked(saga=self.book.saga.id, step=state.id, args=self.args(state), key=self.key(state))
+
+    def done(self, state: Step) -> Done:
+        saga = self.book.saga.id
+        known = self.secrets.get(state.id, ())
+        return Done(
+            saga=saga,
+            step=state.id,
+            args=self.args(state),
+            result=unmask(state.result, saga, known),
+            before=unmask(state.before, saga, known),
+            certain=state.certain,
+            key=key_of(saga, state.id, state.topic, "undo", state.turn),
+            action_key=self.key(state),
+        )
+
+    def call(
+        self,
+        state: Step,
+        function: Callable[..., object],
+        *args: object,
+        key: str,
+        timeout_s: float | None,
+    ) -> Call:
+        return Call(
+            saga=self.book.saga.id,
+            function=lambda: function(*args),
+            is_async=inspect.iscoroutinefunction(function),
+            key=key,
+            timeout_s=timeout_s,
+            secrets=self.secrets.get(state.id, ()),
+        )
+
+    def facts(self, step: StepId, contract: Contract, args: Json, *, back: bool = False) -> Facts:
+        begun = self.begun
+        return Facts(
+            env=begun.env,
+            actor=begun.actor,
+            saga=self.book.saga.id,
+            definition=begun.definition,
+            step=step,
+            contract=contract,
+            args=args,
+            phase="compensation" if back else "forward",
+        )
+
+    # -- threads that were given up -----------------------------------------------------------------------------------
+
+    def note_thread(self, step: StepId, call: Call) -> None:
+        """A call that ran out of time, or was cancelled, may still be running in its thread."""
+        if call.running:
+            self._threads[step] = asyncio.Event()
+
+    async def end_of_thread(self, step: StepId) -> bool:
+        """Wait a while for a thread that was given up; whether it has ended."""
+        running = self._threads.get(step)
+        if running is None:
+            return True
+        await self.book.commit()
+        try:
+            async with asyncio.timeout(self.around.settings.settle_s):
+                await running.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def thread_ended(self, step: StepId) -> None:
+        ended = self._threads.pop(step, None)
+        if ended is not None:
+            ended.set()
+        self.changed.set()
+
+    def ended_late(self, step: StepId, attempt: int, outcome: Outcome) -> None:
+        """An attempt that had been given up has ended after all; a success is owed again."""
+        if isinstance(outcome, Succeeded):
+            try:
+                self._enrol(step, attempt, outcome.result)
+            except AmendsError:
+                self.around.late(self.book.saga.id, step, attempt, outcome.result)
+        self.thread_ended(step)
+
+    def _enrol(self, step: StepId, attempt: int, result: Json) -> None:
+        if self.over:
+            self.around.late(self.book.saga.id, step, attempt, result)
+            return
+        now, window_s = self.around.clock.now(), self.around.settings.rollback_s
+        self.book.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=now, window_s=window_s))
+        self.book.commit_soon()
+
+    # -- asking the world, and waiting --------------------------------------------------------------------------------
+
+    async def probe(self, step: StepId) -> None:
+        """Ask the world about a step whose outcome nobody knows."""
+        book, clock = self.book, self.around.clock
+        await self.end_of_thread(step)
+        await book.commit()
+        state = self.state(step)
+        if state.status is StepStatus.UNKNOWN:
+            answer = await self._answer(state)
+            let_cancellation_go_on()
+            if self.state(step).status is StepStatus.UNKNOWN:
+                book.tell(c.RecordAnswer(step=step, answer=answer, now=clock.now(), jitter=clock.jitter()))
+
+    async def _answer(self, state: Step) -> Answer:
+        try:
+            ask = self.find(state.contract).ask
+        except UnknownActionError as exc:
+            return NoAnswer(str(exc))
+        if ask is None:
+            return NoAnswer(f"{state.topic} declares no probe in this process")
+        asked = self.asked(state)
+        call = self.call(state, ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
+        return await self.around.executor.ask(call)
+
+    async def wait(self, until: int) -> None:
+        """Until then, or until something changes."""
+        await self.book.commit()
+        self.changed.clear()
+        wait_s = max(0.0, (until - self.around.clock.now()) / 1000)
+        sleep = asyncio.ensure_future(self.around.clock.sleep(wait_s))
+        changed = asyncio.ensure_future(self.changed.wait())
+        try:
+            await asyncio.wait({sleep, changed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            changed.cancel()
+
+
+def let_cancellation_go_on() -> None:
+    """The outcome of a cancelled call is told; now the task that was cancelled may end."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -1,0 +1,211 @@
+"""Die at every point, recover, and hold the journal against the world: every crash of a scenario, and every crash
+after it.
+
+def test_my_saga_survives() -> None: tried = Tried() every_death(Scenario(name="…", begin=…, ends=…), Ground, tried)
+assert tried.complaints == []
+
+A history is a list of lives on one ground: a first one that runs the scenario and ends at some point, one that
+recovers and may end at some point of its own, and one that recovers undisturbed. Then the ledger is checked (see
+world.py). The points of a life are counted as it passes them, so the enumeration needs no list of them: it goes on
+until a life comes to its own end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from amends.clock import Clock
+from amends.core.transitions import SagaStatus
+from amends.journal.memory import Memory, MemoryJournal
+from amends.journal.protocol import Entry, Journal
+from amends.runtime.coordinator import Coordinator
+from amends.runtime.settings import Settings
+from amends.testing.crash_life import Author, Blow, Life, Script, here
+from amends.testing.world import World, check
+
+__all__ = ["Ground", "Scenario", "Tried", "every_death", "every_freeze", "here"]
+
+SETTINGS: Final = Settings(lease_s=120.0, poll_s=3600.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What a process does (`begin`), how its sagas may stand after a recovery, and what a person then does (`then`).
+
+    `unharmed` is how they stand when nobody dies; `at_last`, where it differs from `ends`, after `then`. A person may die in the
+    middle too, so what they do has to be something that can be done again.
+    """
+
+    name: str
+    begin: Script
+    unharmed: SagaStatus
+    ends: frozenset[SagaStatus]
+    then: Script | None = None
+    at_last: frozenset[SagaStatus] | None = None
+    env: str = "development"
+    settings: Settings = SETTINGS
+
+    async def recover(self, coordinator: Coordinator) -> None:
+        await coordinator.resume()
+
+    async def recover_and_then(self, coordinator: Coordinator) -> None:
+        await coordinator.resume()
+        if self.then is not None:
+            await self.then(coordinator)
+
+
+@dataclass(slots=True)
+class Tried:
+    """What was tried, and what was found wrong."""
+
+    points: int = 0
+    histories: int = 0
+    deaths: int = 0
+    complaints: list[str] = field(default_factory=list[str])
+
+
+class Ground:
+    """What lives leave behind: a journal in memory, the world, and the time."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.authors: list[Author] = []
+        self.now_s = 1_000.0
+        self.lives = 0
+        self._memory = Memory()
+
+    async def open(self, clock: Clock) -> Journal:
+        return MemoryJournal(clock, self._memory)
+
+    def copy(self) -> Self:
+        twin = type(self)()
+        twin.world = World(lines=self.world.everything)
+        twin.authors = list(self.authors)
+        twin.now_s, twin.lives = self.now_s, self.lives
+        ours, theirs = self._memory, twin._memory
+        theirs.sagas = {
+            name: dataclasses.replace(one, entries=list(one.entries), topics=set(one.topics))
+            for name, one in ours.sagas.items()
+        }
+        theirs.workers, theirs.line = dict(ours.workers), ours.line
+        theirs.incidents, theirs.approvals = dict(ours.incidents), dict(ours.approvals)
+        return twin
+
+    def bury_workers(self) -> None:
+        """Let it be known at once that nobody is alive, as on one machine it is."""
+        self._memory.workers.clear()
+
+    def next_life(self, *, ends_at: int | None, blow: Blow) -> Life:
+        self.lives += 1
+        return Life(number=self.lives, since_s=self.now_s, world=self.world, ends_at=ends_at, blow=blow)
+
+    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> Life:
+        """One life, to its own end or to the point that it dies at."""
+        life = self.next_life(ends_at=ends_at, blow=Blow.DIE)
+        life.begin(self, script, scenario.settings, scenario.env)
+        if life.dead:
+            died_s = life.loop.time()
+            life.bury()
+            if ends_at is not None and ends_at % 2:
+                self.bury_workers()
+                self.now_s = died_s
+            else:
+                self.now_s = died_s + scenario.settings.lease_s + 1
+        else:
+            self.now_s = life.loop.time()
+        return life
+
+
+def every_death(scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, twice: bool = True) -> None:
+    """Die at each point of the scenario, and (twice) again at each point of the recovery."""
+    point = 0
+    while True:
+        point += 1
+        ground = make()
+        first = ground.live(scenario, scenario.begin, ends_at=point)
+        if not first.dead:
+            tried.complaints += _complaints(scenario, ground, first, frozenset({scenario.unharmed}), "nobody died")
+            tried.points += len(first.passed)
+            return
+        tried.deaths += 1
+        again = 0
+        while again is not None:
+            again = _recover(scenario, ground.copy(), first, again, tried) if twice else None
+        _settle(scenario, ground, f"died at {_where(first)}", tried)
+
+
+def _recover(scenario: Scenario, ground: Ground, first: Life, again: int, tried: Tried) -> int | None:
+    """Die once more, at the point after `again` of the recovery; the number of that point, or None where there was none."""
+    second = ground.live(scenario, scenario.recover_and_then, ends_at=again + 1)
+    if not second.dead:
+        return None
+    tried.deaths += 1
+    _settle(scenario, ground, f"died at {_where(first)}, and then at {_where(second)}", tried)
+    return again + 1
+
+
+def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> None:
+    """Recover undisturbed, check; let the person do what they do, check again."""
+    tried.histories += 1
+    last = ground.live(scenario, scenario.recover)
+    tried.complaints += _complaints(scenario, ground, last, scenario.ends, story)
+    if scenario.then is not None:
+        after = ground.live(scenario, scenario.then)
+        ends = scenario.ends if scenario.at_last is None else scenario.at_last
+        tried.complaints += _complaints(scenario, ground, after, ends, f"{story}; then the person acted")
+
+
+def every_freeze(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -> None:
+    """Freeze at each point, past the lease; another takes over and ends it; then the first wakes and goes on, none the wiser."""
+    point = 0
+    while True:
+        point += 1
+        ground = make()
+        first = ground.next_life(ends_at=point, blow=Blow.FREEZE)
+        first.begin(ground, scenario.begin, scenario.settings, scenario.env)
+        if not first.stopped:
+            return
+        story = f"slept at {_where(first)}"
+        ground.now_s = first.loop.time() + scenario.settings.lease_s + 1
+        second = ground.live(scenario, scenario.recover)
+        tried.complaints += _complaints(scenario, ground, second, scenario.ends, f"{story}; was taken over")
+        first.thaw(ground.now_s)
+        ground.now_s = first.loop.time()
+        ground.bury_workers()
+        tried.points += 1
+        _settle(scenario, ground, story, tried)
+
+
+def _where(life: Life) -> str:
+    return f"point {len(life.passed)} ({life.passed[-1]})"
+
+
+def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[SagaStatus], story: str) -> list[str]:
+    found = [] if life.trouble is None else [f"it raised {type(life.trouble).__name__}: {life.trouble}"]
+    if life.trouble is None:
+        found += check(ground.world, life.entries)
+        found += _statuses(life.entries, ends)
+    found += _stale(ground.authors)
+    return [f"{scenario.name}: {story}: {what}" for what in found]
+
+
+def _statuses(histories: list[tuple[Entry, ...]], ends: frozenset[SagaStatus]) -> list[str]:
+    from amends.testing.world import Account
+
+    found = [Account(entries).saga for entries in histories]
+    return [f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}" for saga in found if saga.phase not in ends]
+
+
+def _stale(authors: list[Author]) -> list[str]:
+    """Nobody writes under a lease that another has taken since."""
+    newest: dict[str, Author] = {}
+    found: list[str] = []
+    for author in sorted((one for one in authors if one.epoch), key=lambda one: (one.saga, one.number)):
+        before = newest.get(author.saga)
+        if before is not None and (author.epoch < before.epoch or (author.epoch == before.epoch and author.worker != before.worker)):
+            found.append(f"saga {author.saga}: entry {author.number} is a stale worker's")
+        newest[author.saga] = author
+    return found

@@ -1,0 +1,364 @@
+"""One life of a process, played inside this one: it passes points, and at one of them it ends.
+
+A point is a place where a kill makes a difference: before and after each append and each claim, before and after
+each effect. Nothing that a process does between two of them can be seen from outside.
+
+A life can end in three ways:
+- DIE: from then on nothing of it reaches the journal or the world, although its code is still there. What is left of it is
+  buried: cancelled, with a journal that answers nothing.
+- FREEZE: it stands still, as under SIGSTOP, until somebody thaws it, and then goes on as if nothing had been.
+- KILL: SIGKILL, for real; only for a life in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from amends.clock import Clock
+from amends.core.events import Event
+from amends.core.values import SagaId
+from amends.errors import AmendsError, JournalStoppedError
+from amends.gate.builtin import BuiltinGate
+from amends.journal.protocol import (
+    ApprovalPage,
+    Entry,
+    IncidentPage,
+    Journal,
+    Lease,
+    PersonQuery,
+    SagaPage,
+    SagaQuery,
+    SagaRow,
+    Summary,
+)
+from amends.runtime.action import Asked, Done, key
+from amends.runtime.coordinator import Coordinator
+from amends.runtime.settings import Settings
+from amends.testing.crash_loop import PARKED, LoopClock, PatientLoop
+from amends.testing.world import World
+
+Script = Callable[[Coordinator], Awaitable[object]]
+PREFIX: Final = "crash"
+"""How the id of every saga begins: the threads of its plain actions carry it in their names."""
+
+
+class Blow(Enum):
+    DIE = auto()
+    FREEZE = auto()
+    KILL = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who wrote an entry: a worker in an epoch, or (epoch 0) someone without a lease."""
+
+    saga: SagaId
+    number: int
+    worker: str
+    epoch: int
+
+
+class Store(Protocol):
+    """What outlives a life, beside the world."""
+
+    @property
+    def authors(self) -> list[Author]: ...
+
+    async def open(self, clock: Clock) -> Journal: ...
+
+
+_here: ContextVar[Life] = ContextVar("amends_crash_life")
+
+
+def here() -> Life:
+    """The life that the calling action belongs to."""
+    return _here.get()
+
+
+class Life:
+    """`passed` names the points in order; the one with the number `ends_at` is the last."""
+
+    def __init__(
+        self, *, number: int, since_s: float, world: World, ends_at: int | None = None, blow: Blow = Blow.DIE
+    ) -> None:
+        self.loop = PatientLoop(since_s, f"amends {PREFIX}")
+        self.clock = LoopClock(self.loop, number)
+        self.passed: list[str] = []
+        self.stopped = False
+        self.trouble: AmendsError | None = None
+        self.entries: list[tuple[Entry, ...]] = []
+        self._world = world
+        self._ends_at = ends_at
+        self._blow = blow
+        self._main: asyncio.Task[None] | None = None
+        self._coordinator: Coordinator | None = None
+        self.signal = asyncio.Event()
+        """For a script that waits until one of its actions has come somewhere."""
+        self._thaw = asyncio.Event()
+        self._thread_thaw = threading.Event()
+        self._lock = threading.Lock()
+
+    # -- living -------------------------------------------------------------------------------------------------------
+
+    def begin(self, store: Store, script: Script, settings: Settings, env: str) -> None:
+        """Run the script to its end, or to this life's."""
+        self._main = self.loop.create_task(self._whole(store, script, settings, env))
+        self._main.add_done_callback(self._stop)
+        self.loop.run_forever()
+        if not self.stopped:
+            self._close(self._main)
+
+    async def _whole(self, store: Store, script: Script, settings: Settings, env: str) -> None:
+        _here.set(self)
+        with self.loop.busy():
+            inner = await store.open(self.clock)
+        journal = Mortal(inner, self, store.authors)
+        self._coordinator = Coordinator(
+            journal=journal, gate=BuiltinGate(), clock=self.clock, settings=settings, env=env
+        )
+        await self._coordinator.__aenter__()
+        try:
+            await script(self._coordinator)
+            page = await journal.sagas(SagaQuery(limit=1000))
+            for row in page.rows:
+                self.entries.append(tuple([entry async for entry in journal.read(row.id)]))
+        except AmendsError as exc:
+            self.trouble = exc
+        finally:
+            await self._coordinator.close()
+
+    def _stop(self, _ended: object) -> None:
+        self.loop.stop()
+
+    def thaw(self, now_s: float) -> None:
+        """Go on after a freeze, at a later time."""
+        assert self._main is not None
+        self.loop.pass_time(max(0.0, now_s - self.loop.time()))
+        self.stopped = False
+        self._thaw.set()
+        self._thread_thaw.set()
+        if not self._main.done():
+            self.loop.run_forever()
+        self._close(self._main)
+
+    def bury(self) -> None:
+        """Take the remains of a dead life away."""
+        assert self._main is not None
+        self._main.remove_done_callback(self._stop)
+        self.loop.set_exception_handler(lambda *_: None)
+        self._thaw.set()
+        self._thread_thaw.set()
+        if self._coordinator is not None:
+            self.loop.run_until_complete(self._coordinator.close())
+        self._main.cancel()
+        self._close(self._main)
+
+    def _close(self, main: asyncio.Task[None]) -> None:
+        """The process ends: what still runs is cancelled, and reaches nobody any more."""
+        survived = not self.stopped
+        self.stopped, self._blow = True, Blow.DIE
+        self._thaw.set()
+        self._thread_thaw.set()
+        left = asyncio.all_tasks(self.loop) | {main}
+        for one in left - {main}:
+            one.cancel()
+        self.loop.run_until_complete(asyncio.wait(left))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+        self.stopped = not survived
+        if survived:
+            main.result()
+
+    # -- points -------------------------------------------------------------------------------------------------------
+
+    @property
+    def dead(self) -> bool:
+        return self.stopped and self._blow is not Blow.FREEZE
+
+    async def reach(self, point: str) -> None:
+        if self._is_last(point):
+            self.loop.stop()
+            await self._thaw.wait()
+        await self.stay_dead()
+
+    async def stay_dead(self) -> None:
+        if self.dead:
+            await self._thaw.wait()
+            raise JournalStoppedError("this process is dead")
+
+    def reach_in_thread(self, point: str) -> None:
+        is_last = self._is_last(point)
+        if is_last:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        if is_last or self.dead:
+            with parked():
+                self._thread_thaw.wait()
+        if self.dead:
+            raise JournalStoppedError("this process is dead")
+
+    def _is_last(self, point: str) -> bool:
+        with self._lock:
+            if self.stopped:
+                return False
+            self.passed.append(point)
+            if len(self.passed) != self._ends_at:
+                return False
+            if self._blow is Blow.KILL:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.stopped = True
+            return True
+
+    # -- what actions do here -----------------------------------------------------------------------------------------
+
+    async def effect(self, topic: str, *, honours_keys: bool = True) -> None:
+        await self.reach(f"{topic}: before its effect")
+        self._world.effect(topic, key=key(), honours_keys=honours_keys)
+        await self.reach(f"{topic}: after its effect")
+
+    async def undo(self, topic: str, done: Done, *, honours_keys: bool = True) -> None:
+        await self.reach(f"{topic}: before its compensation")
+        self._world.undo(topic, key=done.key, of=done.action_key, saga=done.saga, honours_keys=honours_keys)
+        await self.reach(f"{topic}: after its compensation")
+
+    def effect_in_thread(self, topic: str) -> None:
+        self.reach_in_thread(f"{topic}: before its effect")
+        self._world.effect(topic, key=key())
+        self.reach_in_thread(f"{topic}: after its effect")
+
+    def undo_in_thread(self, topic: str, done: Done) -> None:
+        self.reach_in_thread(f"{topic}: before its compensation")
+        self._world.undo(topic, key=done.key, of=done.action_key, saga=done.saga)
+        self.reach_in_thread(f"{topic}: after its compensation")
+
+    def sleep_in_thread(self, seconds: float) -> None:
+        thread = threading.current_thread()
+
+        async def nap() -> None:
+            PARKED.add(thread)
+            await self.clock.sleep(seconds)
+            PARKED.discard(thread)  # here, and not when the thread comes to itself: until then time must not pass
+
+        asyncio.run_coroutine_threadsafe(nap(), self.loop).result()
+
+    async def stands(self, topic: str, asked: Asked) -> bool:
+        """What a probe sees."""
+        await self.reach(f"{topic}: asked")
+        return self._world.stands(asked.key) > 0
+
+    async def tally(self, name: str) -> int:
+        """How often this has been asked, in this life and those before, now included."""
+        await self.stay_dead()
+        return self._world.tally(name)
+
+
+@contextlib.contextmanager
+def parked() -> Iterator[None]:
+    """While this thread waits to be let go, time may pass without it."""
+    PARKED.add(threading.current_thread())
+    try:
+        yield
+    finally:
+        PARKED.discard(threading.current_thread())
+
+
+class Mortal:
+    """A life's handle on the journal. After its death nothing goes through any more."""
+
+    def __init__(self, inner: Journal, life: Life, authors: list[Author]) -> None:
+        self._inner = inner
+        self._life = life
+        self._authors = authors
+        self._busy = life.loop.busy
+
+    async def append(
+        self,
+        saga: SagaId,
+        events: Sequence[Event],
+        *,
+        after: int,
+        summary: Summary,
+        lease: Lease | None = None,
+    ) -> tuple[Entry, ...]:
+        what = f"append {'+'.join(type(event).__name__ for event in events)}"
+        await self._life.reach(f"{what}: before")
+        with self._busy():
+            entries = await self._inner.append(saga, events, after=after, summary=summary, lease=lease)
+        worker, epoch = ("", 0) if lease is None else (lease.worker, lease.epoch)
+        self._authors.extend(Author(saga, entry.number, worker, epoch) for entry in entries)
+        if events:
+            await self._life.reach(f"{what}: after")
+        return entries
+
+    async def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
+        await self._life.stay_dead()
+        with self._busy():
+            entries = [entry async for entry in self._inner.read(saga, after=after)]
+        for entry in entries:
+            yield entry
+
+    async def enlist(self, worker: str, ttl_s: float) -> None:
+        await self._life.stay_dead()
+        with self._busy():
+            await self._inner.enlist(worker, ttl_s)
+
+    def renew(self, worker: str, ttl_s: float) -> None:
+        if not self._life.stopped:
+            self._inner.renew(worker, ttl_s)
+
+    def nudged(self, worker: str) -> tuple[SagaId, ...]:
+        return () if self._life.stopped else self._inner.nudged(worker)
+
+    async def retire(self, worker: str) -> None:
+        await self._life.stay_dead()
+        with self._busy():
+            await self._inner.retire(worker)
+
+    async def claim(
+        self,
+        worker: str,
+        *,
+        definitions: Collection[str] | None = None,
+        saga: SagaId | None = None,
+        due_by: int | None = None,
+        limit: int = 500,
+    ) -> tuple[Lease, ...]:
+        await self._life.reach("claim: before")
+        with self._busy():
+            leases = await self._inner.claim(worker, definitions=definitions, saga=saga, due_by=due_by, limit=limit)
+        if leases:
+            await self._life.reach("claim: after")
+        return leases
+
+    async def saga(self, saga: SagaId) -> SagaRow | None:
+        await self._life.stay_dead()
+        with self._busy():
+            return await self._inner.saga(saga)
+
+    async def sagas(self, query: SagaQuery) -> SagaPage:
+        await self._life.stay_dead()
+        with self._busy():
+            return await self._inner.sagas(query)
+
+    async def incidents(self, query: PersonQuery) -> IncidentPage:
+        await self._life.stay_dead()
+        with self._busy():
+            return await self._inner.incidents(query)
+
+    async def approvals(self, query: PersonQuery) -> ApprovalPage:
+        await self._life.stay_dead()
+        with self._busy():
+            return await self._inner.approvals(query)
+
+    async def close(self) -> None:
+        with self._busy():
+            await self._inner.close()

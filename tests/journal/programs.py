@@ -1,0 +1,137 @@
+"""Programs that tests start as processes of their own: `python -m tests.journal.programs NAME PATH ...`."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from amends.clock import SystemClock
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import ForkedError, JournalConflictError
+from amends.journal.protocol import Journal, Lease, PersonQuery, SagaQuery, Summary
+from amends.journal.sqlite import SqliteJournal
+from amends.testing.journal_suite.samples import resumed, started
+
+RUNNING = Summary(status=SagaStatus.RUNNING)
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+async def append_until_killed(path: str) -> None:
+    """Three sagas at once; each acknowledged entry is said aloud."""
+    journal = await SqliteJournal.open(path, SystemClock())
+
+    async def live(saga: SagaId) -> None:
+        row = await journal.saga(saga)
+        head = row.entries if row else 0
+        while True:
+            event = resumed(str(head + 1)) if head else started()
+            await journal.append(saga, [event], after=head, summary=RUNNING)
+            head += 1
+            say(saga, head)
+
+    await asyncio.gather(*(live(SagaId(f"s{number}")) for number in range(3)))
+
+
+async def append_in_competition(path: str, name: str, count: str) -> None:
+    """Add to a saga that others add to as well: each time, read on and try again."""
+    journal = await SqliteJournal.open(path, SystemClock())
+    saga, head, written, refused = SagaId("s"), 0, 0, 0
+    say("ready")
+    sys.stdin.readline()
+    while written < int(count):
+        async for entry in journal.read(saga, after=head):
+            head = entry.number
+        try:
+            await journal.append(saga, [resumed(f"{name} {written}")], after=head, summary=RUNNING)
+            written += 1
+        except JournalConflictError:
+            refused += 1
+    say(refused)
+    await journal.close()
+
+
+async def hold_a_saga(path: str) -> None:
+    """Hold a saga under a lease that lasts an hour, and wait."""
+    journal = await SqliteJournal.open(path, SystemClock())
+    await journal.enlist("child", 3600)
+    lease = Lease(saga=SagaId("s"), worker="child", epoch=1)
+    await journal.append(SagaId("s"), [started()], after=0, summary=RUNNING, lease=lease)
+    say("ready")
+    sys.stdin.readline()
+    await journal.close()
+
+
+async def fork(path: str) -> None:
+    """Use the parent's journal in a child, in every way; then in the parent, which must not have noticed."""
+    journal = await SqliteJournal.open(path, SystemClock())
+    await journal.append(SagaId("s"), [started()], after=0, summary=RUNNING)
+    child = os.fork()
+    if child == 0:
+        try:
+            say(*[await refused(each, journal) for each in range(len(CALLS))])
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)  # noqa: ASYNC222 - nothing else is to happen meanwhile
+    await journal.append(SagaId("s"), [resumed()], after=1, summary=RUNNING)
+    say(len([entry async for entry in journal.read(SagaId("s"))]))
+    await journal.close()
+
+
+async def refused(number: int, journal: Journal) -> str:
+    try:
+        await CALLS[number](journal)
+    except ForkedError:
+        return "refused"
+    return "taken"
+
+
+async def all_of(journal: Journal) -> None:
+    _ = [entry async for entry in journal.read(SagaId("s"))]
+
+
+async def renew(journal: Journal) -> None:
+    journal.renew("w", 1)
+
+
+async def nudged(journal: Journal) -> None:
+    journal.nudged("w")
+
+
+CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
+    lambda journal: journal.append(SagaId("s"), [resumed()], after=1, summary=RUNNING),
+    all_of,
+    lambda journal: journal.enlist("w", 1),
+    renew,
+    nudged,
+    lambda journal: journal.retire("w"),
+    lambda journal: journal.claim("w"),
+    lambda journal: journal.saga(SagaId("s")),
+    lambda journal: journal.sagas(SagaQuery()),
+    lambda journal: journal.incidents(PersonQuery()),
+    lambda journal: journal.approvals(PersonQuery()),
+    lambda journal: journal.close(),
+)
+
+
+async def forget_to_close(path: str) -> None:
+    journal = await SqliteJournal.open(path, SystemClock())
+    await journal.append(SagaId("s"), [started()], after=0, summary=RUNNING)
+    _ = [entry async for entry in journal.read(SagaId("s"))]
+    say("done")
+
+
+PROGRAMS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    program.__name__: program
+    for program in (append_until_killed, append_in_competition, hold_a_saga, fork, forget_to_close)
+}
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(PROGRAMS[sys.argv[1]](*sys.argv[2:]))

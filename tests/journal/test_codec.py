@@ -1,0 +1,364 @@
+"""What is on disk stays readable: names, bodies, upcasts, and the refusal of everything that does not fit."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import cast, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amends.core import events as e
+from amends.core.contracts import Contract, Topic
+from amends.core.values import LARGEST_INT, LARGEST_VALUE, Json, StepId, canonical, digest
+from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
+from amends.journal.codec import FIRST, INLINE, UPCASTS, WIRE, chain, decode, encode, references
+from amends.testing.journal_suite.samples import CONTRACT, EVERY_EVENT, STEP, proposed, started, succeeded
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+JSON: st.SearchStrategy[Json] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-LARGEST_INT, LARGEST_INT)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+# The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
+FROZEN = {
+    "saga.started/1": "actor definition env input labels version",
+    "saga.completed/1": "result",
+    "saga.rolled_back/1": "",
+    "saga.halted/1": "",
+    "work.finished/1": "result",
+    "work.resumed/1": "by",
+    "rollback.started/1": "by cause deadline_at step why",
+    "rollback.resumed/1": "by deadline_at",
+    "step.proposed/1": "args contract digest step topic version",
+    "action.dispatched/1": "args contract? digest key policy rule step topic version",
+    "action.allowed/1": "policy rule step",
+    "action.denied/1": "policy rule step why",
+    "before.captured/1": "before step",
+    "attempt.started/1": "attempt key step",
+    "attempt.succeeded/1": "attempt opaque? result step",
+    "attempt.failed/1": "attempt error fatal retry_at step",
+    "attempt.lost/1": "attempt error fatal retry_at step",
+    "probe.found/1": "result step",
+    "probe.found_nothing/1": "retry_at step",
+    "probe.unanswered/1": "error retry_at step",
+    "late_success.enrolled/1": "attempt result step",
+    "compensation.started/1": "attempt certain key policy rule step",
+    "compensation.succeeded/1": "attempt step",
+    "compensation.failed/1": "attempt changed_since error retry_at step",
+    "compensation.lost/1": "attempt error retry_at step timed_out",
+    "compensation.denied/1": "policy rule step why",
+    "approval.requested/1": "digest expires_at needed policy rule step",
+    "approval.granted/1": "by step",
+    "approval.refused/1": "by step why",
+    "approval.expired/1": "step",
+    "approval.voided/1": "step why",
+    "incident.opened/1": "incident kind left step why",
+    "incident.retried/1": "by incident",
+    "incident.resolved/1": "by incident reason settled",
+}
+CONTRACT_FIELDS = (
+    "atomic? before? idempotent? no_rollback? on_incident? probe? reversibility? risk? retries? "
+    "side_effect? timeout_s? topic undo_retries? undo_timeout_s? version?"
+)
+
+
+def test_the_wire_names_and_their_fields_are_frozen() -> None:
+    assert {name: shape(kind) for name, kind in WIRE.items() if name in FROZEN} == FROZEN
+    assert sorted(shape(Contract).split()) == sorted(CONTRACT_FIELDS.split())
+
+
+def shape(kind: type) -> str:
+    """The field names in order; a question mark after one that may be left out."""
+    has_default = {field.name: field.default is not cast(object, field.default_factory) for field in fields(kind)}
+    return " ".join(sorted(name + "?" * default for name, default in has_default.items()))
+
+
+def test_every_event_of_the_core_has_a_wire_name() -> None:
+    assert set(WIRE.values()) == set(leaves(e.Event))
+    assert {type(event) for event in EVERY_EVENT} == set(leaves(e.Event))
+
+
+def leaves(union: object) -> Iterator[object]:
+    parts = get_args(union)
+    if not parts:
+        yield union
+    for part in parts:
+        yield from leaves(part)
+
+
+# -- there and back -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda event: type(event).__name__)
+def test_an_event_comes_back_as_it_was_and_its_body_is_canonical(event: e.Event) -> None:
+    wire = encode(event)
+    assert decode(wire.name, wire.body) == event
+    assert canonical(json.loads(wire.body)) == wire.body
+    assert wire.blobs == {}
+    assert references(wire.body) == ()
+
+
+@given(value=JSON)
+def test_any_json_value_comes_back_equal_and_keeps_its_type(value: Json) -> None:
+    wire = encode(succeeded(value))
+    found = decode(wire.name, wire.body)
+    assert found == succeeded(value)
+    assert wire.body == canonical({"attempt": 1, "result": value, "step": STEP})
+
+
+@given(
+    texts=st.lists(TEXT, min_size=6, max_size=6), numbers=st.lists(st.integers(-LARGEST_INT, LARGEST_INT), min_size=2)
+)
+def test_any_text_and_number_comes_back(texts: list[str], numbers: list[int]) -> None:
+    step, error, definition, actor, key, label = texts
+    for event in (
+        e.AttemptFailed(step=StepId(step), attempt=numbers[0], error=error, fatal=True, retry_at=numbers[1]),
+        e.SagaStarted(
+            definition=definition, version=1, input=None, actor=actor, env="", labels={key: label, label: key}
+        ),
+        e.IncidentResolved(incident=1, by=actor, reason=error, settled=(StepId(step), StepId(key))),
+    ):
+        wire = encode(event)
+        assert decode(wire.name, wire.body) == event
+        assert canonical(json.loads(wire.body)) == wire.body
+
+
+@given(
+    contract=st.builds(
+        Contract,
+        topic=TEXT.map(Topic),
+        timeout_s=st.none() | st.floats(0, 1e6) | st.integers(0, 1000),
+        risk=st.lists(TEXT, max_size=3).map(tuple),
+        no_rollback=st.none() | TEXT,
+    )
+)
+def test_any_contract_comes_back(contract: Contract) -> None:
+    event = replace(proposed(), contract=contract)
+    wire = encode(event)
+    assert decode(wire.name, wire.body) == event
+
+
+def test_what_holds_its_default_is_left_out() -> None:
+    assert '"contract":{"topic":"payments.charge"}' in encode(proposed()).body
+    assert '"undo_retries":{"attempts":7}' in encode(replace(proposed(), contract=CONTRACT)).body
+    assert "opaque" not in encode(succeeded(1)).body
+
+
+# -- large payloads -----------------------------------------------------------------------------------------------
+
+
+def test_a_payload_is_kept_in_the_body_up_to_256_kb_of_text() -> None:
+    quotes = 2
+    assert encode(succeeded("x" * (INLINE - quotes))).blobs == {}
+    assert encode(succeeded("é" * ((INLINE - quotes) // 2))).blobs == {}
+    assert len(encode(succeeded("x" * (INLINE - quotes + 1))).blobs) == 1
+    assert len(encode(succeeded("é" * (INLINE // 2))).blobs) == 1
+
+
+def test_a_large_payload_stands_beside_the_body_under_its_digest() -> None:
+    large = ["x" * INLINE, 1.5]
+    wire = encode(started(about=cast(Json, large)))
+    ((key, text),) = wire.blobs.items()
+    assert text == canonical(large)
+    assert key == digest(text)
+    assert json.loads(wire.body)["blobs"] == {"input": {"digest": key, "size": len(text)}}
+    assert canonical(json.loads(wire.body)) == wire.body
+    assert references(wire.body) == (key,)
+    assert decode(wire.name, wire.body, wire.blobs) == started(about=cast(Json, large))
+
+
+def test_a_payload_with_blobs_of_its_own_is_no_reference() -> None:
+    wire = encode(succeeded({"blobs": {"result": {"digest": "x"}}}))
+    assert references(wire.body) == ()
+    assert decode(wire.name, wire.body) == succeeded({"blobs": {"result": {"digest": "x"}}})
+
+
+def test_long_texts_stay_in_the_body_up_to_16_mb() -> None:
+    lost = e.AttemptLost(step=STEP, attempt=1, error="x" * INLINE, fatal=False, retry_at=None)
+    assert encode(lost).blobs == {}
+    with pytest.raises(TooLargeError, match=r"a attempt\.lost/1 takes more than 16 MB"):
+        encode(replace(lost, error="x" * LARGEST_VALUE))
+
+
+@pytest.mark.parametrize(
+    ("blobs", "says"),
+    [
+        ([], "the blob of its result is missing"),
+        (["another"], "the blob of its result does not match its digest"),
+    ],
+)
+def test_a_blob_that_is_not_the_one_is_noticed(blobs: list[str], says: str) -> None:
+    wire = encode(succeeded("x" * INLINE))
+    (key,) = wire.blobs
+    with pytest.raises(JournalDamagedError, match=says):
+        decode(wire.name, wire.body, dict(zip([key], blobs, strict=False)))
+
+
+# -- what cannot be stored ----------------------------------------------------------------------------------------
+
+
+def wrong(event: e.Event, **values: object) -> e.Event:
+    replaced = cast(Callable[..., e.Event], replace)
+    return replaced(event, **values)
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (wrong(started(), definition=7), "definition is a int, not text"),
+        (wrong(started(), version=2.0), "version is 2.0, not an integer"),
+        (wrong(started(), version=True), "version is True, not an integer"),
+        (wrong(started(), version=2**53), "version is 9007199254740992, not an integer"),
+        (wrong(started(), labels={"a": 1}), "labels is {'a': 1}, not a dict from texts to texts"),
+        (wrong(started(), labels=["a"]), "not a dict from texts to texts"),
+        (wrong(started(), labels={1: "a"}), "labels has the key 1"),
+        (wrong(started(), actor="\ud800"), "actor holds half a surrogate pair"),
+        (wrong(started(), input={"a": (1,)}), "input.a is a tuple"),
+        (wrong(proposed(), contract="none"), "contract is a str, not a Contract"),
+        (wrong(proposed(), contract=Contract(topic=Topic("t"), timeout_s=float("nan"))), "timeout_s is nan"),
+        (wrong(proposed(), contract=Contract(topic=Topic("t"), undo_timeout_s=cast(float, "1"))), "not a number"),
+        (wrong(proposed(), contract=Contract(topic=Topic("t"), risk=cast(tuple[str], ["a"]))), "not a tuple of texts"),
+        (wrong(proposed(), contract=Contract(topic=Topic("t"), risk=cast(tuple[str], (1,)))), "not a tuple of texts"),
+        (
+            wrong(e.RollbackResumed(by="a", deadline_at=1), deadline_at=None),
+            "deadline_at is None, not an integer",
+        ),
+        (e.RollbackStarted(cause=cast(e.Cause, "fatal"), why="", step=None, by="", deadline_at=1), "not a Cause"),
+        (
+            e.AttemptFailed(step=STEP, attempt=1, error="", fatal=cast(bool, 1), retry_at=None),
+            "fatal is 1, neither true nor false",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_stored_is_refused_by_name(event: e.Event, says: str) -> None:
+    with pytest.raises(NotJsonError) as caught:
+        encode(event)
+    assert says in str(caught.value)
+
+
+# -- damage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "says"),
+    [
+        ("work.resumed/1", "", "not JSON"),
+        ("work.resumed/1", '{"by":"ann"', "not JSON"),
+        ("work.resumed/1", "[" * 100_000, "not JSON"),
+        ("saga.completed/1", '{"result":NaN}', "NaN is not a number"),
+        ("saga.completed/1", '{"result":-Infinity}', "-Infinity is not a number"),
+        ("work.resumed/1", '["by"]', "not an object"),
+        ("work.resumed/1", "{}", "it has no by"),
+        ("work.resumed/1", '{"by":"ann","to":1}', "fields that nobody knows: ['to']"),
+        ("work.resumed/1", '{"by":1}', "by is not text"),
+        ("work.resumed/1", '{"by":null}', "by is not text"),
+        ("rollback.resumed/1", '{"by":"a","deadline_at":1.0}', "deadline_at is not an integer"),
+        ("rollback.resumed/1", '{"by":"a","deadline_at":true}', "deadline_at is not an integer"),
+        ("attempt.failed/1", '{"attempt":1,"error":"","fatal":0,"retry_at":1,"step":""}', "fatal is not true or false"),
+        ("rollback.started/1", '{"by":"","cause":"x","deadline_at":1,"step":"","why":""}', "'x', not a Cause"),
+        ("incident.resolved/1", '{"by":"","incident":1,"reason":"","settled":"x"}', "settled is not a list of texts"),
+        ("incident.resolved/1", '{"by":"","incident":1,"reason":"","settled":[1]}', "settled is not a list of texts"),
+        ("work.resumed/1", '{"blobs":1,"by":""}', "blobs are not an object"),
+        ("work.resumed/1", '{"blobs":{"by":1},"by":""}', "its blob by has no digest"),
+        ("work.resumed/1", '{"blobs":{"by":{"digest":1}},"by":""}', "its blob by has no digest"),
+    ],
+)
+def test_a_body_that_does_not_fit_is_noticed(name: str, body: str, says: str) -> None:
+    with pytest.raises(JournalDamagedError) as caught:
+        decode(name, body)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("labels", {"a": 1}, "labels is not an object of texts"),
+        ("labels", [], "labels is not an object of texts"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_noticed(field: str, value: object, says: str) -> None:
+    wire = encode(started())
+    with pytest.raises(JournalDamagedError, match=says):
+        decode(wire.name, canonical({**json.loads(wire.body), field: value}))
+
+
+@pytest.mark.parametrize(
+    ("contract", "says"),
+    [
+        ([], "it is no Contract: not an object"),
+        ({}, "it has no topic"),
+        ({"topic": "t", "new": 1}, "fields that nobody knows"),
+        ({"topic": "t", "timeout_s": "1"}, "timeout_s is not a number"),
+        ({"topic": "t", "retries": {"attempts": "1"}}, "attempts is not an integer"),
+        ({"topic": "t", "reversibility": "maybe"}, "'maybe', not a Reversibility"),
+    ],
+)
+def test_a_contract_that_does_not_fit_is_noticed(contract: object, says: str) -> None:
+    body = json.loads(encode(proposed()).body)
+    with pytest.raises(JournalDamagedError, match=says):
+        decode("step.proposed/1", canonical({**body, "contract": contract}))
+
+
+def test_a_name_from_the_future_is_refused_and_says_why() -> None:
+    with pytest.raises(JournalVersionError, match="written by a newer version"):
+        decode("work.resumed/2", '{"by":"ann"}')
+
+
+# -- upcasts ------------------------------------------------------------------------------------------------------
+
+
+def test_an_old_name_is_lifted_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(UPCASTS, "work.woken/1", lambda old: ("work.woken/2", {"who": old["person"]}))
+    monkeypatch.setitem(UPCASTS, "work.woken/2", lambda old: ("work.resumed/1", {"by": old["who"]}))
+    assert decode("work.woken/1", '{"person":"ann"}') == e.WorkResumed(by="ann")
+    assert decode("work.woken/2", '{"who":"ann"}') == e.WorkResumed(by="ann")
+
+
+def test_an_upcast_sees_the_large_payloads_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = "x" * INLINE
+    wire = encode(e.SagaCompleted(result=large))
+    monkeypatch.setitem(UPCASTS, "saga.done/1", lambda old: ("saga.completed/1", {"result": old["result"][:3]}))
+    assert decode("saga.done/1", wire.body, wire.blobs) == e.SagaCompleted(result="xxx")
+
+
+# -- the chain ----------------------------------------------------------------------------------------------------
+
+
+def test_the_hash_is_frozen() -> None:
+    first = chain(FIRST, "s", 1, 1_700_000_000_000, "work.resumed/1", '{"by":"ann"}')
+    second = chain(first, "s", 2, 1_700_000_000_001, "work.resumed/1", '{"by":"é"}')
+    assert first.hex() == "0aaf2c788ed145dfeaa2590da717a8c3f1839b933378a5f8b07f4b8874bf927e"
+    assert second.hex() == "949ad4d6db11b2afd3a557fe10a4ad67795922a9459670a8e3c54349a07c3a99"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (b"\1" * 32, "s", 1, 2, "work.resumed/1", "{}"),
+        (FIRST, "t", 1, 2, "work.resumed/1", "{}"),
+        (FIRST, "s", 2, 2, "work.resumed/1", "{}"),
+        (FIRST, "s", 1, 3, "work.resumed/1", "{}"),
+        (FIRST, "s", 1, 2, "work.resumed/2", "{}"),
+        (FIRST, "s", 1, 2, "work.resumed/1", "{ }"),
+    ],
+)
+def test_the_hash_changes_with_each_part(other: tuple[bytes, str, int, int, str, str]) -> None:
+    assert chain(*other) != chain(FIRST, "s", 1, 2, "work.resumed/1", "{}")
+
+
+def test_a_wide_float_does_not_come_back_as_an_integer_that_cannot_be_stored_again() -> None:
+    """1e17 is spelled 100000000000000000, which json reads as an int past 2**53; the next step could not take it."""
+    for value in (1e16, -1e17, 7.150626761194614e16, 1e20, float(2**53)):
+        wire = encode(succeeded(value))
+        found = decode(wire.name, wire.body)
+        assert found == succeeded(value)
+        assert encode(found) == wire
