@@ -46,7 +46,7 @@ class Coordinator(runtime.Coordinator):
             try:
                 made = cls(journal=store, gate=BuiltinGate(), clock=used, env=env, registry=registry, settings=settings)
                 await made.__aenter__()
-            except BaseException:
+            except BaseException:  # whatever it was, it flies on; the journal must not stay open
                 await store.close()
                 raise
             if signals:

@@ -14,6 +14,7 @@ from amends import (
     ChangedSince,
     Done,
     Fatal,
+    Handle,
     Happened,
     NotDone,
     NotHappened,
@@ -26,6 +27,7 @@ from amends import (
     StepError,
     StepFailedError,
     StepLostError,
+    StepStatus,
     Work,
     given,
     register,
@@ -621,6 +623,13 @@ async def back_goes_on(s: Work) -> None:
     await s.do(fatal_clean, 5)
 
 
+@scenario("a step that cannot be repeated comes before a compensation that fails for good", INCIDENT, ROLLED_BACK)
+async def back_never_plain(s: Work) -> None:
+    await s.do(undo_never, 1)
+    await s.do(plain_b, 2)
+    await s.do(fatal_clean, 3)
+
+
 @scenario("a compensation is fatal", INCIDENT, ROLLED_BACK)
 async def back_fatal(s: Work) -> None:
     await s.do(keyed_a, 1)
@@ -703,6 +712,16 @@ window_undo = act(
 # -- people ----------------------------------------------------------------------------------------------------------
 
 
+async def retry_with_care(coordinator: Coordinator) -> None:
+    """Nobody knows whether it happened, and it must not happen twice: look, and vouch for it."""
+    for incident in await coordinator.incidents():
+        history = await coordinator.show(incident.saga)
+        if incident.step is not None and history.saga.steps[incident.step].status is StepStatus.UNKNOWN:
+            await coordinator.resolve_incident(incident.id, reason="seen to by hand")
+        else:
+            await coordinator.retry_incident(incident.id)
+
+
 async def cancel(coordinator: Coordinator) -> None:
     with suppress(RefusedError, UnknownSagaError):
         await coordinator.cancel(ID)
@@ -720,8 +739,15 @@ cancellable = act("keyed.cancellable", waits_for_cancel)
 
 async def cancel_while_running(coordinator: Coordinator, definition: SagaDefinition) -> None:
     handle = await coordinator.start(definition, id=ID)
-    await here().signal.wait()
-    await coordinator.cancel(ID)
+    ended = asyncio.ensure_future(_awaited(handle))
+    reached = asyncio.ensure_future(here().signal.wait())
+    await asyncio.wait({ended, reached}, return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    await cancel(coordinator)
+    await ended
+
+
+async def _awaited(handle: Handle) -> None:
     await handle
 
 
@@ -913,7 +939,7 @@ fails_three_times = act("plain.fails_three_times", fails_at_first(NotDone("later
     COMPLETED,
     INCIDENT,
     begin=run_and_retry,
-    then=retry_all,
+    then=retry_with_care,
     at_last=statuses(COMPLETED, INCIDENT),
 )
 async def past_pivot_retried(s: Work) -> None:

@@ -12,6 +12,7 @@ import pytest
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
+from amends.errors import ForkedError
 from amends.journal.protocol import Entry, Lease, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal, leases
 from amends.journal.sqlite.leases import Identity, Life
@@ -96,6 +97,20 @@ def test_two_processes_share_a_file_and_take_turns_on_one_saga(path: Path) -> No
 
 def test_a_child_cannot_use_its_parents_journal(path: Path) -> None:
     assert Program("fork", path).end() == [" ".join(["refused"] * 12), "2"]
+
+
+def test_a_journal_knows_the_process_that_opened_it(path: Path) -> None:
+    """The same in this process, for those who count lines: as if it had been opened by another one."""
+
+    async def live() -> None:
+        journal = await SqliteJournal.open(path, SystemClock())
+        journal._pid += 1
+        with pytest.raises(ForkedError, match="a connection does not survive a fork; open the journal anew"):
+            await journal.saga(SagaId("s"))
+        journal._pid -= 1
+        await journal.close()
+
+    asyncio.run(live())
 
 
 def test_a_program_that_forgets_to_close_ends_and_loses_nothing(path: Path) -> None:

@@ -75,8 +75,8 @@ def run(
 def resume(*, modules: tuple[str, ...], journal: str, as_json: bool) -> int:
     """Go on with the sagas that were left unfinished.
 
-    The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. The exit code is 0 if none of the
-    resumed sagas needs a person, and 4 if one does.
+    The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. The exit
+    code is 0 if none of the resumed sagas needs a person, and 4 if one does.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session

@@ -127,7 +127,8 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, journal: str, as_json: bool) -> int:
     """Take a saga back, even one that has completed.
 
-    It cannot be taken back over a pivot, the first irreversible step that took effect. The exit code is 0 once it is rolled back, 4 if that needs a person, 6 if another process is at it.
+    It cannot be taken back over a pivot, the first irreversible step that took effect. The exit code is 0 once it is
+    rolled back, 4 if that needs a person, 6 if another process is at it.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session

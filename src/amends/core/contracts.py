@@ -71,7 +71,7 @@ class Contract:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a rollback goes on without this action once an incident names it; never past what may be the pivot."""
+        """Whether a rollback goes on without this action when an incident names it; never past what may be a pivot."""
         return self.on_incident is OnIncident.GO_ON and self.reversibility is not Reversibility.IRREVERSIBLE
 
     @property

@@ -59,6 +59,11 @@ class Saga:
         return self.phase
 
     @property
+    def goes_forward(self) -> bool:
+        """Whether its definition has more to say, now or when a person has it go on."""
+        return self.rollback is None and not self.finished
+
+    @property
     def open_incidents(self) -> tuple[Incident, ...]:
         return tuple(incident for incident in self.incidents if incident.status is IncidentStatus.OPEN)
 
@@ -202,7 +207,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
     moved = altered(saga, head=saga.head + 1, phase=phase)
     match event:
         case e.WorkFinished(result=result) | e.SagaCompleted(result=result):
-            return altered(moved, finished=True, result=result)
+            return altered(_gives_up(moved), finished=True, result=result)
         case e.RollbackStarted():
             return _walked(altered(moved, rollback=event, deadline_at=event.deadline_at, top=len(saga.order)))
         case e.RollbackResumed(deadline_at=deadline_at):
@@ -211,6 +216,16 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return moved
         case _:
             assert_never(event)
+
+
+def _gives_up(saga: Saga) -> Saga:
+    """The definition has ended: what was to be tried again for it is not, and is not its wish any more."""
+    steps, waiting = saga.steps, saga.waiting
+    for step in map(steps.__getitem__, saga.waiting):
+        if step.retry_at is not None:
+            steps = steps.set(step.id, altered(step, retry_at=None, given_up=True))
+            waiting = waiting.drop(step.id)
+    return altered(saga, steps=steps, waiting=waiting)
 
 
 def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:

@@ -314,7 +314,7 @@ def _escaped(character: str) -> str:
 def spelled_args(args: Json) -> str:
     """Arguments by name, each of them short, and all of them not much longer."""
     if not isinstance(args, dict):
-        return spelled(args, LONGEST_ARGS)
+        return "" if args is None else spelled(args, LONGEST_ARGS)
     named = (f"{_short(name)}={spelled(value)}" for name, value in args.items())
     return _cut((f" {one}" for one in named), LONGEST_ARGS).lstrip()
 

@@ -118,6 +118,8 @@ class MemoryJournal:
             self.memory.sagas[saga] = record
             entries = tuple(_added(record, event, wire, at) for event, wire in zip(events, wires, strict=True))
             record.summary, record.updated_at, record.nudged = summary, at, lease is None
+            if not summary.is_due:
+                record.worker = ""
             for change in changes(events):
                 self._apply(record, change, at)
         return entries

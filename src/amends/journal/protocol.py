@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from amends.core.events import Event, IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
+
+_DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK})
 
 
 class Entry(NamedTuple):
@@ -46,6 +48,11 @@ class Summary(NamedTuple):
 
     status: SagaStatus
     wake_at: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a worker has something to do, now or later: it neither ended nor waits for a person's decision."""
+        return self.status in _DUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +165,7 @@ class Journal(Protocol):
         It is asked for when this returns, awaited or not; what is wrong with it comes with the awaiting.
 
         `after=0` with SagaStarted first makes the saga, held under `lease` (of epoch 1) where one is given.
+        An append after which nothing is due (ended, or an incident) gives the lease back.
         No events at all only ask whether entry and lease are still the newest.
         Without a lease the author is not the driver: whoever holds the saga will find it among its `nudged`.
         Raises JournalConflictError if entry `after` is no longer the newest, LeaseLostError if the epoch has risen.

@@ -28,6 +28,7 @@ from amends.errors import (
     AmendsError,
     DivergedError,
     JournalError,
+    LeaseLostError,
     StepDeniedError,
     StepError,
     StepFatalError,
@@ -133,9 +134,10 @@ class Driver:
     def look_again(self) -> None:
         """Another author wrote, or the pen broke: stop a function whose saga is not running any more."""
         self.run.changed.set()
-        if self.book.broken is not None:
+        taken_over = isinstance(self.book.broken, LeaseLostError)
+        if self.book.broken is not None and not taken_over:
             self._stop_function()
-        elif self.book.saga.phase is not SagaStatus.RUNNING and self._function is not None and self._stopping is None:
+        elif (taken_over or self.book.saga.phase is not SagaStatus.RUNNING) and self._function and not self._stopping:
             self._stopping = asyncio.ensure_future(self._stop_function_gently())
 
     def _stop_function(self) -> None:

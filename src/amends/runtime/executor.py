@@ -20,7 +20,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -65,8 +65,7 @@ class Executor:
             return _succeeded(call, await self._returned(call))
         except KeyboardInterrupt:
             raise
-        # An attempt's end is data, whatever ended it: an error of any kind, SystemExit, a cancellation.
-        except BaseException as exc:  # noqa: BLE001 - see the line above
+        except BaseException as exc:  # noqa: BLE001 - an attempt's end is data, whatever ended it
             return _ended_badly(call, exc)
 
     async def ask(self, call: Call) -> Answer:
@@ -78,9 +77,8 @@ class Executor:
                 return Found(answer.result)
         except KeyboardInterrupt:
             raise
-        # A probe that fails in any way has not answered; the step stays unknown.
-        except BaseException as exc:  # noqa: BLE001 - see the line above
-            return NoAnswer(scrub(_told(_unwrapped(exc)), call.secrets))
+        except BaseException as exc:  # noqa: BLE001 - a probe that fails in any way has not answered
+            return NoAnswer(scrub(_told(exc), call.secrets))
         if isinstance(answer, NotHappened):
             return FoundNothing()
         return NoAnswer(f"the probe returned {type(answer).__name__}, neither Happened nor NotHappened")
@@ -97,23 +95,22 @@ class Executor:
 
     async def _in_a_thread(self, call: Call) -> object:
         async with self._threads:
-            value = await _in_thread(call)
+            value, error = await _in_thread(call)
+        if error is not None:
+            raise error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
         return await value if inspect.isawaitable(value) else value
 
 
-def _in_thread(call: Call) -> Awaitable[object]:
+def _in_thread(call: Call) -> asyncio.Future[tuple[object, BaseException | None]]:
     """Run a plain function in a daemon thread. If the waiting is given up, its end is reported late."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[object] = loop.create_future()
+    future: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
     def settle(value: object, error: BaseException | None) -> None:
         call.running = False
         if not future.done():
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(_Raised(error))
+            future.set_result((value, error))
         elif call.late is not None:
             call.late(_succeeded(call, value) if error is None else _ended_badly(call, error))
 
@@ -122,8 +119,7 @@ def _in_thread(call: Call) -> Awaitable[object]:
         error: BaseException | None = None
         try:
             value = context.run(call.function)
-        # A thread must hand its error over, of whatever kind, or its step would wait for ever.
-        except BaseException as exc:  # noqa: BLE001 - see the line above
+        except BaseException as exc:  # noqa: BLE001 - of whatever kind: a step whose thread is silent waits for ever
             error = exc
         try:
             loop.call_soon_threadsafe(settle, value, error)
@@ -133,14 +129,6 @@ def _in_thread(call: Call) -> Awaitable[object]:
     call.running = True
     threading.Thread(target=run, name=f"amends {call.saga}", daemon=True).start()
     return future
-
-
-class _Raised(Exception):  # noqa: N818 - a wrapper that never leaves this module
-    """Carries an error out of a thread: a future refuses StopIteration, and re-raises SystemExit in the loop."""
-
-
-def _unwrapped(exc: BaseException) -> BaseException:
-    return cast("BaseException", exc.args[0]) if isinstance(exc, _Raised) else exc
 
 
 def _succeeded(call: Call, value: object) -> Outcome:
@@ -156,7 +144,6 @@ def _succeeded(call: Call, value: object) -> Outcome:
 
 
 def _ended_badly(call: Call, exc: BaseException) -> Outcome:
-    exc = _unwrapped(exc)
     error = scrub(_told(exc), call.secrets)
     match exc:
         case Retry(after=after):

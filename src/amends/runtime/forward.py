@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from amends.core import commands as c
 from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
-from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.plan import forward
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
@@ -131,6 +131,7 @@ class Forward:
         with run.flight(step):
             run.book.tell(start)
             outcome = await self._attempt(step, action)
+            run.report_if_taken_over(step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
         run.changed.set()
         if not isinstance(outcome, Succeeded):

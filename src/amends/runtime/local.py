@@ -26,7 +26,6 @@ from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide import decide
 from amends.core.events import SagaStarted
-from amends.core.outcomes import Succeeded
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
@@ -198,10 +197,8 @@ class LocalEngine:
         return ended(book.saga)
 
     def _report_unrecorded(self, book: Logbook) -> None:
-        for command in unrecorded_successes(book):
-            if isinstance(command.outcome, Succeeded):
-                step = book.saga.steps[command.step]
-                self._landed_late(book.saga.id, step.id, step.attempts, command.outcome.result)
+        for step, attempt, result in unrecorded_successes(book):
+            self._landed_late(book.saga.id, step, attempt, result)
 
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""

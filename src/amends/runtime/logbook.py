@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from amends.core.commands import Command, RecordOutcome
+from amends.core.commands import Command, EnrolLateSuccess, RecordOutcome
 from amends.core.decide import decide
 from amends.core.events import Event
+from amends.core.outcomes import Succeeded
 from amends.core.saga import Saga, evolve
+from amends.core.values import Json, StepId
 from amends.errors import AmendsError, JournalConflictError, LeaseLostError, RefusedError
 from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
@@ -195,6 +197,13 @@ def _wake_at(saga: Saga) -> int | None:
 _FEW = 16
 
 
-def unrecorded_successes(book: Logbook) -> tuple[RecordOutcome, ...]:
-    """Outcomes that never reached the journal because another worker had taken over."""
-    return tuple(command for command in book.undurable if isinstance(command, RecordOutcome))
+def unrecorded_successes(book: Logbook) -> Iterator[tuple[StepId, int, Json]]:
+    """Step, attempt and result of each success that never reached the journal: another worker had taken over."""
+    for command in book.undurable:
+        match command:
+            case RecordOutcome(step=step, outcome=Succeeded(result=result)):
+                yield step, book.saga.steps[step].attempts, result
+            case EnrolLateSuccess(step=step, attempt=attempt, result=result):
+                yield step, attempt, result
+            case _:
+                pass

@@ -38,6 +38,10 @@ class Registry:
             )
         self._actions[name] = action
 
+    def ensure_action(self, action: Action[..., Any]) -> None:
+        """Know an action that a saga has used, unless another is registered under its name."""
+        self._actions.setdefault((action.topic, action.contract.version), action)
+
     def add_definition(self, definition: SagaDefinition) -> None:
         self._definitions[definition.name, definition.version] = definition
 

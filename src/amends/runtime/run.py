@@ -19,7 +19,7 @@ from amends.core.outcomes import Answer, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
-from amends.errors import AmendsError, JournalDamagedError, UnknownActionError
+from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, UnknownActionError
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Executor
@@ -52,6 +52,8 @@ class Surroundings:
         self.executor = executor
         self.late = late
         self.lease_in_time = lease_in_time
+        self.threads: dict[tuple[SagaId, StepId], asyncio.Event] = {}
+        """Those that were given up and still run, whoever drives their saga now."""
 
 
 class Flight:
@@ -82,7 +84,6 @@ class Run:
         self.draining = False
         self.over = False
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
-        self._threads: dict[StepId, asyncio.Event] = {}
 
     @property
     def begun(self) -> SagaStarted:
@@ -110,6 +111,7 @@ class Run:
     def use(self, action: Action[..., Any]) -> None:
         """The definition has used this action; its compensation is found with it, registered or not."""
         self._actions[action.contract.topic, action.contract.version] = action
+        self.around.registry.ensure_action(action)
 
     def find(self, contract: Contract) -> Action[..., Any]:
         """The action as this run has used it, else as this process knows it. Raises UnknownActionError."""
@@ -177,11 +179,11 @@ class Run:
     def note_thread(self, step: StepId, call: Call) -> None:
         """A call that ran out of time, or was cancelled, may still be running in its thread."""
         if call.running:
-            self._threads[step] = asyncio.Event()
+            self.around.threads[self.book.saga.id, step] = asyncio.Event()
 
     async def end_of_thread(self, step: StepId) -> bool:
         """Wait a while for a thread that was given up; whether it has ended."""
-        running = self._threads.get(step)
+        running = self.around.threads.get((self.book.saga.id, step))
         if running is None:
             return True
         await self.book.commit()
@@ -193,7 +195,7 @@ class Run:
         return True
 
     def thread_ended(self, step: StepId) -> None:
-        ended = self._threads.pop(step, None)
+        ended = self.around.threads.pop((self.book.saga.id, step), None)
         if ended is not None:
             ended.set()
         self.changed.set()
@@ -214,6 +216,11 @@ class Run:
         now, window_s = self.around.clock.now(), self.around.settings.rollback_s
         self.book.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=now, window_s=window_s))
         self.book.commit_soon()
+
+    def report_if_taken_over(self, step: StepId, outcome: Outcome) -> None:
+        """An attempt has ended, and another worker drives its saga now: this pen cannot record it any more."""
+        if isinstance(self.book.broken, LeaseLostError) and isinstance(outcome, Succeeded):
+            self.around.late(self.book.saga.id, step, self.state(step).attempts, outcome.result)
 
     # -- asking the world, and waiting --------------------------------------------------------------------------------
 

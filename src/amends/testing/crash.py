@@ -160,6 +160,11 @@ def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> Non
 
 def every_freeze(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -> None:
     """Freeze at each point, past the lease; another takes over and ends it; then the first wakes and goes on, none the wiser."""
+    with_incidents = dataclasses.replace(
+        scenario,
+        ends=scenario.ends | {SagaStatus.INCIDENT},
+        at_last=(scenario.at_last or scenario.ends) | {SagaStatus.INCIDENT},
+    )
     point = 0
     while True:
         point += 1
@@ -176,7 +181,7 @@ def every_freeze(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -
         ground.now_s = first.loop.time()
         ground.bury_workers()
         tried.points += 1
-        _settle(scenario, ground, story, tried)
+        _settle(with_incidents, ground, story, tried)
 
 
 def _where(life: Life) -> str:

@@ -13,11 +13,10 @@ A life can end in three ways:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -47,6 +46,7 @@ from amends.testing.crash_loop import PARKED, LoopClock, PatientLoop
 from amends.testing.world import World
 
 Script = Callable[[Coordinator], Awaitable[object]]
+_AFTERLIFE_S: Final = 600.0
 PREFIX: Final = "crash"
 """How the id of every saga begins: the threads of its plain actions carry it in their names."""
 
@@ -105,6 +105,7 @@ class Life:
         """For a script that waits until one of its actions has come somewhere."""
         self._thaw = asyncio.Event()
         self._thread_thaw = threading.Event()
+        self._waiting: set[threading.Thread] = set()
         self._lock = threading.Lock()
 
     # -- living -------------------------------------------------------------------------------------------------------
@@ -134,6 +135,8 @@ class Life:
         except AmendsError as exc:
             self.trouble = exc
         finally:
+            if self._thaw.is_set():  # who was frozen has missed things, and lives long enough to find out
+                await self.clock.sleep(_AFTERLIFE_S)
             await self._coordinator.close()
 
     def _stop(self, _ended: object) -> None:
@@ -144,19 +147,24 @@ class Life:
         assert self._main is not None
         self.loop.pass_time(max(0.0, now_s - self.loop.time()))
         self.stopped = False
-        self._thaw.set()
-        self._thread_thaw.set()
+        self._let_go()
         if not self._main.done():
             self.loop.run_forever()
         self._close(self._main)
+
+    def _let_go(self) -> None:
+        """Whoever stands at a point goes on; from here on, not from when its thread comes to itself, time waits for it."""
+        PARKED.difference_update(self._waiting)
+        self._waiting.clear()
+        self._thaw.set()
+        self._thread_thaw.set()
 
     def bury(self) -> None:
         """Take the remains of a dead life away."""
         assert self._main is not None
         self._main.remove_done_callback(self._stop)
         self.loop.set_exception_handler(lambda *_: None)
-        self._thaw.set()
-        self._thread_thaw.set()
+        self._let_go()
         if self._coordinator is not None:
             self.loop.run_until_complete(self._coordinator.close())
         self._main.cancel()
@@ -166,8 +174,7 @@ class Life:
         """The process ends: what still runs is cancelled, and reaches nobody any more."""
         survived = not self.stopped
         self.stopped, self._blow = True, Blow.DIE
-        self._thaw.set()
-        self._thread_thaw.set()
+        self._let_go()
         left = asyncio.all_tasks(self.loop) | {main}
         for one in left - {main}:
             one.cancel()
@@ -201,8 +208,9 @@ class Life:
         if is_last:
             self.loop.call_soon_threadsafe(self.loop.stop)
         if is_last or self.dead:
-            with parked():
-                self._thread_thaw.wait()
+            self._waiting.add(threading.current_thread())
+            PARKED.add(threading.current_thread())
+            self._thread_thaw.wait()
         if self.dead:
             raise JournalStoppedError("this process is dead")
 
@@ -259,16 +267,6 @@ class Life:
         """How often this has been asked, in this life and those before, now included."""
         await self.stay_dead()
         return self._world.tally(name)
-
-
-@contextlib.contextmanager
-def parked() -> Iterator[None]:
-    """While this thread waits to be let go, time may pass without it."""
-    PARKED.add(threading.current_thread())
-    try:
-        yield
-    finally:
-        PARKED.discard(threading.current_thread())
 
 
 class Mortal:

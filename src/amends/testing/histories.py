@@ -2,15 +2,14 @@
 
 Histories that are drawn at random and thrown away when illegal rarely come near the rare places. A walk only ever
 asks what is due (`forward`, `plan`), does it, and tells the core (`decide`, `evolve`); chance decides how calls
-end, what the world did meanwhile, when the process crashes, and what people ask for. So every history is legal, and
-none is too strange.
+end, what the world did meanwhile, when the process crashes, and what people ask for. So every history is legal.
 
 The world's side of each step is a `Truth`. What holds there, and makes the ledger's rules provable:
-- a call that ends well took effect; one that failed did not; a lost one did, or did not, or **hangs** and may do so later;
+- a call that ends well took effect; one that failed did not; a lost one did, or did not, or **hangs** and may later;
 - a late effect is always reported in the end (a thread that ends, a worker that wakes up), perhaps long after;
 - a probe tells the truth about now; where the action is not idempotent, "nothing" is also the truth about later;
-- a provider honours the keys of idempotent actions and of compensations: the second call with a key changes nothing, even
-  where the first found nothing to do. A compensation takes back what stands, and nothing where nothing stands;
+- a provider honours the keys of idempotent actions and of compensations: the second call with a key changes nothing,
+  even where the first found nothing to do. A compensation takes back what stands, and nothing where nothing stands;
 - a person who has an unrepeatable action tried again has looked first.
 
 `Walk(Tape.seeded(7)).run()` is one history; `tapes()` is a Hypothesis strategy whose examples shrink.
@@ -18,115 +17,32 @@ The world's side of each step is a `Truth`. What holds there, and makes the ledg
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 from amends.core import commands as c
-from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
 from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event, IncidentKind
-from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
+from amends.core.outcomes import Answer, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import forward, plan
 from amends.core.saga import Incident, Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision, Verdict
 from amends.errors import RefusedError
+from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_contract
 
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
-
-_G, _S, _T = SagaStatus, StepStatus, TypeVar("_T")
-_LENGTH: Final = 240
+_G, _S = SagaStatus, StepStatus
+_SAGA: Final = SagaId("saga")
 _START: Final = 1_700_000_000_000
+_CALM: Final = ((12, 40), (4, 40), (12, 12), (30, 150))
 _WINDOWS_S: Final = (900.0, 900.0, 900.0, 3.0, 0.0)
 _ALLOW: Final = Verdict(decision=Decision.ALLOW, rule="allow", policy="p")
 _DENY: Final = Verdict(decision=Decision.DENY, rule="deny", policy="p", why="not today")
-_OUTCOMES: Final[Sequence[Outcome]] = (
-    Succeeded(),
-    Succeeded(),
-    Lost(error="no answer", timed_out=True),
-    Failed(error="not now"),
-    Lost(error="the line went dead"),
-    Failed(error="not now", after_s=5),
-    Lost(error="never", fatal=True),
-    Failed(error="never", fatal=True),
-)
-_UNDO_OUTCOMES: Final[Sequence[Outcome]] = (
-    Succeeded(),
-    Succeeded(),
-    Failed(error="not now"),
-    Lost(error="no answer", timed_out=True),
-    Lost(error="the line went dead"),
-    Failed(error="not now", after_s=3600),
-    Failed(error="somebody changed it", changed_since=True),
-    Failed(error="never", fatal=True),
-)
 Move = Callable[[], object]
-
-
-class Tape:
-    """Choices that repeat themselves from run to run; at its end, always the first and simplest option."""
-
-    def __init__(self, choices: bytes) -> None:
-        self._choices = choices
-        self._at = 0
-
-    @classmethod
-    def seeded(cls, seed: int, length: int = _LENGTH) -> Tape:
-        return cls(hashlib.shake_256(seed.to_bytes(16)).digest(length))
-
-    def fork(self) -> Tape:
-        """Another tape, made from what is left of this one, in another order."""
-        left = self._choices[self._at :]
-        return Tape(left[::-1]) if any(left) else Tape(b"")
-
-    def __repr__(self) -> str:
-        return f"Tape(bytes.fromhex({self._choices.rstrip(bytes(1)).hex()!r}))"
-
-    def pick(self, options: Sequence[_T]) -> _T:
-        if self._at >= len(self._choices):
-            return options[0]
-        self._at += 1
-        return options[self._choices[self._at - 1] % len(options)]
-
-    def once_in(self, times: int) -> bool:
-        return self.pick(range(times)) == times - 1
-
-
-def tapes(length: int = _LENGTH) -> SearchStrategy[Tape]:
-    """Tapes for Hypothesis, which shrinks them towards the simplest history."""
-    from hypothesis import strategies as st
-
-    return st.binary(min_size=length, max_size=length).map(Tape)
-
-
-@dataclass(slots=True)
-class Truth:
-    """What the world knows of one step. `standing` is the ledger: how many of its effects are there now."""
-
-    idempotent: bool
-    standing: int = 0
-    effects: int = 0
-    done: frozenset[str] = frozenset()
-    undone: frozenset[str] = frozenset()
-    hanging: tuple[int, ...] = ()
-    landed: tuple[int, ...] = ()
-
-    def take_effect(self, key: str) -> None:
-        if not (self.idempotent and key in self.done):
-            self.standing += 1
-            self.effects += 1
-            self.done |= {key}
-
-    def take_back(self, key: str) -> None:
-        if key not in self.undone:
-            self.standing = 0
-            self.undone |= {key}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +60,7 @@ class Walk:
     """One saga, its world and its driver, a move at a time. `watch` sees each accepted command."""
 
     tape: Tape
-    id: SagaId = SagaId("saga")
+    id: SagaId = _SAGA
     most_steps: int = 5
     most_moves: int = 400
     watch: Callable[[Walk, Told], None] | None = None
@@ -155,10 +71,13 @@ class Walk:
     keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
     undo_keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
     told_over: frozenset[StepId] = frozenset()
+    calm: tuple[int, int] = (0, 0)
+    raced: bool = True
     moves: int = 0
 
     def __post_init__(self) -> None:
         self.saga = unstarted(self.id)
+        self.calm = self.tape.pick(_CALM)
         self.tell(c.StartSaga(definition="walk", version=1, input={}, actor="tester", env="test", labels={}))
 
     # -- the whole ----------------------------------------------------------------------------------------------------
@@ -174,25 +93,26 @@ class Walk:
         self.moves += 1
         due = self._due()
         strange = [*self._landings(), *self._reports(), *self._crashes()]
-        if strange and self.tape.once_in(4):
+        if strange and self.tape.once_in(self.calm[0]):
             due = strange
-        elif self.tape.once_in(12 if due else 2):
+        elif self.tape.once_in(self.calm[1]) if due else self.tape.pick(range(4)):
             due = self._people()
         if due:
             self.tape.pick(due)()
         return bool(due)
 
     def settle(self, most: int = 2_000) -> int:
-        """Do all that is due, without new requests, and let every late effect report; say how many moves that took.
+        """Do all that is due, without new requests, and let every late effect report.
 
-        Raises AssertionError past `most`: a plan that goes round in circles.
+        Says how many moves that took. Raises AssertionError past `most`: a plan that goes round in circles.
         """
-        taken = 0
-        while moves := [*self._due_back(), *self._reports()]:
-            taken += 1
-            assert taken <= most, f"{taken} moves, and still {plan(self.saga, self.now)} is due"
+        self.raced = False
+        for taken in range(most):
+            moves = [*self._due_back(), *self._reports()]
+            if not moves:
+                return taken
             self.tape.pick([*moves, moves[0], *self._landings(), *self._crashes()])()
-        return taken
+        raise AssertionError(f"{most} moves, and still {plan(self.saga, self.now)} is due")
 
     def fork(self) -> Walk:
         """The same saga and world, to be led elsewhere; this walk is not changed by it."""
@@ -243,7 +163,7 @@ class Walk:
                 moves.append(lambda step=step, effect=effect: self._raced(lambda: self._go(step, effect)))
         if len(self.saga.steps) < self.most_steps:
             moves = [*moves, *[lambda: self._raced(self.propose)] * 3]
-        if not moves or self.tape.once_in(8):
+        if not moves or self.tape.once_in(60):
             moves = [lambda: self._raced(lambda: self.tell(c.FinishWork(result=None)))]
         return moves
 
@@ -265,7 +185,7 @@ class Walk:
         return [self.crash] if self.saga.live else []
 
     def _people(self) -> list[Move]:
-        asked: list[Move] = [self.cancel]
+        asked: list[Move] = [] if self.saga.phase is _G.ROLLED_BACK else [self.cancel]
         for incident in self.saga.open_incidents:
             asked += [lambda one=incident: self.retry(one), lambda one=incident: self.resolve(one)]
         if self.saga.phase is _G.RUNNING:
@@ -274,7 +194,7 @@ class Walk:
 
     def _raced(self, move: Move) -> None:
         """Someone else's request may come first: the driver's own is then decided on top of it."""
-        if self.tape.once_in(16):
+        if self.raced and self.tape.once_in(self.calm[1]):
             self.tape.pick(self._people())()
         move()
 
@@ -282,31 +202,12 @@ class Walk:
 
     def propose(self) -> None:
         step = StepId(str(len(self.saga.steps) + 1))
-        contract = self._contract(step)
+        contract = any_contract(self.tape, step)
         self.truths[step] = Truth(idempotent=contract.repeatable)
         if self.tape.once_in(2) and not contract.before:
             self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=_ALLOW))
         else:
             self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest=""))
-
-    def _contract(self, step: StepId) -> Contract:
-        pick = self.tape.pick
-        side_effect = not self.tape.once_in(8)
-        kinds = [Reversibility.COMPENSATABLE, *Reversibility] if side_effect else [Reversibility.REVERSIBLE]
-        reversibility = pick(kinds)
-        return Contract(
-            topic=Topic(f"t{step}"),
-            side_effect=side_effect,
-            reversibility=reversibility,
-            no_rollback="it is so" if reversibility is Reversibility.IRREVERSIBLE else None,
-            idempotent=pick([False, True]),
-            atomic=pick([False, True]),
-            probe=pick([False, True]),
-            before=self.tape.once_in(6),
-            retries=Retries(attempts=pick([3, 2, 1])),
-            undo_retries=Retries(attempts=pick([2, 1])),
-            on_incident=pick([*OnIncident]),
-        )
 
     def _go(self, step: Step, effect: Effect) -> None:
         match effect:
@@ -332,7 +233,7 @@ class Walk:
         return lambda: self._end_back(step) if going_back else self._end_forward(step)
 
     def _end_forward(self, step: StepId) -> None:
-        outcome: Outcome = self.tape.pick(_OUTCOMES)
+        outcome = self.tape.pick(OUTCOMES)
         if isinstance(outcome, Succeeded):
             self.truths[step].take_effect(self.keys[step])
         elif isinstance(outcome, Lost):
@@ -384,7 +285,7 @@ class Walk:
                 raise AssertionError(f"{effect} is never due here")
 
     def _end_back(self, step: StepId) -> None:
-        outcome: Outcome = self.tape.pick(_UNDO_OUTCOMES)
+        outcome = self.tape.pick(UNDO_OUTCOMES)
         if isinstance(outcome, Succeeded) or (isinstance(outcome, Lost) and self.tape.once_in(2)):
             self.truths[step].take_back(self.undo_keys[step])
         self.tell(c.RecordCompensation(step=step, outcome=outcome, now=self.now, jitter=0.5))
@@ -418,10 +319,8 @@ class Walk:
             if self.truths[step].standing:
                 return False
             self.truths[step].hanging = ()
-        accepted = self.tell(c.RetryIncident(incident=incident.number, by="ann", now=self.now, window_s=900))
-        if accepted and step is not None:
-            self.told_over -= {step}
-        return accepted
+        self.told_over -= {step}
+        return self.tell(c.RetryIncident(incident=incident.number, by="ann", now=self.now, window_s=900))
 
     def _would_repeat_blindly(self, step: Step) -> bool:
         forwards = self.saga.rollback is None and not self.saga.finished

@@ -108,14 +108,23 @@ def _line(
 def standing(lines: Iterable[Line]) -> dict[str, int]:
     """How many times each action's effect stands after these calls, by the action's key."""
     nets: dict[str, int] = {}
+    for line in _effective(lines):
+        nets[line.of] = nets.get(line.of, 0) + (-1 if line.undo else 1)
+    return nets
+
+
+def _effective(lines: Iterable[Line]) -> Iterator[Line]:
+    """The calls that changed something: not a key that its provider knows, not an undo where nothing stands."""
+    nets: dict[str, int] = {}
     seen: set[str] = set()
     for line in lines:
         if line.honours_keys and line.key in seen:
             continue
         seen.add(line.key)
         net = nets.get(line.of, 0)
-        nets[line.of] = max(0, net - 1) if line.undo else net + 1
-    return nets
+        if not line.undo or net > 0:
+            nets[line.of] = net - 1 if line.undo else net + 1
+            yield line
 
 
 def check(world: World, histories: Iterable[Iterable[Entry]]) -> list[str]:
@@ -256,7 +265,7 @@ def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
                 yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
     if account.saga.incidents or any(isinstance(event, e.LateSuccessEnrolled) for _, event in account.before):
         return
-    undone = [account.steps_by_key[line.of] for line in lines if line.undo and line.of in account.steps_by_key]
+    undone = [account.steps_by_key[line.of] for line in _effective(lines) if line.undo and line.of in account.steps_by_key]
     numbers = [account.saga.steps[step].number for step in undone]
     if numbers != sorted(numbers, reverse=True):
         yield f"steps were taken back in the order {', '.join(undone)}, which is not newest first"

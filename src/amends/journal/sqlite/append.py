@@ -102,7 +102,8 @@ def _extend(database: Database, row: int, append: Append) -> None:
     lease, status = append.lease, append.summary.status
     changed = database.run(
         """
-        UPDATE saga SET head = ?, hash = ?, updated_at = ?, status = ?, wake_at = ?, ended_at = ?, nudged = ?
+        UPDATE saga SET head = ?, hash = ?, updated_at = ?, status = ?, wake_at = ?, ended_at = ?, nudged = ?,
+                        worker = iif(?, worker, '')
          WHERE id = ? AND head = ? AND epoch = ifnull(?, epoch)
         """,
         (
@@ -113,6 +114,7 @@ def _extend(database: Database, row: int, append: Append) -> None:
             append.summary.wake_at,
             append.at if status.ended else None,
             int(lease is None),
+            append.summary.is_due,
             row,
             append.after,
             None if lease is None else lease.epoch,

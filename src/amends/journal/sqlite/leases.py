@@ -87,7 +87,7 @@ def retire(batch: Batch, worker: str) -> None:
 
 
 def nudged(database: Database, worker: str) -> tuple[SagaId, ...]:
-    found = database.rows("SELECT name FROM saga WHERE worker = ? AND nudged = 1 ORDER BY id", (worker,))
+    found = database.rows(_NUDGED, (worker,))
     return tuple([SagaId(name) for (name,) in found])
 
 
@@ -129,6 +129,7 @@ def _bury(database: Database, us: Identity, elapsed: float) -> set[str]:
     return living
 
 
+_NUDGED: Final = "SELECT name FROM saga WHERE worker = ? AND nudged = 1 ORDER BY id"
 _CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
 _WANTED: Final = f"""{_CLAIMABLE}
     AND (:definitions IS NULL OR definition IN (SELECT value FROM json_each(:definitions)))
@@ -140,9 +141,9 @@ _HELD: Final = f"""
 """  # noqa: S608 - all of it is constant
 _HOLDERS: Final = f"""
     WITH RECURSIVE holder (name) AS (
-        SELECT min(worker) FROM saga WHERE {_CLAIMABLE}
+        SELECT min(worker) FROM saga INDEXED BY saga_held WHERE {_CLAIMABLE}
         UNION ALL
-        SELECT (SELECT min(worker) FROM saga WHERE worker > holder.name AND {_CLAIMABLE})
+        SELECT (SELECT min(worker) FROM saga INDEXED BY saga_held WHERE worker > holder.name AND {_CLAIMABLE})
           FROM holder WHERE holder.name IS NOT NULL
     )
     SELECT name FROM holder WHERE name IS NOT NULL

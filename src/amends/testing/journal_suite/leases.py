@@ -188,6 +188,15 @@ class LeaseRules(Ground):
         equal(sagas_of(await journal.claim("w")), ["u"])
 
     @rule
+    async def test_a_worker_can_claim_its_own_saga_by_name(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        saga = await begin(journal, "s", worker="w")
+        equal(await journal.claim("w"), ())
+        equal(await journal.claim("w", saga=saga), (held(saga, "w", 2),))
+        old = journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=held(saga, "w"))
+        await refusal(old, LeaseLostError)
+
+    @rule
     async def test_a_claim_can_leave_the_sleepers_asleep(self, journal: Journal) -> None:
         await journal.enlist("w", TTL_S)
         for name, wake_at in (("now", None), ("soon", 1000), ("late", 2000)):

@@ -1,0 +1,190 @@
+"""What stops a saga, and what a person may make of it: failing, cancelling, late effects, incidents. Pure.
+
+An incident names, newest first, every step of which something may stand. While a saga is halted, each such step is
+named by an open incident: where one comes up that none names (an attempt lands late), the incident that stops the saga
+is opened anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amends.core import commands as c
+from amends.core import events as e
+from amends.core.effects import End
+from amends.core.plan import next_back, plan
+from amends.core.refusals import fitting, later, on_record, require_turn, require_work
+from amends.core.saga import Incident, Saga
+from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
+from amends.core.values import StepId
+from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
+
+_G, _S = SagaStatus, StepStatus
+_RUNTIME: Final = "system:runtime"
+_SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
+
+
+def end(saga: Saga) -> tuple[e.Event, ...]:
+    """Nothing is due any more."""
+    if plan(saga, 0) != End():
+        raise RefusedError(f"saga {saga.id} is {saga.phase}, and not at its end")
+    if not saga.open_incidents:
+        return (e.SagaRolledBack() if saga.phase is _G.ROLLING_BACK else e.SagaCompleted(result=saga.result),)
+    stopped_at, left = next_back(saga), _left(saga)
+    if stopped_at is None or set(left) <= _named_as_left(saga):
+        return (e.SagaHalted(),)
+    stopping = next(one for one in reversed(saga.open_incidents) if one.step == stopped_at.id)
+    return (*_opened_anew(saga, stopping, left), e.SagaHalted())
+
+
+# -- failing, cancelling, landing late --------------------------------------------------------------------------------
+
+
+def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
+    require_work(saga)
+    if saga.pivot is None:
+        return (
+            e.RollbackStarted(
+                cause=command.cause,
+                why=command.why,
+                step=command.step,
+                by=_RUNTIME,
+                deadline_at=_deadline(command),
+            ),
+        )
+    why = f"{command.why}; {_pivot_says(saga, saga.pivot)}"
+    return (_opened(saga, e.IncidentKind.PAST_PIVOT, command.step, why, _left(saga)), e.SagaHalted())
+
+
+def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLateSuccess) -> int:
+    return later(command.now, command.window_s)
+
+
+def _pivot_says(saga: Saga, pivot: StepId) -> str:
+    contract = saga.steps[pivot].contract
+    took = f"step {pivot} ({contract.topic}) took effect and is irreversible ({contract.no_rollback})"
+    return f"{took}, so it goes forward only"
+
+
+def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
+    if saga.phase is _G.ROLLING_BACK:
+        return ()
+    if saga.begun is None or saga.rollback is not None:
+        what = "has not been started" if saga.begun is None else f"is {saga.phase}: its rollback has begun already"
+        raise RefusedError(f"saga {saga.id} {what}")
+    if saga.pivot is not None:
+        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {_pivot_says(saga, saga.pivot)}")
+    closed = tuple(
+        e.IncidentResolved(incident=incident.number, by=command.by, reason="the saga was cancelled", settled=())
+        for incident in saga.open_incidents
+    )
+    return (
+        *closed,
+        e.RollbackStarted(
+            cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
+        ),
+    )
+
+
+def enrol_late(saga: Saga, command: c.EnrolLateSuccess) -> tuple[e.Event, ...]:
+    """A success of an attempt that had been given up for lost. Nothing where that is no news."""
+    step = on_record(saga, command.step)
+    known = step.status in {_S.SUCCEEDED, _S.RECOMPENSATING} or (step.status is _S.UNKNOWN and step.late)
+    if known or not step.contract.side_effect:
+        return ()
+    late = fitting(saga, e.LateSuccessEnrolled(step=step.id, attempt=command.attempt, result=command.result))
+    resumed = e.RollbackResumed(by=_RUNTIME, deadline_at=_deadline(command))
+    match saga.phase:
+        case SagaStatus.ROLLED_BACK:
+            return (late, resumed)
+        case SagaStatus.COMPLETED:
+            why = "it took effect after the saga had gone on without it and completed"
+            opened = _opened(saga, e.IncidentKind.OUTCOME_UNKNOWN, step.id, why, (step.id,))
+            return (late, opened, e.SagaHalted())
+        case SagaStatus.INCIDENT if step.id not in _named_as_left(saga):
+            if saga.rollback is not None:
+                return (late, resumed)
+            (stopping,) = saga.open_incidents
+            left = sorted((*_left(saga), step.id), key=lambda name: -saga.steps[name].number)
+            return (late, *_opened_anew(saga, stopping, tuple(left)))
+        case _:
+            return (late,)
+
+
+# -- incidents --------------------------------------------------------------------------------------------------------
+
+
+def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
+    if command.step is None:
+        require_work(saga)
+        return (_opened(saga, command.kind, None, command.why, _left(saga)), e.SagaHalted())
+    step = on_record(saga, command.step)
+    require_turn(saga, step)
+    if step.contract.goes_on and saga.phase is _G.ROLLING_BACK:
+        return (_opened(saga, command.kind, step.id, command.why, (step.id,)),)
+    return (_opened(saga, command.kind, step.id, command.why, _left(saga)), e.SagaHalted())
+
+
+def _opened(
+    saga: Saga, kind: e.IncidentKind, step: StepId | None, why: str, left: tuple[StepId, ...]
+) -> e.IncidentOpened:
+    return e.IncidentOpened(incident=len(saga.incidents) + 1, kind=kind, step=step, why=why, left=left)
+
+
+def _opened_anew(saga: Saga, stopping: Incident, left: tuple[StepId, ...]) -> tuple[e.Event, ...]:
+    number = len(saga.incidents) + 1
+    reason = f"incident {number} takes its place: an attempt landed late, so more is left"
+    closed = e.IncidentResolved(incident=stopping.number, by=_RUNTIME, reason=reason, settled=())
+    return (closed, _opened(saga, stopping.kind, stopping.step, stopping.why, left))
+
+
+def _left(saga: Saga) -> tuple[StepId, ...]:
+    """Every step of which something may stand or, after the work, may stand unwished; newest first."""
+    settling = saga.finished and saga.rollback is None
+    steps = (saga.steps[saga.order[number]] for number in range(len(saga.order), 0, -1))
+    return tuple(step.id for step in steps if (step.unsettled if settling else step.standing))
+
+
+def _named_as_left(saga: Saga) -> set[StepId]:
+    return {step for incident in saga.open_incidents for step in incident.left}
+
+
+def _open(saga: Saga, number: int) -> Incident:
+    incident = next((one for one in saga.incidents if one.number == number), None)
+    if incident is None:
+        raise UnknownIncidentError(f"saga {saga.id} has no incident {number}")
+    if incident.status is not IncidentStatus.OPEN:
+        raise RefusedError(f"incident {saga.id}/{number} is not open: it is {incident.status}")
+    return incident
+
+
+def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
+    _open(saga, command.incident)
+    retried = e.IncidentRetried(incident=command.incident, by=command.by)
+    if saga.phase is _G.ROLLING_BACK:
+        return (retried,)
+    if saga.rollback is None:
+        return (retried, e.WorkResumed(by=command.by))
+    return (retried, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+
+
+def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, ...]:
+    """A person vouches for the step at which it stopped; where there is no way on, for all that is in doubt."""
+    incident = _open(saga, command.incident)
+    if not command.reason.strip():
+        raise RefusedError(f"incident {saga.id}/{incident.number} needs a reason: say what was done by hand")
+    stuck = saga.rollback is None and not saga.finished
+    seen_to = incident.left if stuck else () if incident.step is None else (incident.step,)
+    settled = tuple(
+        step for step in seen_to if saga.steps[step].status in _SETTLEABLE and (saga.steps[step].unsettled or not stuck)
+    )
+    resolved = e.IncidentResolved(incident=incident.number, by=command.by, reason=command.reason, settled=settled)
+    if saga.phase is _G.ROLLING_BACK:
+        return (resolved,)
+    if saga.rollback is not None:
+        return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+    if saga.finished:
+        return (resolved, e.WorkResumed(by=command.by))
+    if saga.live:
+        return (resolved, e.WorkResumed(by=command.by), e.WorkFinished(result=saga.result))
+    return (resolved, e.SagaCompleted(result=saga.result))

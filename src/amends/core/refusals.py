@@ -1,0 +1,55 @@
+"""What several requests have to ask of a saga's state before they are accepted, and the refusals that follow."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from amends.core import events as e
+from amends.core.plan import next_back
+from amends.core.saga import Saga, Step
+from amends.core.transitions import STEP, SagaStatus
+from amends.core.values import StepId
+from amends.errors import RefusedError
+
+_Fact = TypeVar("_Fact", bound=e.StepEvent)
+_LONGEST_S: Final = 10 * 365 * 24 * 3600.0
+
+
+def later(now: int, seconds: float) -> int:
+    """That much later; for ever is ten years."""
+    return now + round(min(seconds, _LONGEST_S) * 1000)
+
+
+def require_work(saga: Saga) -> None:
+    """The definition still runs."""
+    if saga.begun is None:
+        raise RefusedError(f"saga {saga.id} has not been started")
+    if saga.phase is not SagaStatus.RUNNING or saga.finished:
+        what = "finished with its work" if saga.phase is SagaStatus.RUNNING else saga.phase
+        raise RefusedError(f"saga {saga.id} is {what}")
+
+
+def require_new(saga: Saga, step: StepId) -> None:
+    if step in saga.steps:
+        raise RefusedError(f"saga {saga.id} has a step {step} already")
+
+
+def require_turn(saga: Saga, step: Step) -> None:
+    """It is this step's turn to be taken back: nothing is in flight, and nothing newer is left."""
+    if saga.live or next_back(saga) is not step:
+        raise RefusedError(f"saga {saga.id} is {saga.phase}: it is not the turn of step {step.id} to be taken back")
+
+
+def on_record(saga: Saga, step: StepId) -> Step:
+    found = saga.steps.get(step)
+    if found is None:
+        raise RefusedError(f"saga {saga.id} has no step {step}")
+    return found
+
+
+def fitting(saga: Saga, fact: _Fact) -> _Fact:
+    """The fact, if the table has it at this place."""
+    status = on_record(saga, fact.step).status
+    if type(fact) not in STEP[status]:
+        raise RefusedError(f"step {fact.step} of saga {saga.id} is {status}: it is too late for {type(fact).__name__}")
+    return fact

@@ -1,0 +1,116 @@
+"""What a walk through legal histories leaves to chance: choices, contracts, how calls end, what the world does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.values import StepId
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+_T = TypeVar("_T")
+_LENGTH: Final = 240
+OUTCOMES: Final[Sequence[Outcome]] = (
+    *[Succeeded()] * 8,
+    Lost(error="no answer", timed_out=True),
+    Failed(error="not now"),
+    Lost(error="the line went dead"),
+    Failed(error="not now", after_s=5),
+    Lost(error="never", fatal=True),
+    Failed(error="never", fatal=True),
+    Failed(error="not for now", final=True),
+)
+UNDO_OUTCOMES: Final[Sequence[Outcome]] = (
+    *[Succeeded()] * 4,
+    Failed(error="not now"),
+    Lost(error="no answer", timed_out=True),
+    Lost(error="the line went dead"),
+    Failed(error="not now", after_s=3600),
+    Failed(error="somebody changed it", changed_since=True),
+    Failed(error="never", fatal=True),
+)
+
+
+class Tape:
+    """Choices that repeat themselves from run to run; at its end, always the first and simplest option."""
+
+    def __init__(self, choices: bytes) -> None:
+        self._choices = choices
+        self._at = 0
+
+    @classmethod
+    def seeded(cls, seed: int, length: int = _LENGTH) -> Tape:
+        return cls(hashlib.shake_256(seed.to_bytes(16)).digest(length))
+
+    def fork(self) -> Tape:
+        """Another tape, made from what is left of this one, in another order."""
+        left = self._choices[self._at :]
+        return Tape(left[::-1]) if any(left) else Tape(b"")
+
+    def __repr__(self) -> str:
+        return f"Tape(bytes.fromhex({self._choices.rstrip(bytes(1)).hex()!r}))"
+
+    def pick(self, options: Sequence[_T]) -> _T:
+        if self._at >= len(self._choices):
+            return options[0]
+        self._at += 1
+        return options[self._choices[self._at - 1] % len(options)]
+
+    def once_in(self, times: int) -> bool:
+        return self.pick(range(times)) == times - 1
+
+
+def tapes(length: int = _LENGTH) -> SearchStrategy[Tape]:
+    """Tapes for Hypothesis, which shrinks them towards the simplest history."""
+    from hypothesis import strategies as st
+
+    return st.binary(min_size=length, max_size=length).map(Tape)
+
+
+@dataclass(slots=True)
+class Truth:
+    """What the world knows of one step. `standing` is the ledger: how many of its effects are there now."""
+
+    idempotent: bool
+    standing: int = 0
+    effects: int = 0
+    done: frozenset[str] = frozenset()
+    undone: frozenset[str] = frozenset()
+    hanging: tuple[int, ...] = ()
+    landed: tuple[int, ...] = ()
+
+    def take_effect(self, key: str) -> None:
+        if not (self.idempotent and key in self.done):
+            self.standing += 1
+            self.effects += 1
+            self.done |= {key}
+
+    def take_back(self, key: str) -> None:
+        if key not in self.undone:
+            self.standing = 0
+            self.undone |= {key}
+
+
+def any_contract(tape: Tape, step: StepId) -> Contract:
+    side_effect = not tape.once_in(8)
+    kinds = [Reversibility.COMPENSATABLE, *Reversibility] if side_effect else [Reversibility.REVERSIBLE]
+    reversibility = tape.pick(kinds)
+    return Contract(
+        topic=Topic(f"t{step}"),
+        side_effect=side_effect,
+        reversibility=reversibility,
+        no_rollback="it is so" if reversibility is Reversibility.IRREVERSIBLE else None,
+        idempotent=tape.pick([False, True]),
+        atomic=tape.pick([False, True]),
+        probe=tape.pick([False, True]),
+        before=tape.once_in(6),
+        retries=Retries(attempts=tape.pick([3, 2, 1])),
+        undo_retries=Retries(attempts=tape.pick([2, 1])),
+        on_incident=tape.pick([*OnIncident]),
+    )

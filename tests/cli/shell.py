@@ -1,0 +1,126 @@
+"""The command line as its users have it: real processes in a directory with a module of sagas in it."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pytest
+
+from amends.cli.main import main
+
+GIVEN = Path(__file__).parent / "given"
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Its output as JSON lines; each has to be an object with a type."""
+        found = [json.loads(line) for line in self.out.splitlines()]
+        assert all(isinstance(record, dict) and record["type"] for record in found)
+        return found
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["type"] == kind]
+
+    @property
+    def complaint(self) -> str:
+        """The one line of an error. Raises where there is more or less than that."""
+        assert self.code == 2, self
+        assert not self.out
+        (line,) = self.err.splitlines()
+        assert line.startswith("amends: ")
+        return line.removeprefix("amends: ")
+
+
+class Shell:
+    """A working directory, and `amends` in it."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.place = place
+        self._monkeypatch = monkeypatch
+        shutil.copy(GIVEN / "shop.py", place)
+
+    def __call__(self, *words: str, stdin: bytes = b"", **env: str) -> Said:
+        """Run a command as a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-m", "amends.cli.main", *words],
+            cwd=self.place,
+            env=self._env(env),
+            input=stdin,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def here(self, *words: str) -> Said:
+        """Run a command in this process, which is faster: for commands that import no module of the user's."""
+        out, err = io.StringIO(), io.StringIO()
+        self._monkeypatch.chdir(self.place)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main(words)
+        assert isinstance(ended.value.code, int)
+        return Said(ended.value.code, out.getvalue(), err.getvalue())
+
+    @contextlib.contextmanager
+    def started(self, *words: str, **env: str) -> Generator[subprocess.Popen[str]]:
+        """Start a command and go on; whatever becomes of it, it is gone at the end."""
+        command = [sys.executable, "-m", "amends.cli.main", *words]
+        with subprocess.Popen(
+            command, cwd=self.place, env=self._env(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def _env(self, more: dict[str, str]) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AMENDS_", "FORCE_"))}
+        return {**inherited, "TZ": "UTC", **more}
+
+    @contextlib.contextmanager
+    def delivering(self, saga: str, *words: str) -> Generator[subprocess.Popen[str]]:
+        """A saga that stands at its second step until the lorry comes; see `let_lorry_come`."""
+        if not (self.place / "lorry").exists():
+            os.mkfifo(self.place / "lorry")
+        with self.started("run", "shop:deliver", "--id", saga, *words) as process:
+            stderr = cast("IO[str]", process.stderr)
+            assert stderr.readline() == "the lorry is awaited\n"
+            yield process
+
+    def let_lorry_come(self) -> None:
+        (self.place / "lorry").write_text("it is here\n", encoding="utf-8")
+
+    def kill_in_the_middle(self, saga: str) -> None:
+        """Leave a saga behind whose process got a SIGKILL during its second step."""
+        with self.delivering(saga) as process:
+            process.kill()
+            assert process.wait(PATIENCE_S) == -signal.SIGKILL
+
+    @property
+    def world(self) -> list[str]:
+        """What the sagas did, without the keys."""
+        lines = (self.place / "world.txt").read_text(encoding="utf-8").splitlines()
+        return [" ".join(line.split()[:2]) for line in lines]
+
+    def incident(self) -> str:
+        """The id of an open incident of a saga whose robot is jammed."""
+        assert self("run", "shop:tidy", "--id", "tidy").code == 4
+        return "tidy/1"

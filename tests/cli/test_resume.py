@@ -1,0 +1,59 @@
+"""`amends resume`: what a dead process left behind is taken up, by whoever knows how."""
+
+from typing import IO, cast
+
+from tests.cli.shell import PATIENCE_S, Shell
+
+
+def test_a_saga_whose_process_was_killed_is_brought_to_its_end(amends: Shell) -> None:
+    amends.kill_in_the_middle("d-1")
+    said = amends("resume", "shop")
+    assert said.code == 0
+    assert said.out == ("saga d-1 rolled back: lorry.wait: the process ended before the outcome was recorded\n")
+    assert amends.world == ["+ ramp", "- lorry", "- ramp"]
+
+
+def test_json_is_how_each_saga_ended(amends: Shell) -> None:
+    amends.kill_in_the_middle("d-1")
+    amends.kill_in_the_middle("d-2")
+    said = amends("resume", "shop", "--json")
+    assert {(end["type"], end["id"], end["status"]) for end in said.records} == {
+        ("ended", "d-1", "rolled_back"),
+        ("ended", "d-2", "rolled_back"),
+    }
+
+
+def test_nothing_to_resume_is_said_and_is_no_error(amends: Shell) -> None:
+    assert amends("run", "shop:chat").code == 0
+    said = amends("resume", "shop")
+    assert (said.code, said.out, said.err) == (0, "nothing to resume\n", "")
+    assert amends("resume", "shop", "--json").out == ""
+
+
+def test_a_saga_that_no_given_module_declares_is_named_and_left_alone(amends: Shell) -> None:
+    amends.kill_in_the_middle("d-1")
+    (amends.place / "other.py").touch()
+    said = amends("resume", "other")
+    assert said.code == 0
+    assert said.err == "amends: saga d-1 (shop.deliver) is left running: no MODULE given declares it\n"
+    assert amends.world == ["+ ramp"]
+
+
+def test_a_saga_that_another_process_drives_is_named_and_left_alone(amends: Shell) -> None:
+    with amends.delivering("d-1") as process:
+        said = amends("resume", "shop")
+        assert said.code == 0
+        assert said.err == "amends: saga d-1 (shop.deliver) is left running: another process drives it\n"
+        amends.let_lorry_come()
+        assert process.wait(PATIENCE_S) == 0
+        assert "lorry.wait        succeeded" in cast("IO[str]", process.stdout).read()
+
+
+def test_a_resumed_saga_that_needs_a_person_makes_the_exit_code_4(amends: Shell) -> None:
+    amends.kill_in_the_middle("d-1")
+    shop = amends.place / "shop.py"
+    source = shop.read_text(encoding="utf-8")
+    shop.write_text(source.replace('note("- lorry")', 'raise amends.ChangedSince("it has left")'), encoding="utf-8")
+    said = amends("resume", "shop")
+    assert said.code == 4
+    assert said.out == "saga d-1 incident: it has left\n  amends incident show d-1/1\n"

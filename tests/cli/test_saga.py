@@ -1,0 +1,137 @@
+"""`amends saga`: lists, one saga's story, and taking one back."""
+
+import pytest
+
+from tests.cli.shell import PATIENCE_S, Shell
+
+LAMP = '{"item": "lamp", "cents": 900}'
+
+
+def bought(amends: Shell, *ids: str) -> None:
+    for saga in ids:
+        assert amends("run", "shop:buy", "--input", LAMP, "--id", saga).code == 0
+
+
+def test_a_list_is_newest_first_and_readable_without_colours(amends: Shell) -> None:
+    bought(amends, "b-1", "b-2")
+    assert amends("run", "shop:tidy", "--id", "t-1", "--label", "team=a").code == 4
+    head, *rows = amends.here("saga", "list").out.splitlines()
+    assert head.split() == ["ID", "STATUS", "SAGA", "ENV", "STARTED", "TOOK", "NOTE"]
+    assert [row.split()[:4] for row in rows] == [
+        ["t-1", "incident", "shop.tidy/1", "development"],
+        ["b-2", "completed", "shop.buy/1", "development"],
+        ["b-1", "completed", "shop.buy/1", "development"],
+    ]
+    assert rows[0].endswith("open incidents: 1 team=a")
+    assert all(row == row.rstrip() for row in rows)
+
+
+def test_a_list_in_colour_is_for_terminals_that_want_it(amends: Shell) -> None:
+    bought(amends, "b-1")
+    assert "\x1b[" not in amends("saga", "list").out
+    assert "\x1b[32mcompleted" in amends("saga", "list", FORCE_COLOR="1", TERM="xterm").out
+
+
+def test_filters_are_joined(amends: Shell) -> None:
+    bought(amends, "b-1")
+    amends("run", "shop:tidy", "--id", "t-1")
+    amends("run", "shop:paint", "--id", "p-1", "--env", "production")
+
+    def ids(*words: str) -> list[str]:
+        return [row["id"] for row in amends.here("saga", "list", "--json", *words).records]
+
+    assert ids() == ["p-1", "t-1", "b-1"]
+    assert ids("--status", "completed") == ["b-1"]
+    assert ids("--status", "completed", "--status", "incident") == ["t-1", "b-1"]
+    assert ids("--definition", "shop.tidy") == ["t-1"]
+    assert ids("--topic", "payments.charge") == ["t-1", "b-1"]
+    assert ids("--env", "production") == ["p-1"]
+    assert ids("--env", "production", "--status", "completed") == []
+    assert amends.here("saga", "list", "--env", "moon").out == "no sagas\n"
+
+
+def test_a_limited_list_says_that_there_is_more(amends: Shell) -> None:
+    bought(amends, "b-1", "b-2", "b-3")
+    some = amends.here("saga", "list", "--limit", "2", "--json")
+    assert [row["id"] for row in some.records] == ["b-3", "b-2"]
+    assert some.err == "amends: there are more than 2; see them with --all or a higher --limit\n"
+    everything = amends.here("saga", "list", "--limit", "2", "--all", "--json")
+    assert [row["id"] for row in everything.records] == ["b-3", "b-2", "b-1"]
+    assert everything.err == ""
+
+
+@pytest.mark.parametrize(
+    "status", ["running", "waiting", "rolling_back", "completed", "rolled_back", "incident", "paused"]
+)
+def test_the_help_names_every_status_that_the_option_takes(amends: Shell, status: str) -> None:
+    assert status in amends.here("saga", "list", "--help").out
+    bought(amends, "b-1")
+    assert amends.here("saga", "list", "--status", status).code == 0
+
+
+def test_a_saga_can_be_looked_at_while_another_process_drives_it(amends: Shell) -> None:
+    with amends.delivering("d-1") as process:
+        (row,) = amends("saga", "list", "--json").records
+        assert (row["id"], row["status"], row["ended_at"]) == ("d-1", "running", None)
+        assert "lorry.wait        wait (attempt 1)" in amends("saga", "show", "d-1").out
+        amends.let_lorry_come()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_show_is_the_facts_and_the_whole_story(amends: Shell) -> None:
+    said = amends("run", "shop:tidy", "--id", "t-1", "--label", "team=a", "--actor", "agent:ann")
+    facts, story, rest = amends.here("saga", "show", "t-1").out.split("\n\n")
+    assert [line.split(maxsplit=1) for line in facts.splitlines()][:3] == [
+        ["saga", "t-1"],
+        ["definition", "shop.tidy, version 1"],
+        ["status", "incident"],
+    ]
+    assert "by agent:ann in development" in facts
+    assert facts.endswith("labels      team=a")
+    assert [line[14:] for line in story.splitlines()] == [line[14:] for line in said.out.splitlines()[:-2]]
+    assert rest == "needs a person: amends incident show t-1/1\n"
+
+
+def test_show_as_json_is_the_row_and_every_entry(amends: Shell) -> None:
+    bought(amends, "b-1")
+    row, *entries = amends.here("saga", "show", "b-1", "--json").records
+    assert (row["type"], row["id"], row["entries"]) == ("saga", "b-1", len(entries))
+    assert entries[-1]["name"] == "saga.completed/1"
+
+
+def test_a_completed_saga_can_be_taken_back(amends: Shell) -> None:
+    bought(amends, "b-1")
+    said = amends("saga", "cancel", "b-1", "--module", "shop", "--why", "wrong lamp", "--by", "person:ann")
+    assert said.code == 0
+    assert "rollback began (asked for by person:ann): wrong lamp" in said.out
+    assert "started by" not in said.out
+    assert said.out.splitlines()[-1] == "saga b-1 rolled back: wrong lamp"
+    assert amends.world == ["+ lamp", "- 900", "- lamp"]
+    assert "has been rolled back already" in amends("saga", "cancel", "b-1", "--module", "shop").complaint
+
+
+def test_whoever_is_logged_in_asks_unless_said_otherwise(amends: Shell) -> None:
+    bought(amends, "b-1")
+    said = amends("saga", "cancel", "b-1", "--module", "shop", "--json", LOGNAME="ann")
+    assert said.code == 0
+    assert said.of_type("entry")[0]["body"]["by"] == "person:ann"
+    assert said.records[-1]["status"] == "rolled_back"
+
+
+def test_cancelling_needs_the_modules_that_know_how(amends: Shell) -> None:
+    bought(amends, "b-1")
+    (amends.place / "other.py").touch()
+    complaint = amends("saga", "cancel", "b-1", "--module", "other").complaint
+    assert "action stock.reserve version 1, action payments.charge version 1" in complaint
+    assert "--module" in complaint
+    assert amends.here("saga", "list", "--json").records[0]["status"] == "completed"
+
+
+def test_a_saga_that_another_process_drives_is_cancelled_there(amends: Shell) -> None:
+    with amends.delivering("d-1") as process:
+        said = amends("saga", "cancel", "d-1", "--module", "shop")
+        assert said.code == 6
+        assert said.out.splitlines()[-1] == "saga d-1 rolling back: cancelled"
+        amends.let_lorry_come()
+        assert process.wait(PATIENCE_S) == 3
+    assert amends.world == ["+ ramp", "- lorry", "- ramp"]

@@ -1,0 +1,43 @@
+"""The reference journal, where it is more than the rules that it shares with the others."""
+
+import asyncio
+
+import pytest
+
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import JournalDamagedError
+from amends.journal.codec import Wire
+from amends.journal.memory import MemoryJournal
+from amends.journal.protocol import Summary
+from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.samples import resumed, started
+
+RUNNING = Summary(status=SagaStatus.RUNNING)
+SAGA = SagaId("s")
+
+
+def test_a_changed_entry_is_noticed() -> None:
+    async def live() -> None:
+        journal = MemoryJournal(ManualClock())
+        await journal.append(SAGA, [started(), resumed(), resumed()], after=0, summary=RUNNING)
+        stored = journal.memory.sagas[SAGA].entries[1]
+        stored.wire = Wire(stored.wire.name, '{"by":"bob"}', {})
+        with pytest.raises(JournalDamagedError, match="saga s, entry 2: it does not match its hash"):
+            _ = [entry async for entry in journal.read(SAGA)]
+
+    asyncio.run(live())
+
+
+def test_what_is_written_while_somebody_reads_is_read_too() -> None:
+    async def live() -> list[int]:
+        journal = MemoryJournal(ManualClock())
+        await journal.append(SAGA, [started()], after=0, summary=RUNNING)
+        numbers: list[int] = []
+        async for entry in journal.read(SAGA):
+            numbers.append(entry.number)
+            if entry.number < 4:
+                await journal.append(SAGA, [resumed()], after=entry.number, summary=RUNNING)
+        return numbers
+
+    assert asyncio.run(live()) == [1, 2, 3, 4]

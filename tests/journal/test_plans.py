@@ -1,0 +1,94 @@
+"""A page costs a page: no list query reads a table from end to end, or sorts more than what it shows."""
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.journal.protocol import PersonQuery, SagaQuery
+from amends.journal.sqlite import file, leases, lists, reader
+from amends.journal.sqlite.database import Values
+from amends.journal.sqlite.leases import Claim
+
+Explain = Callable[[str, Values], list[str]]
+STATUSES = (SagaStatus.RUNNING, SagaStatus.INCIDENT)
+
+
+@pytest.fixture(name="explain")
+def _explain(tmp_path: Path) -> Generator[Explain]:
+    """What SQLite says that it would do; sub-queries are left out, their tables are not."""
+    database = file.open_to_write(tmp_path / "journal.db", busy_timeout_s=0, vfs=None)
+
+    def explain(sql: str, values: Values) -> list[str]:
+        plan = [str(row[3]) for row in database.rows(f"EXPLAIN QUERY PLAN {sql}", values)]
+        return [line for line in plan if line.startswith(("SCAN", "SEARCH", "USE")) and "(subquery" not in line]
+
+    yield explain
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "plan"),
+    [
+        (SagaQuery(), ["SCAN saga USING INDEX saga_started"]),
+        (SagaQuery(before="5.1"), ["SEARCH saga USING INDEX saga_started (started_at<?)"]),
+        (SagaQuery(started_from=5), ["SEARCH saga USING INDEX saga_started (started_at>?)"]),
+        (SagaQuery(definition="d"), ["SEARCH saga USING INDEX saga_definition (definition=?)"]),
+        (
+            SagaQuery(definition="d", env="e", before="5.1"),
+            ["SEARCH saga USING INDEX saga_definition (definition=? AND started_at<?)"],
+        ),
+        (SagaQuery(env="e", started_until=5), ["SEARCH saga USING INDEX saga_env (env=? AND started_at<?)"]),
+        (SagaQuery(statuses=STATUSES[:1]), ["SEARCH saga USING INDEX saga_status (status=?)"]),
+        (
+            SagaQuery(statuses=STATUSES[:1], definition="d", before="5.1"),
+            ["SEARCH saga USING INDEX saga_status (status=? AND started_at<?)"],
+        ),
+    ],
+)
+def test_a_page_of_sagas_is_read_off_an_index_in_order(explain: Explain, query: SagaQuery, plan: list[str]) -> None:
+    assert explain(*lists.saga_statement(query)) == plan
+
+
+def test_several_statuses_are_several_ranges_and_only_their_pages_are_merged(explain: Explain) -> None:
+    one = ["SEARCH saga USING INDEX saga_status (status=? AND started_at<?)", "USE TEMP B-TREE FOR ORDER BY"]
+    assert explain(*lists.saga_statement(SagaQuery(statuses=STATUSES, env="e", before="5.1"))) == 2 * one
+
+
+def test_sagas_of_a_topic_are_read_off_the_topics_index(explain: Explain) -> None:
+    query = SagaQuery(topic="t", statuses=STATUSES, definition="d", env="e")
+    for cursor, searched in ((None, "(topic=?)"), ("5.1", "(topic=? AND (started_at,saga)<(?,?))")):
+        first, second, *_ = explain(*lists.saga_statement(replace(query, before=cursor)))
+        assert first == f"SEARCH seen USING PRIMARY KEY {searched}"
+        assert second == "SEARCH saga USING INTEGER PRIMARY KEY (rowid=?)"
+
+
+@pytest.mark.parametrize("table", ["incident", "approval"])
+def test_what_people_are_asked_is_read_in_the_order_of_asking(explain: Explain, table: str) -> None:
+    statement = lists.incident_statement if table == "incident" else lists.approval_statement
+    joined = "SEARCH saga USING INTEGER PRIMARY KEY (rowid=?)"
+    assert explain(*statement(PersonQuery())) == [f"SEARCH {table} USING INDEX {table}_open (id>?)", joined]
+    every = PersonQuery(open_only=False, after="3")
+    assert explain(*statement(every)) == [f"SEARCH {table} USING INTEGER PRIMARY KEY (rowid>?)", joined]
+    plan = explain(*statement(PersonQuery(saga=SagaId("s"))))
+    assert plan[0] == f"SEARCH {table} USING INDEX sqlite_autoindex_{table}_1 (saga=?)"
+    assert not [line for line in plan if line.startswith("SCAN")]
+
+
+def test_a_claim_looks_only_at_what_the_gone_ones_held(explain: Explain) -> None:
+    wanted = leases._bindings(Claim(worker="w", definitions=("d",), saga=SagaId("s"), due_by=5, limit=9))
+    first, *rest = explain(leases._HOLDERS, {})
+    assert first == "SEARCH saga USING INDEX saga_held"
+    assert "SEARCH saga USING INDEX saga_held (worker>?)" in rest
+    held, *_ = explain(leases._HELD, {"holder": "x", **wanted})
+    assert held == "SEARCH saga USING INDEX saga_held (worker=?)"
+    named, *_ = explain(leases._NAMED, wanted)
+    assert named == "SEARCH saga USING INDEX sqlite_autoindex_saga_1 (name=?)"
+
+
+def test_nudges_and_entries_are_found_by_their_index(explain: Explain) -> None:
+    assert explain(leases._NUDGED, ("w",)) == ["SEARCH saga USING INDEX saga_nudged (worker=?)"]
+    assert explain(reader._ENTRIES, (1, 2, 3)) == ["SEARCH entry USING INDEX entry_number (saga=? AND number>?)"]

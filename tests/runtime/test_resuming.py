@@ -1,0 +1,340 @@
+"""A saga taken up again: by another coordinator, after a drain, with changed code, or under another worker's nose."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amends import Coordinator, Done, Ended, Registry, Settings, Work, action, saga
+from amends.errors import JournalConflictError, LeaseLostError
+from amends.journal.memory import Memory
+from tests.runtime.support import QuickClock, World, coordinator, names
+
+SHORT = Settings(lease_s=100, settle_s=1)
+
+
+async def abandon(opened: Coordinator) -> None:
+    """The process is gone: nothing is drained, nothing given back; only its tasks end."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+    _ = opened
+
+
+def stuck_on_the_second_step(world: World, second: asyncio.Event) -> Any:
+    a = world.action("a", result="A")
+
+    @action("test.second", idempotent=True)
+    async def second_step(n: int) -> int:
+        world.note("second")
+        await second.wait()
+        return n
+
+    @second_step.compensation
+    async def unsecond(done: Done) -> None:
+        world.note("unsecond")
+
+    @saga("test.stuck")
+    async def stuck(s: Work, n: int) -> Any:
+        return [await s.do(a), await s.do(second_step, n)]
+
+    return stuck
+
+
+def test_a_saga_goes_on_from_its_last_durable_step_in_another_process() -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    registry = Registry()
+
+    async def whole() -> list[Ended]:
+        second = asyncio.Event()
+        stuck = stuck_on_the_second_step(world, second)
+        first = coordinator(memory, settings=SHORT, clock=clock, registry=registry)
+        await first.__aenter__()
+        await first.start(stuck, 7)
+        while "second" not in world.seen:
+            await asyncio.sleep(0)
+        await abandon(first)
+        clock.advance(101)
+        second.set()
+        async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as later:
+            return await later.resume()
+
+    (ended,) = asyncio.run(whole())
+    assert (ended.status, ended.result) == ("completed", ["A", 7])
+    assert world.seen == ["a", "second", "second"]
+
+
+def test_a_saga_that_a_living_worker_drives_is_not_resumed_by_another() -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    registry = Registry()
+
+    async def whole() -> tuple[list[Ended], Ended]:
+        second = asyncio.Event()
+        stuck = stuck_on_the_second_step(world, second)
+        async with (
+            coordinator(memory, settings=SHORT, clock=clock, registry=registry) as one,
+            coordinator(memory, settings=SHORT, clock=clock, registry=registry) as other,
+        ):
+            handle = await one.start(stuck, 7)
+            while "second" not in world.seen:
+                await asyncio.sleep(0)
+            found = await other.resume()
+            second.set()
+            return found, await handle
+
+    found, ended = asyncio.run(whole())
+    assert (found, ended.status) == ([], "completed")
+
+
+def test_a_worker_that_lost_its_lease_cannot_write_and_the_other_one_s_history_stands() -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    registry = Registry()
+
+    async def whole() -> tuple[list[Ended], list[str]]:
+        second = asyncio.Event()
+        stuck = stuck_on_the_second_step(world, second)
+        zombie = coordinator(memory, settings=SHORT, clock=clock, registry=registry)
+        await zombie.__aenter__()
+        handle = await zombie.start(stuck, 7)
+        while "second" not in world.seen:
+            await asyncio.sleep(0)
+        clock.advance(101)
+        async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as taker:
+            resumed = asyncio.ensure_future(taker.resume())
+            while world.seen.count("second") < 2:
+                await asyncio.sleep(0)
+            second.set()
+            ended = await resumed
+            with pytest.raises(LeaseLostError):
+                await handle
+            entries = names((await taker.show(ended[0].id)).entries)
+            await zombie.close()
+            return ended, entries
+
+    ended, entries = asyncio.run(whole())
+    assert [each.status for each in ended] == ["completed"]
+    assert entries.count("saga.completed") == 1
+    assert "late_success.enrolled" not in entries
+
+
+def test_a_late_success_of_a_lost_worker_is_taken_back_when_its_saga_had_rolled_back() -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    registry = Registry()
+    released = asyncio.Event()
+    begun = asyncio.Event()
+
+    @action("test.zombie")
+    async def once() -> str:
+        begun.set()
+        await released.wait()
+        world.note("landed")
+        return "late"
+
+    @once.compensation
+    async def unonce(done: Done) -> None:
+        world.note(f"unonce {done.certain}")
+
+    @saga("test.zombies")
+    async def zombies(s: Work) -> Any:
+        return await s.do(once)
+
+    async def whole() -> Any:
+        zombie = coordinator(memory, settings=SHORT, clock=clock, registry=registry)
+        await zombie.__aenter__()
+        handle = await zombie.start(zombies)
+        await begun.wait()
+        clock.advance(101)
+        async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as taker:
+            ended = await taker.resume()
+            assert [each.status for each in ended] == ["rolled_back"]
+            released.set()
+            with pytest.raises(JournalConflictError):
+                await handle
+            for _ in range(50):
+                await asyncio.sleep(0)
+            found = await taker.show(handle.id)
+            await zombie.close()
+            return found.status, names(found.entries), await taker.incidents()
+
+    status, entries, incidents = asyncio.run(whole())
+    assert world.seen == ["unonce False", "landed"]
+    assert "late_success.enrolled" in entries
+    assert status == "incident"
+    assert [(one.kind, one.left) for one in incidents] == [("outcome_unknown", ("1",))]
+
+
+def test_a_closing_coordinator_lets_a_running_attempt_finish_and_records_its_outcome(tmp_path: Path) -> None:
+    world = World()
+    path = str(tmp_path / "journal.db")
+    begun, released = asyncio.Event(), asyncio.Event()
+    b = world.action("b")
+
+    @action("test.draining")
+    async def draining() -> str:
+        begun.set()
+        await released.wait()
+        world.note("finished")
+        return "kept"
+
+    @draining.compensation
+    async def undrain(done: Done) -> None: ...
+
+    @saga("test.drains")
+    async def drains(s: Work) -> Any:
+        return [await s.do(draining), await s.do(b)]
+
+    async def whole() -> tuple[list[str], list[Ended]]:
+        first = await opened_at(path)
+        handle = await first.start(drains)
+        await begun.wait()
+        closing = asyncio.ensure_future(first.close())
+        await asyncio.sleep(0)
+        released.set()
+        await closing
+        second = await opened_at(path)
+        entries = names((await second.show(handle.id)).entries)
+        ended = await second.resume()
+        await second.close()
+        return entries, ended
+
+    entries, ended = asyncio.run(whole())
+    assert entries == ["saga.started", "action.dispatched", "attempt.succeeded"]
+    assert world.seen == ["finished", "b"]
+    assert [(each.status, each.result) for each in ended] == [("completed", ["kept", None])]
+
+
+async def opened_at(path: str) -> Coordinator:
+    import amends
+
+    return await amends.Coordinator.open(path, signals=False)
+
+
+def resumed_with(world: World, first: Any, then: Any, *args: Any) -> tuple[Ended, Any]:
+    """Run `first` until it is stuck, lose the process, and resume with `then` under the same name."""
+    memory, clock = Memory(), QuickClock()
+    registry = Registry()
+
+    async def whole() -> tuple[Ended, Any]:
+        one = coordinator(memory, settings=SHORT, clock=clock, registry=registry)
+        await one.__aenter__()
+        await one.start(first, *args)
+        while "stuck" not in world.seen:
+            await asyncio.sleep(0)
+        await abandon(one)
+        clock.advance(101)
+        registry.add_definition(then)
+        async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as later:
+            (ended,) = await later.resume()
+            return ended, await later.incidents()
+
+    return asyncio.run(whole())
+
+
+def stuck_action(world: World) -> Any:
+    @action("test.stops", idempotent=True)
+    async def stops(n: int = 0) -> None:
+        world.note("stuck")
+        if world.seen.count("stuck") == 1:
+            await asyncio.Event().wait()
+
+    @stops.compensation
+    async def unstop(done: Done) -> None: ...
+
+    return stops
+
+
+@pytest.mark.parametrize("change", ["other arguments", "another action", "fewer steps"])
+def test_code_that_asks_for_something_else_stops_that_saga_as_diverged(change: str) -> None:
+    world = World()
+    a, b, stops = world.action("a"), world.action("b"), stuck_action(world)
+
+    @saga("test.changing")
+    async def first(s: Work) -> None:
+        await s.do(a, 1)
+        await s.do(stops)
+
+    @saga("test.changing")
+    async def then(s: Work) -> None:
+        if change == "other arguments":
+            await s.do(a, 2)
+        elif change == "another action":
+            await s.do(b, 1)
+        else:
+            await s.do(a, 1)
+
+    ended, incidents = resumed_with(world, first, then)
+    assert ended.status == "incident"
+    assert incidents[0].kind == "diverged"
+    assert "b" not in world.seen
+    assert world.seen.count("a(1)") == 1
+    assert "a(2)" not in world.seen
+
+
+def test_branches_that_come_back_in_another_order_find_their_own_steps() -> None:
+    world = World()
+    stops = stuck_action(world)
+    order = [["x", "y"], ["y", "x"]]
+    acts = {name: world.action(name, result=name.upper()) for name in "xy"}
+
+    def make() -> Any:
+        @saga("test.racing")
+        async def racing(s: Work) -> list[str]:
+            turns = order.pop(0)
+            go = {name: asyncio.Event() for name in "xy"}
+            go[turns[0]].set()
+
+            async def branch(name: str) -> str:
+                await go[name].wait()
+                result: str = await s.do(acts[name])
+                go[turns[1]].set()
+                return result
+
+            found = await asyncio.gather(branch("x"), branch("y"))
+            await s.do(stops)
+            return found
+
+        return racing
+
+    ended, _ = resumed_with(world, make(), make())
+    assert (ended.status, ended.result) == ("completed", ["X", "Y"])
+    assert world.seen == ["x", "y", "stuck", "stuck"]
+
+
+def test_a_new_branch_waits_for_a_remembered_one_that_is_merely_late() -> None:
+    world = World()
+    released: list[asyncio.Event] = []
+
+    @action("test.stops_first", idempotent=True)
+    async def stops(name: str) -> str:
+        world.note(f"{name}")
+        if name == "x" and world.seen.count("x") == 1:
+            world.note("stuck")
+            await asyncio.Event().wait()
+        return name
+
+    @stops.compensation
+    async def unstop(done: Done) -> None: ...
+
+    def make(*, x_first: bool) -> Any:
+        @saga("test.late_branch")
+        async def late_branch(s: Work) -> list[str]:
+            gate = asyncio.Event()
+            released.append(gate)
+
+            async def branch(name: str, *, waits: bool) -> str:
+                if waits:
+                    await gate.wait()
+                elif not x_first:
+                    asyncio.get_running_loop().call_later(0.01, gate.set)
+                return await s.do(stops, name)
+
+            return await asyncio.gather(branch("x", waits=not x_first), branch("y", waits=x_first))
+
+        return late_branch
+
+    ended, _ = resumed_with(world, make(x_first=True), make(x_first=False))
+    assert (ended.status, ended.result) == ("completed", ["x", "y"])
+    assert world.seen == ["x", "stuck", "x", "y"]
