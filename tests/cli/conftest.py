@@ -8,5 +8,5 @@ from tests.cli.shell import Shell
 
 
 @pytest.fixture
-def amends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, monkeypatch)
+def amends(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)

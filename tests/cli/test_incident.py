@@ -20,7 +20,7 @@ def test_json_is_one_object_for_each(amends: Shell) -> None:
 
 
 def test_no_incident_is_said(amends: Shell) -> None:
-    assert amends("run", "shop:chat").code == 0
+    assert amends.here("run", "shop:chat").code == 0
     assert amends.here("incident", "list").out == "no open incidents\n"
     assert amends.here("incident", "list", "--all").out == "no incidents\n"
 
@@ -38,7 +38,7 @@ def test_show_names_what_is_left_and_what_can_be_done(amends: Shell) -> None:
 def test_a_retry_that_works_ends_the_rollback(amends: Shell) -> None:
     incident = amends.incident()
     (amends.place / "unjammed").touch()
-    said = amends("incident", "retry", incident, "--module", "shop", "--by", "person:ann")
+    said = amends.here("incident", "retry", incident, "--module", "shop", "--by", "person:ann")
     assert said.code == 0
     assert "person       incident 1 retried by person:ann" in said.out
     assert "robot.move        compensation succeeded" in said.out
@@ -50,15 +50,17 @@ def test_a_retry_that_works_ends_the_rollback(amends: Shell) -> None:
 
 def test_a_retry_that_fails_is_a_new_incident(amends: Shell) -> None:
     incident = amends.incident()
-    said = amends("incident", "retry", incident, "--module", "shop")
+    said = amends.here("incident", "retry", incident, "--module", "shop")
     assert said.code == 4
     assert said.out.splitlines()[-1] == "  amends incident show tidy/2"
-    assert "is not open: it is retried" in amends("incident", "retry", incident, "--module", "shop").complaint
+    assert "is not open: it is retried" in amends.here("incident", "retry", incident, "--module", "shop").complaint
 
 
 def test_a_person_can_vouch_for_what_was_done_by_hand(amends: Shell) -> None:
     incident = amends.incident()
-    said = amends("incident", "resolve", incident, "--reason", "carried back", "--by", "person:ann", "--module", "shop")
+    said = amends.here(
+        "incident", "resolve", incident, "--reason", "carried back", "--by", "person:ann", "--module", "shop"
+    )
     assert said.code == 0
     assert "incident 1 resolved by person:ann: carried back; settled: step 2" in said.out
     assert amends.world == ["+ ladder", "+ robot", "- ladder"]
@@ -84,12 +86,14 @@ def test_resolving_needs_no_module_where_nothing_else_is_left(amends: Shell) -> 
 
 def test_a_reason_of_nothing_is_refused(amends: Shell) -> None:
     incident = amends.incident()
-    assert "needs a reason" in amends("incident", "resolve", incident, "--reason", " ", "--module", "shop").complaint
+    assert (
+        "needs a reason" in amends.here("incident", "resolve", incident, "--reason", " ", "--module", "shop").complaint
+    )
 
 
 def test_retrying_needs_the_modules_that_know_how(amends: Shell) -> None:
     incident = amends.incident()
     (amends.place / "other.py").touch()
-    complaint = amends("incident", "retry", incident, "--module", "other").complaint
+    complaint = amends.here("incident", "retry", incident, "--module", "other").complaint
     assert "action robot.move version 1" in complaint
     assert amends.here("incident", "list", "--json").records[0]["status"] == "open"

@@ -16,7 +16,7 @@ def test_a_saga_whose_process_was_killed_is_brought_to_its_end(amends: Shell) ->
 def test_json_is_how_each_saga_ended(amends: Shell) -> None:
     amends.kill_in_the_middle("d-1")
     amends.kill_in_the_middle("d-2")
-    said = amends("resume", "shop", "--json")
+    said = amends.here("resume", "shop", "--json")
     assert {(end["type"], end["id"], end["status"]) for end in said.records} == {
         ("ended", "d-1", "rolled_back"),
         ("ended", "d-2", "rolled_back"),
@@ -24,16 +24,16 @@ def test_json_is_how_each_saga_ended(amends: Shell) -> None:
 
 
 def test_nothing_to_resume_is_said_and_is_no_error(amends: Shell) -> None:
-    assert amends("run", "shop:chat").code == 0
-    said = amends("resume", "shop")
+    assert amends.here("run", "shop:chat").code == 0
+    said = amends.here("resume", "shop")
     assert (said.code, said.out, said.err) == (0, "nothing to resume\n", "")
-    assert amends("resume", "shop", "--json").out == ""
+    assert amends.here("resume", "shop", "--json").out == ""
 
 
 def test_a_saga_that_no_given_module_declares_is_named_and_left_alone(amends: Shell) -> None:
     amends.kill_in_the_middle("d-1")
     (amends.place / "other.py").touch()
-    said = amends("resume", "other")
+    said = amends.here("resume", "other")
     assert said.code == 0
     assert said.err == "amends: saga d-1 (shop.deliver) is left running: no MODULE given declares it\n"
     assert amends.world == ["+ ramp"]
@@ -41,7 +41,7 @@ def test_a_saga_that_no_given_module_declares_is_named_and_left_alone(amends: Sh
 
 def test_a_saga_that_another_process_drives_is_named_and_left_alone(amends: Shell) -> None:
     with amends.delivering("d-1") as process:
-        said = amends("resume", "shop")
+        said = amends.here("resume", "shop")
         assert said.code == 0
         assert said.err == "amends: saga d-1 (shop.deliver) is left running: another process drives it\n"
         amends.let_lorry_come()
@@ -54,6 +54,6 @@ def test_a_resumed_saga_that_needs_a_person_makes_the_exit_code_4(amends: Shell)
     shop = amends.place / "shop.py"
     source = shop.read_text(encoding="utf-8")
     shop.write_text(source.replace('note("- lorry")', 'raise amends.ChangedSince("it has left")'), encoding="utf-8")
-    said = amends("resume", "shop")
+    said = amends.here("resume", "shop")
     assert said.code == 4
     assert said.out == "saga d-1 incident: it has left\n  amends incident show d-1/1\n"

@@ -9,12 +9,12 @@ LAMP = '{"item": "lamp", "cents": 900}'
 
 def bought(amends: Shell, *ids: str) -> None:
     for saga in ids:
-        assert amends("run", "shop:buy", "--input", LAMP, "--id", saga).code == 0
+        assert amends.here("run", "shop:buy", "--input", LAMP, "--id", saga).code == 0
 
 
 def test_a_list_is_newest_first_and_readable_without_colours(amends: Shell) -> None:
     bought(amends, "b-1", "b-2")
-    assert amends("run", "shop:tidy", "--id", "t-1", "--label", "team=a").code == 4
+    assert amends.here("run", "shop:tidy", "--id", "t-1", "--label", "team=a").code == 4
     head, *rows = amends.here("saga", "list").out.splitlines()
     assert head.split() == ["ID", "STATUS", "SAGA", "ENV", "STARTED", "TOOK", "NOTE"]
     assert [row.split()[:4] for row in rows] == [
@@ -34,8 +34,8 @@ def test_a_list_in_colour_is_for_terminals_that_want_it(amends: Shell) -> None:
 
 def test_filters_are_joined(amends: Shell) -> None:
     bought(amends, "b-1")
-    amends("run", "shop:tidy", "--id", "t-1")
-    amends("run", "shop:paint", "--id", "p-1", "--env", "production")
+    amends.here("run", "shop:tidy", "--id", "t-1")
+    amends.here("run", "shop:paint", "--id", "p-1", "--env", "production")
 
     def ids(*words: str) -> list[str]:
         return [row["id"] for row in amends.here("saga", "list", "--json", *words).records]
@@ -71,15 +71,15 @@ def test_the_help_names_every_status_that_the_option_takes(amends: Shell, status
 
 def test_a_saga_can_be_looked_at_while_another_process_drives_it(amends: Shell) -> None:
     with amends.delivering("d-1") as process:
-        (row,) = amends("saga", "list", "--json").records
+        (row,) = amends.here("saga", "list", "--json").records
         assert (row["id"], row["status"], row["ended_at"]) == ("d-1", "running", None)
-        assert "lorry.wait        wait (attempt 1)" in amends("saga", "show", "d-1").out
+        assert "lorry.wait        wait (attempt 1)" in amends.here("saga", "show", "d-1").out
         amends.let_lorry_come()
         assert process.wait(PATIENCE_S) == 0
 
 
 def test_show_is_the_facts_and_the_whole_story(amends: Shell) -> None:
-    said = amends("run", "shop:tidy", "--id", "t-1", "--label", "team=a", "--actor", "agent:ann")
+    said = amends.here("run", "shop:tidy", "--id", "t-1", "--label", "team=a", "--actor", "agent:ann")
     facts, story, rest = amends.here("saga", "show", "t-1").out.split("\n\n")
     assert [line.split(maxsplit=1) for line in facts.splitlines()][:3] == [
         ["saga", "t-1"],
@@ -101,13 +101,13 @@ def test_show_as_json_is_the_row_and_every_entry(amends: Shell) -> None:
 
 def test_a_completed_saga_can_be_taken_back(amends: Shell) -> None:
     bought(amends, "b-1")
-    said = amends("saga", "cancel", "b-1", "--module", "shop", "--why", "wrong lamp", "--by", "person:ann")
+    said = amends.here("saga", "cancel", "b-1", "--module", "shop", "--why", "wrong lamp", "--by", "person:ann")
     assert said.code == 0
     assert "rollback began (asked for by person:ann): wrong lamp" in said.out
     assert "started by" not in said.out
     assert said.out.splitlines()[-1] == "saga b-1 rolled back: wrong lamp"
     assert amends.world == ["+ lamp", "- 900", "- lamp"]
-    assert "has been rolled back already" in amends("saga", "cancel", "b-1", "--module", "shop").complaint
+    assert "saga b-1 is rolled_back" in amends.here("saga", "cancel", "b-1", "--module", "shop").complaint
 
 
 def test_whoever_is_logged_in_asks_unless_said_otherwise(amends: Shell) -> None:
@@ -121,7 +121,7 @@ def test_whoever_is_logged_in_asks_unless_said_otherwise(amends: Shell) -> None:
 def test_cancelling_needs_the_modules_that_know_how(amends: Shell) -> None:
     bought(amends, "b-1")
     (amends.place / "other.py").touch()
-    complaint = amends("saga", "cancel", "b-1", "--module", "other").complaint
+    complaint = amends.here("saga", "cancel", "b-1", "--module", "other").complaint
     assert "action stock.reserve version 1, action payments.charge version 1" in complaint
     assert "--module" in complaint
     assert amends.here("saga", "list", "--json").records[0]["status"] == "completed"
@@ -129,9 +129,10 @@ def test_cancelling_needs_the_modules_that_know_how(amends: Shell) -> None:
 
 def test_a_saga_that_another_process_drives_is_cancelled_there(amends: Shell) -> None:
     with amends.delivering("d-1") as process:
-        said = amends("saga", "cancel", "d-1", "--module", "shop")
+        said = amends.here("saga", "cancel", "d-1", "--module", "shop")
         assert said.code == 6
         assert said.out.splitlines()[-1] == "saga d-1 rolling back: cancelled"
         amends.let_lorry_come()
-        assert process.wait(PATIENCE_S) == 3
+        assert process.wait(PATIENCE_S) in {3, 6}  # 6 where it had ended its work before it heard of the rollback
+    assert amends.here("resume", "shop").code == 0
     assert amends.world == ["+ ramp", "- lorry", "- ramp"]

@@ -10,7 +10,13 @@ import pytest
 
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
-from amends.errors import JournalBusyError, JournalConflictError, JournalStoppedError, LeaseLostError
+from amends.errors import (
+    JournalBusyError,
+    JournalConflictError,
+    JournalError,
+    JournalStoppedError,
+    LeaseLostError,
+)
 from amends.journal.protocol import Journal, Lease, Summary
 from amends.journal.sqlite import SqliteJournal, journal, writer
 from amends.journal.sqlite.database import Database
@@ -126,6 +132,17 @@ def test_a_bug_in_one_question_is_told_to_its_batch_and_rolled_back(path: Path) 
             assert one is not two
             await journal.append(SagaId("s"), [resumed()], after=1, summary=RUNNING)
             assert await count(journal, "s") == 2
+
+    asyncio.run(live())
+
+
+def test_a_connection_that_cannot_even_roll_back_stops_the_writer(path: Path) -> None:
+    async def live() -> None:
+        async with opened(path) as journal:
+            with pytest.raises(JournalError):
+                await journal._writer.ask(lambda batch: batch.database.close())
+            with pytest.raises(JournalStoppedError, match="stopped for good"):
+                await journal.append(SagaId("s"), [started()], after=0, summary=RUNNING)
 
     asyncio.run(live())
 

@@ -56,7 +56,7 @@ class World:
 
         async def ask(asked: Asked) -> Happened | NotHappened:
             self.note(f"ask {name}")
-            answer = probe.pop(0)
+            answer: BaseException | Happened | NotHappened = probe.pop(0)
             if isinstance(answer, BaseException):
                 raise answer
             return answer

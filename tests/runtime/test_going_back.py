@@ -131,7 +131,9 @@ def test_a_compensation_that_runs_out_of_time_is_retried_then_an_incident() -> N
 
 def test_a_rollback_window_that_closes_leaves_an_incident_that_can_be_resumed() -> None:
     world = World()
-    stubborn = world.action("b", undo=[OSError("down")] * 3, compensation_retries=Retries(attempts=50, first_s=40, cap_s=40))
+    stubborn = world.action(
+        "b", undo=[OSError("down")] * 3, compensation_retries=Retries(attempts=50, first_s=40, cap_s=40)
+    )
 
     async def scene(on: Coordinator) -> tuple[Ended, str, Ended]:
         ended = await on.run(failing(world, world.action("a"), stubborn))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amends import Coordinator, Done, Ended, Registry, Settings, Work, action, saga
+from amends import Coordinator, Done, Ended, Handle, Registry, Settings, Work, action, saga
 from amends.errors import JournalConflictError, LeaseLostError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator, names
@@ -16,12 +16,13 @@ from tests.runtime.support import QuickClock, World, coordinator, names
 SHORT = Settings(lease_s=100, settle_s=1)
 
 
-async def abandon(opened: Coordinator) -> None:
+async def abandon(handle: Handle) -> None:
     """The process is gone: nothing is drained, nothing given back; only its tasks end."""
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
-    _ = opened
+    (gone,) = await asyncio.gather(handle, return_exceptions=True)
+    assert isinstance(gone, asyncio.CancelledError)
 
 
 def stuck_on_the_second_step(world: World, second: asyncio.Event) -> Any:
@@ -53,10 +54,10 @@ def test_a_saga_goes_on_from_its_last_durable_step_in_another_process() -> None:
         stuck = stuck_on_the_second_step(world, second)
         first = coordinator(memory, settings=SHORT, clock=clock, registry=registry)
         await first.__aenter__()
-        await first.start(stuck, 7)
+        handle = await first.start(stuck, 7)
         while "second" not in world.seen:
             await asyncio.sleep(0)
-        await abandon(first)
+        await abandon(handle)
         clock.advance(101)
         second.set()
         async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as later:
@@ -220,10 +221,10 @@ def resumed_with(world: World, first: Any, then: Any, *args: Any) -> tuple[Ended
     async def whole() -> tuple[Ended, Any]:
         one = coordinator(memory, settings=SHORT, clock=clock, registry=registry)
         await one.__aenter__()
-        await one.start(first, *args)
+        handle = await one.start(first, *args)
         while "stuck" not in world.seen:
             await asyncio.sleep(0)
-        await abandon(one)
+        await abandon(handle)
         clock.advance(101)
         registry.add_definition(then)
         async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as later:
@@ -294,7 +295,7 @@ def test_branches_that_come_back_in_another_order_find_their_own_steps() -> None
 
             found = await asyncio.gather(branch("x"), branch("y"))
             await s.do(stops)
-            return found
+            return list(found)
 
         return racing
 
@@ -331,7 +332,7 @@ def test_a_new_branch_waits_for_a_remembered_one_that_is_merely_late() -> None:
                     asyncio.get_running_loop().call_later(0.01, gate.set)
                 return await s.do(stops, name)
 
-            return await asyncio.gather(branch("x", waits=not x_first), branch("y", waits=x_first))
+            return list(await asyncio.gather(branch("x", waits=not x_first), branch("y", waits=x_first)))
 
         return late_branch
 

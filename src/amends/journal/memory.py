@@ -115,6 +115,8 @@ class MemoryJournal:
                 raise refusals.lease_lost(lease, record.epoch, record.worker)
             if after != len(record.entries):
                 raise refusals.conflict(saga, after, len(record.entries))
+            if not events:
+                return ()
             self.memory.sagas[saga] = record
             entries = tuple(_added(record, event, wire, at) for event, wire in zip(events, wires, strict=True))
             record.summary, record.updated_at, record.nudged = summary, at, lease is None

@@ -18,6 +18,7 @@ from amends.runtime.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
 
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
@@ -74,10 +75,10 @@ class NotHappened:
 ProbeAnswer: TypeAlias = "Happened | NotHappened | None"
 
 
-class Action(Generic[P, R]):
+class Action(Generic[P, R_co]):
     """A function with a contract. Called outside a saga it is just the function."""
 
-    def __init__(self, function: Callable[P, R], contract: Contract) -> None:
+    def __init__(self, function: Callable[P, R_co], contract: Contract) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.signature = Signature(function)
@@ -87,7 +88,7 @@ class Action(Generic[P, R]):
         self.capture: Callable[..., object] | None = None
         self.contract = contract
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:

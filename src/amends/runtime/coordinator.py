@@ -19,7 +19,7 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.local import Ended, Handle, LocalEngine, ended
 from amends.runtime.observe import Observer, Observers
 from amends.runtime.registry import PROCESS, Registry
-from amends.runtime.secret import mask
+from amends.runtime.secret import mask, secrets_in
 from amends.runtime.settings import Settings
 
 Row = TypeVar("Row")
@@ -176,7 +176,7 @@ class Coordinator:
         joined = None if id is None else await self._join(saga, start)
         if id is not None and joined is None and self._engine.running(saga) is not None:
             joined = await self._join(saga, start)  # another call of this process began it meanwhile
-        return joined or self._engine.begin(definition, start, saga)
+        return joined or self._engine.begin(definition, start, saga, tuple(secrets_in(dict(named))))
 
     async def _join(self, saga: SagaId, start: c.StartSaga) -> Handle | None:
         """The saga of this id, where there is one already. Raises RefusedError where it is another."""

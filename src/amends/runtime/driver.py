@@ -39,18 +39,25 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.forward import Forward
 from amends.runtime.logbook import Logbook
 from amends.runtime.run import Run, Surroundings
-from amends.runtime.secret import mask, unmask
+from amends.runtime.secret import Secret, mask, unmask
 from amends.runtime.work import Work
 
 _log = logging.getLogger("amends.driver")
 
 
 class Driver:
-    def __init__(self, around: Surroundings, book: Logbook, definition: SagaDefinition | None) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        book: Logbook,
+        definition: SagaDefinition | None,
+        secrets: tuple[Secret, ...] = (),
+    ) -> None:
         self.book = book
         self.run = Run(around, book)
         self._around = around
         self._definition = definition
+        self._secrets = secrets
         self._forward = Forward(self.run)
         self._function: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -112,7 +119,7 @@ class Driver:
         if self._definition is None:
             raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
         places.enter()
-        named = cast("dict[str, Any]", unmask(begun.input, saga.id))
+        named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
         result = await self._definition.run(Work(saga.id, self._forward.step), named)
         if self._forward.diverged is not None:
             raise self._forward.diverged

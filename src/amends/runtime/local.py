@@ -46,6 +46,7 @@ from amends.runtime.logbook import Logbook, unrecorded_successes
 from amends.runtime.observe import Observers
 from amends.runtime.registry import Registry
 from amends.runtime.run import Surroundings
+from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
 
 _log = logging.getLogger("amends.engine")
@@ -146,12 +147,14 @@ class LocalEngine:
 
     # -- driving ------------------------------------------------------------------------------------------------------
 
-    def begin(self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId) -> Handle:
+    def begin(
+        self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId, secrets: tuple[Secret, ...] = ()
+    ) -> Handle:
         """Start a new saga; its first entry goes out together with its first step's intent."""
         lease = Lease(saga=saga, worker=self.worker, epoch=1)
         book = Logbook(self._journal, unstarted(saga), lease, self._observers)
         book.tell(start)
-        return self._launch(book, definition)
+        return self._launch(book, definition, secrets)
 
     async def begun(self, saga: SagaId) -> SagaStarted | None:
         """How a saga was started; None where there is no such saga, durable or about to be."""
@@ -172,8 +175,8 @@ class LocalEngine:
 
         return Handle(saga, asyncio.ensure_future(followed()))
 
-    def _launch(self, book: Logbook, definition: SagaDefinition | None) -> Handle:
-        driver = Driver(self._around, book, definition)
+    def _launch(self, book: Logbook, definition: SagaDefinition | None, secrets: tuple[Secret, ...] = ()) -> Handle:
+        driver = Driver(self._around, book, definition, secrets)
         task = asyncio.ensure_future(self._drive(driver))
         self._runs[book.saga.id] = (driver, task)
         return Handle(book.saga.id, task)

@@ -37,6 +37,14 @@ class Append(NamedTuple):
     hash: bytes
 
 
+def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None) -> None:
+    """Refuse what `write` would refuse, and write nothing: a transaction that only asks costs no fsync."""
+    epoch = None if lease is None else lease.epoch
+    sql = "SELECT 1 FROM saga WHERE name = ? AND head = ? AND epoch = ifnull(?, epoch)"
+    if batch.database.first(sql, (saga, after, epoch)) is None:
+        raise refusal(batch.database, saga, after, lease)
+
+
 def write(batch: Batch, append: Append) -> int:
     """Do all of it, or raise JournalConflictError or LeaseLostError and nothing. Returns the saga's row."""
     database = batch.database

@@ -32,6 +32,8 @@ class Database:
             self.pragma("locking_mode", "exclusive")
         raw.set_busy_timeout(round(busy_timeout_s * 1000))
         raw.wal_autocheckpoint(0)
+        self.pragma("trusted_schema", 0)
+        self.pragma("cell_size_check", 1)
 
     def run(self, sql: str, values: Values = ()) -> int:
         """How many rows it changed, where it is a statement that changes rows."""

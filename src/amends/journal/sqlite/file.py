@@ -26,6 +26,7 @@ from amends.journal.sqlite.database import Database
 
 APPLICATION: Final = 0x616D6E64  # "amnd"
 VERIFIED_AT_OPEN: Final = 64
+LARGEST_IDLE_LOG: Final = 64 * 1024 * 1024
 
 _EXTRA: Final = 3
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
@@ -112,6 +113,7 @@ def _version(path: Path, database: Database) -> int:
 
 
 def _make_durable(path: Path, database: Database) -> None:
+    database.pragma("journal_size_limit", LARGEST_IDLE_LOG)
     database.pragma("synchronous", "extra")
     mode = database.pragma("journal_mode", "wal")
     if mode != "wal" or database.pragma("synchronous") != _EXTRA:

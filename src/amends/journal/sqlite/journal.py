@@ -113,6 +113,8 @@ class SqliteJournal:
         if head is not None and head.number != after:
             return asyncio.ensure_future(self._refuse(saga, after, lease))
         place = refusals.begun(saga, events, after, lease) if head is None else head.row
+        if not events:
+            return self._writer.submit(partial(append.check, saga=saga, after=after, lease=lease), _no_entries)
         at = self._clock.now()
         hashed = FIRST if head is None else head.hash
         number = after
@@ -247,6 +249,10 @@ def _failed(trouble: AmendsError) -> asyncio.Future[tuple[Entry, ...]]:
     future: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
     future.set_exception(trouble)
     return future
+
+
+def _no_entries(_checked: None) -> tuple[Entry, ...]:
+    return ()
 
 
 def _nothing(_batch: Batch) -> None:

@@ -6,17 +6,19 @@ import asyncio
 from typing import Final, cast
 
 from amends.core import events as e
+from amends.core.transitions import SagaStatus
 from amends.core.values import LARGEST_VALUE, Json, SagaId
 from amends.errors import (
     InputError,
     JournalConflictError,
     JournalStoppedError,
+    LeaseLostError,
     NotJsonError,
     TooLargeError,
     UnknownSagaError,
 )
 from amends.journal.codec import FIRST, INLINE, chain
-from amends.journal.protocol import Entry, Journal, PersonQuery, SagaQuery
+from amends.journal.protocol import Entry, Journal, PersonQuery, SagaQuery, Summary
 from amends.testing.journal_suite.ground import (
     RUNNING,
     TTL_S,
@@ -152,11 +154,21 @@ class EntryRules(Ground):
             await refusal(late.append(saga, [resumed()], after=turn, summary=RUNNING), JournalConflictError)
 
     @rule
-    async def test_no_events_change_nothing_but_the_summary(self, journal: Journal) -> None:
-        saga = await begin(journal, "s")
-        equal(await journal.append(saga, [], after=1, summary=RUNNING), ())
-        equal(len(await entries(journal, saga)), 1)
-        await refusal(journal.append(saga, [], after=0, summary=RUNNING), JournalConflictError)
+    async def test_no_events_only_ask(self, journal: Journal) -> None:
+        saga = await begin(journal, "s", worker="w")
+        before = await journal.saga(saga)
+        self.clock.advance(1)
+        ended = Summary(status=SagaStatus.COMPLETED, wake_at=7)
+        for lease in (None, held(saga, "w")):
+            equal(await journal.append(saga, [], after=1, summary=ended, lease=lease), ())
+            await refusal(journal.append(saga, [], after=0, summary=RUNNING, lease=lease), JournalConflictError)
+            await refusal(journal.append(saga, [], after=2, summary=RUNNING, lease=lease), JournalConflictError)
+        stale = journal.append(saga, [], after=1, summary=RUNNING, lease=held(saga, "w", 2))
+        await refusal(stale, LeaseLostError)
+        equal((await journal.saga(saga), len(await entries(journal, saga)), journal.nudged("w")), (before, 1, ()))
+        await journal.append(saga, [resumed()], after=1, summary=ended, lease=held(saga, "w"))
+        row = await journal.saga(saga)
+        equal(row and row.status, SagaStatus.COMPLETED)
 
     @rule
     async def test_an_append_is_asked_for_before_it_is_awaited(self, journal: Journal) -> None:

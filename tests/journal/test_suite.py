@@ -1,0 +1,118 @@
+"""The shipped rules can fail: a journal that breaks one does not pass."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import pytest
+
+from amends.core.events import Event
+from amends.core.values import SagaId
+from amends.journal.memory import Memory, MemoryJournal
+from amends.journal.protocol import Entry, Journal, Lease, SagaPage, SagaQuery, Summary
+from amends.testing.journal_suite import JournalSuite
+from amends.testing.journal_suite.ground import Ground
+
+Answer = asyncio.Future[tuple[Entry, ...]]
+
+
+class TakesAnyNumber(MemoryJournal):
+    def append(
+        self, saga: SagaId, events: Sequence[Event], *, after: int, summary: Summary, lease: Lease | None = None
+    ) -> Answer:
+        record = self.memory.sagas.get(saga)
+        after = len(record.entries) if record else 0
+        return super().append(saga, events, after=after, summary=summary, lease=lease)
+
+
+class ForgetsTheLease(MemoryJournal):
+    def append(
+        self, saga: SagaId, events: Sequence[Event], *, after: int, summary: Summary, lease: Lease | None = None
+    ) -> Answer:
+        return super().append(saga, events, after=after, summary=summary, lease=None)
+
+
+class AppendsWhatItCan(MemoryJournal):
+    def append(
+        self, saga: SagaId, events: Sequence[Event], *, after: int, summary: Summary, lease: Lease | None = None
+    ) -> Answer:
+        for number, event in enumerate(events[:-1]):
+            one = super().append(saga, [event], after=after + number, summary=summary, lease=lease)
+            if one.exception():
+                return one
+        return super().append(saga, events[-1:], after=after + max(0, len(events) - 1), summary=summary, lease=lease)
+
+
+class LetsAnyoneClaim(MemoryJournal):
+    async def claim(
+        self,
+        worker: str,
+        *,
+        definitions: Collection[str] | None = None,
+        saga: SagaId | None = None,
+        due_by: int | None = None,
+        limit: int = 500,
+    ) -> tuple[Lease, ...]:
+        self.memory.workers.clear()
+        return await super().claim(worker, definitions=definitions, saga=saga, due_by=due_by, limit=limit)
+
+
+class NeverNudges(MemoryJournal):
+    def nudged(self, worker: str) -> tuple[SagaId, ...]:
+        self._require_open()
+        return ()
+
+
+class PagesByOffset(MemoryJournal):
+    async def sagas(self, query: SagaQuery) -> SagaPage:
+        start = int(query.before or 0)
+        page = await super().sagas(SagaQuery(limit=10_000))
+        rows = page.rows[start : start + query.limit]
+        return SagaPage(rows=rows, cursor=str(start + len(rows)) if len(page.rows) > start + len(rows) else None)
+
+
+class KeepsItsMemoryToItself(MemoryJournal):
+    def __init__(self, clock: Any, memory: Memory) -> None:
+        super().__init__(clock, Memory())
+
+
+class StaysOpen(MemoryJournal):
+    async def close(self) -> None:
+        """As if nothing had been said."""
+
+
+def breaks(kind: Callable[[Any, Memory], Journal], rule: str) -> bool:
+    class Suite(JournalSuite):
+        memory = Memory()
+
+        async def open(self) -> Journal:
+            return kind(self.clock, self.memory)
+
+    try:
+        getattr(Suite(), rule)()
+    except Exception:  # noqa: BLE001 - however it shows
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        (TakesAnyNumber, "test_an_append_is_refused_unless_it_names_the_newest_entry"),
+        (ForgetsTheLease, "test_a_holder_that_was_replaced_cannot_write"),
+        (AppendsWhatItCan, "test_what_json_cannot_hold_is_refused_and_nothing_is_written"),
+        (LetsAnyoneClaim, "test_what_a_living_worker_holds_is_not_free"),
+        (NeverNudges, "test_the_holder_hears_of_what_others_wrote"),
+        (PagesByOffset, "test_what_comes_new_does_not_shift_the_pages"),
+        (KeepsItsMemoryToItself, "test_another_handle_sees_at_once_what_one_has_written"),
+        (StaysOpen, "test_after_close_every_call_is_refused"),
+    ],
+)
+def test_a_journal_that_breaks_a_rule_does_not_pass(kind: Callable[[Any, Memory], Journal], rule: str) -> None:
+    assert breaks(kind, rule)
+    assert not breaks(MemoryJournal, rule)
+
+
+def test_whoever_uses_the_rules_has_to_say_what_to_open() -> None:
+    with pytest.raises(NotImplementedError):
+        asyncio.run(Ground().open())

@@ -1,0 +1,294 @@
+"""Declaring actions and sagas: what the decorators keep, and what they refuse with a clear word."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any, cast
+
+import pytest
+
+import amends
+from amends import (
+    Asked,
+    Done,
+    Registry,
+    Retries,
+    Reversibility,
+    SagaDefinition,
+    Step,
+    Work,
+    action,
+    given,
+    register,
+    result_of,
+)
+from amends.errors import DeclarationError, InputError, TopicError, UnknownActionError, UnknownDefinitionError
+from amends.runtime.action import checked_topic
+from amends.runtime.definition import saga
+from tests.runtime.support import World, coordinator
+
+
+def _nothing(done: Done) -> None:
+    """Takes nothing back."""
+
+
+@pytest.mark.parametrize("topic", ["", "Payments.charge", "a b", "é.x", "x" * 129, ".a", "a\n", "a\u200bb"])
+def test_a_topic_that_is_not_one_is_refused(topic: str) -> None:
+    with pytest.raises(TopicError, match="is not a topic"):
+        action(topic)
+
+
+def test_the_contract_says_what_the_author_said() -> None:
+    @action("test.contract", risk={"money", "eu"}, idempotent=True, timeout=10, retries=3, version=2)
+    async def act() -> None: ...
+
+    before = act.contract
+    act.compensation(_nothing)
+    after = act.contract
+    assert (before.reversibility, after.reversibility) == (Reversibility.UNDECLARED, Reversibility.COMPENSATABLE)
+    assert after.compensation_declared
+    assert act.contract.risk == ("eu", "money")
+    assert (act.contract.timeout_s, act.contract.retries, act.contract.version) == (10, Retries(attempts=3), 2)
+    assert repr(act) == "<action test.contract/2>"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"no_rollback": " "}, "no_rollback"),
+        ({"no_rollback": "x", "read_only": True}, "read_only"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1}, "timeout"),
+        ({"retries": 0}, "at least one attempt"),
+        ({"retries": Retries(first_s=-1)}, "negative"),
+        ({"compensation_timeout": 0}, "compensation_timeout"),
+    ],
+)
+def test_a_contract_that_contradicts_itself_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        action("test.bad", **options)
+
+
+@pytest.mark.parametrize("options", [{"no_rollback": "sent is sent"}, {"read_only": True}])
+def test_a_compensation_for_what_needs_none_is_refused(options: dict[str, Any]) -> None:
+    @action("test.needs_none", **options)
+    async def act() -> None: ...
+
+    with pytest.raises(DeclarationError, match="remove no_rollback= or read_only="):
+        act.compensation(_nothing)
+
+
+def test_an_action_outside_a_saga_is_the_plain_function_with_its_signature() -> None:
+    @action("test.plainly")
+    def add(a: int, b: int = 2) -> int:
+        """Adds."""
+        return a + b
+
+    @action("test.plainly_async")
+    async def later(a: int) -> str:
+        return f"{a} {amends.key()[:6]}"
+
+    assert add(1) == 3
+    assert asyncio.run(later(1)) == "1 plain-"
+    assert str(inspect.signature(add)) == "(a: 'int', b: 'int' = 2) -> 'int'"
+    assert (getattr(add, "__name__", ""), add.__doc__) == ("add", "Adds.")
+
+
+def test_what_is_not_decorated_can_be_registered() -> None:
+    seen: list[str] = []
+
+    def did(n: int) -> None:
+        seen.append(f"did {n}")
+
+    def undid(done: Done) -> None:
+        seen.append(f"undid {done.args['n']} {done.before}")
+
+    def capture(asked: Asked) -> int:
+        return int(asked.args["n"]) + 1
+
+    act = register("test.registered", did, compensation=undid, before=capture, idempotent=True)
+
+    @saga("test.registers")
+    async def registers(s: Work) -> None:
+        await s.do(act, 1)
+        raise RuntimeError("back")
+
+    async def whole() -> Any:
+        async with coordinator() as opened:
+            return await opened.run(registers)
+
+    assert asyncio.run(whole()).status == "rolled_back"
+    assert seen == ["did 1", "undid 1 2"]
+
+
+def test_a_registry_names_what_it_does_not_know() -> None:
+    registry = Registry()
+    with pytest.raises(UnknownActionError, match=r"no action test\.none version 1 .* import the module"):
+        registry.action(checked_topic("test.none"), 1)
+    with pytest.raises(UnknownDefinitionError, match="import the module"):
+        registry.definition("test.none", 1)
+
+    @saga("test.known", version=3)
+    async def known(s: Work) -> None: ...
+
+    registry.add_definition(known)
+    with pytest.raises(UnknownDefinitionError, match="it knows version 3"):
+        registry.definition("test.known", 1)
+
+
+def test_a_topic_declared_in_two_modules_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    registry = Registry()
+    for module in ("one", "two"):
+
+        async def act() -> None: ...
+
+        act.__module__ = module
+        registry.add_action(amends.Action(act, amends.Contract(topic=checked_topic("test.twice"))))
+    assert "declared in one and again in two" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: saga("test.sync")(cast("Any", _nothing)), "goes on an async function"),
+        (lambda: SagaDefinition("test.empty", []), "has no steps"),
+        (lambda: SagaDefinition("Bad Name", []), "is not a topic"),
+    ],
+)
+def test_a_definition_that_cannot_run_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        make()
+
+
+def test_a_saga_function_that_takes_no_saga_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="takes the saga first"):
+
+        @saga("test.no_s")
+        async def nothing() -> None: ...
+
+
+@pytest.fixture
+def line() -> SagaDefinition:
+    @action("test.analyze", read_only=True)
+    async def analyze(path: str) -> dict[str, Any]:
+        return {"files": [path, path + ".bak"]}
+
+    @action("test.create")
+    async def create(name: str, mode: str = "w") -> str:
+        return f"{name}:{mode}"
+
+    @create.compensation
+    async def remove(done: Done) -> None: ...
+
+    return SagaDefinition(
+        "test.refactor",
+        [analyze, Step(create, {"name": result_of("analyze", "files", 1), "mode": given("mode")}, name="made")],
+    )
+
+
+def test_a_list_of_steps_takes_input_and_earlier_results_by_name(line: SagaDefinition) -> None:
+    async def whole() -> Any:
+        async with coordinator() as opened:
+            by_words = await opened.run(line, path="a.py", mode="x")
+            by_object = await opened.run(line, {"path": "a.py", "mode": "x"})
+            return by_words.result, by_object.result
+
+    by_words, by_object = asyncio.run(whole())
+    assert by_words == by_object == {"analyze": {"files": ["a.py", "a.py.bak"]}, "made": "a.py.bak:x"}
+
+
+def test_a_list_of_steps_says_what_its_input_lacks_before_anything_is_dispatched(line: SagaDefinition) -> None:
+    async def whole() -> None:
+        async with coordinator() as opened:
+            with pytest.raises(InputError, match="step made needs mode in the input"):
+                await opened.run(line, path="a.py")
+            with pytest.raises(InputError, match="takes an object"):
+                await opened.run(line, 3)
+            assert await opened.list() == []
+
+    asyncio.run(whole())
+
+
+def test_a_list_of_steps_is_checked_when_it_is_made(line: SagaDefinition) -> None:
+    create = line.steps[1].action
+    with pytest.raises(DeclarationError, match="two steps called create"):
+        SagaDefinition("test.twice", [create, create])
+    with pytest.raises(DeclarationError, match="takes no nome"):
+        SagaDefinition("test.typo", [Step(create, {"nome": 1})])
+    with pytest.raises(DeclarationError, match="not an earlier step"):
+        SagaDefinition("test.forward", [Step(create, {"name": result_of("later")})])
+    with pytest.raises(DeclarationError, match="is not an action"):
+        SagaDefinition("test.plain", [Step(cast("Any", len))])
+
+
+@pytest.mark.parametrize(
+    ("document", "bound"),
+    [
+        ({"trip": 1}, {"trip": 1, "fast": False}),
+        ({"trip": 1, "fast": True}, {"trip": 1, "fast": True}),
+        ({"flight": 1}, {"trip": {"flight": 1}, "fast": False}),
+        ([1], {"trip": [1], "fast": False}),
+    ],
+)
+def test_one_json_document_is_the_keywords_or_the_only_argument(document: object, bound: dict[str, object]) -> None:
+    @saga("test.document")
+    async def book(s: Work, trip: Any, fast: bool = False) -> None: ...
+
+    assert book.bind_document(document) == bound
+
+
+def test_a_document_that_does_not_fit_names_the_parameters() -> None:
+    @saga("test.two")
+    async def two(s: Work, a: int, b: int) -> None: ...
+
+    with pytest.raises(InputError, match="keys a, b"):
+        two.bind_document({"a": 1})
+    with pytest.raises(InputError, match=r"it takes \(a, b\)"):
+        two.bind((1,), {})
+
+
+def test_every_kind_of_parameter_is_bound_by_name_and_called_again() -> None:
+    seen: list[Any] = []
+
+    @action("test.kinds")
+    async def kinds(a: int, /, b: int, *rest: int, c: int = 3, **more: int) -> None:
+        seen.append((a, b, rest, c, more))
+
+    @kinds.compensation
+    async def undo(done: Done) -> None:
+        seen.append(done.args)
+
+    @saga("test.all_kinds")
+    async def all_kinds(s: Work) -> None:
+        await s.do(kinds, 1, 2, 8, 9, d=4)
+        raise RuntimeError("back")
+
+    async def whole() -> None:
+        async with coordinator() as opened:
+            await opened.run(all_kinds)
+
+    asyncio.run(whole())
+    assert seen == [(1, 2, (8, 9), 3, {"d": 4}), {"a": 1, "b": 2, "rest": [8, 9], "c": 3, "more": {"d": 4}}]
+
+
+def test_a_wrong_call_is_an_error_that_names_the_parameters() -> None:
+    world = World()
+    a = world.action("a")
+
+    @saga("test.wrong_call")
+    async def wrong(s: Work) -> None:
+        await s.do(a, 1, 2, 3)
+
+    @saga("test.not_an_action")
+    async def not_an_action(s: Work) -> None:
+        await s.do(cast("Any", len), [])
+
+    async def whole() -> tuple[str, str]:
+        async with coordinator() as opened:
+            return (await opened.run(wrong)).why, (await opened.run(not_an_action)).why
+
+    wrongly, plainly = asyncio.run(whole())
+    assert "it takes (n)" in wrongly
+    assert "is not an action; decorate it with @action" in plainly
+    assert world.seen == []
