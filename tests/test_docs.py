@@ -231,7 +231,8 @@ def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
     found = performed(page, tmp_path)
     shown = {block.line: block.text.replace("\\\n", " ") for block in blocks(page.read_text(encoding="utf-8"))}
     for line, printed in found.items():
-        assert steady(shown[line]) == steady(printed), f"{named(page)}:{line}"
+        stale = f"{named(page)}:{line} shows something else; if it is right now: python tests/test_docs.py --write"
+        assert steady(shown[line]) == steady(printed), stale
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

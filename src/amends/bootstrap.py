@@ -6,15 +6,14 @@ import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from amends.clock import Clock, SystemClock
 from amends.errors import InputError
 from amends.gate.builtin import BuiltinGate
-from amends.journal.memory import MemoryJournal
 from amends.journal.protocol import Journal
-from amends.journal.sqlite import SqliteJournal
 from amends.runtime import coordinator as runtime
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.local import Ended
@@ -56,31 +55,35 @@ class Coordinator(runtime.Coordinator):
         return Opening(opened)
 
     _restore_signals: Callable[[], None] | None = None
+    _terminated: asyncio.Task[None] | None = None
 
     def _end_on_sigterm(self) -> None:
         """Take SIGTERM only where nobody else has it, and pass it on after draining."""
-        if (
-            threading.current_thread() is not threading.main_thread()
-            or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-        ):
+        on_main = threading.current_thread() is threading.main_thread()
+        if not on_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
             return
         loop = asyncio.get_running_loop()
-        ending: set[asyncio.Task[None]] = set()
-        try:
-            loop.add_signal_handler(signal.SIGTERM, lambda: ending.add(asyncio.ensure_future(self._end())))
-        except (NotImplementedError, RuntimeError):
-            return
-        self._restore_signals = lambda: (loop.remove_signal_handler(signal.SIGTERM), None)[1]
 
-    async def _end(self) -> None:
-        await self.close()
-        signal.raise_signal(signal.SIGTERM)
+        def terminate() -> None:
+            self._terminated = self._terminated or asyncio.ensure_future(self.close())
+
+        def restore() -> None:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+        try:
+            loop.add_signal_handler(signal.SIGTERM, terminate)
+        except (NotImplementedError, RuntimeError):
+            return  # this platform or loop takes no signals: SIGTERM then ends the process at once, which is safe too
+        self._restore_signals = restore
 
     async def close(self) -> None:
+        """Drain and give the leases back; then, if SIGTERM asked for it, end as the process would have."""
         await super().close()
         if self._restore_signals is not None:
             self._restore_signals()
             self._restore_signals = None
+        if self._terminated is not None:
+            signal.raise_signal(signal.SIGTERM)
 
 
 class Opening(Awaitable[Coordinator]):
@@ -105,15 +108,28 @@ class Opening(Awaitable[Coordinator]):
 
 
 async def open_journal(address: str, clock: Clock) -> Journal:
-    """The journal at an address: a path, `sqlite:///path`, or `:memory:`."""
-    if address == ":memory:":
+    """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, or `:memory:`.
+
+    Only the store that is used is imported.
+    """
+    path = journal_file(address)
+    if path is None:
+        from amends.journal.memory import MemoryJournal
+
         return MemoryJournal(clock)
-    scheme, found, rest = str(address).partition("://")
-    if not found:
-        return await SqliteJournal.open(address, clock)
-    if scheme == "sqlite":
-        return await SqliteJournal.open(rest.removeprefix("/") if rest.startswith("//") else rest, clock)
-    raise InputError(f"{scheme}:// is not a journal that amends knows; give a file's path, sqlite:///path or :memory:")
+    from amends.journal.sqlite import SqliteJournal
+
+    return await SqliteJournal.open(path, clock)
+
+
+def journal_file(address: str) -> Path | None:
+    """The file that an address names; None for `:memory:`. Raises InputError for a kind that amends does not know."""
+    if address == ":memory:":
+        return None
+    scheme, found, rest = address.partition("://")
+    if found and scheme != "sqlite":
+        raise InputError(f"{scheme}:// is no journal that amends knows; give a file's path, sqlite:///path or :memory:")
+    return Path(rest.removeprefix("/") if found else address)
 
 
 def run(

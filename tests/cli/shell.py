@@ -34,9 +34,11 @@ class Said:
     @property
     def records(self) -> list[dict[str, Any]]:
         """Its output as JSON lines; each has to be an object with a type."""
-        found = [json.loads(line) for line in self.out.splitlines()]
-        assert all(isinstance(record, dict) and record["type"] for record in found)
-        return found
+        found: list[object] = [json.loads(line) for line in self.out.splitlines()]
+        assert {type(record) for record in found} <= {dict}
+        records = cast("list[dict[str, Any]]", found)
+        assert all(record["type"] for record in records)
+        return records
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
         return [record for record in self.records if record["type"] == kind]
@@ -74,25 +76,28 @@ class Shell:
     def here(self, *words: str) -> Said:
         """Run a command in this process, which is faster. What it made known or imported is forgotten again."""
         out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-            patch.chdir(self.place)
-            patch.setattr(sys, "path", list(sys.path))
-            for known in ("_actions", "_definitions"):
-                patch.setattr(PROCESS, known, dict(getattr(PROCESS, known)))
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), self._forgetting():
-                main(words)
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            self._forgetting(),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main(words)
         assert isinstance(ended.value.code, int)
         return Said(ended.value.code, out.getvalue(), err.getvalue())
 
     @contextlib.contextmanager
     def _forgetting(self) -> Generator[None]:
         importlib.invalidate_caches()
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.place)
+            patch.setattr(sys, "path", list(sys.path))
+            for known in ("_actions", "_definitions"):
+                patch.setattr(PROCESS, known, dict(getattr(PROCESS, known)))
             yield
-        finally:
-            for name, module in list(sys.modules.items()):
-                if (getattr(module, "__file__", None) or "").startswith(str(self.place)):
-                    del sys.modules[name]
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(str(self.place)):
+                del sys.modules[name]
 
     @contextlib.contextmanager
     def started(self, *words: str, **env: str) -> Generator[subprocess.Popen[str]]:
@@ -111,11 +116,11 @@ class Shell:
         return {**inherited, "TZ": "UTC", **more}
 
     @contextlib.contextmanager
-    def delivering(self, saga: str, *words: str) -> Generator[subprocess.Popen[str]]:
-        """A saga that stands at its second step until the lorry comes; see `let_lorry_come`."""
+    def awaiting_lorry(self, saga: str, *words: str) -> Generator[subprocess.Popen[str]]:
+        """A saga that stands at a step until the lorry comes; see `let_lorry_come`."""
         if not (self.place / "lorry").exists():
             os.mkfifo(self.place / "lorry")
-        with self.started("run", "shop:deliver", "--id", saga, *words) as process:
+        with self.started("run", f"shop:{saga}", *words) as process:
             stderr = cast("IO[str]", process.stderr)
             assert stderr.readline() == "the lorry is awaited\n"
             yield process
@@ -125,7 +130,7 @@ class Shell:
 
     def kill_in_the_middle(self, saga: str) -> None:
         """Leave a saga behind whose process got a SIGKILL during its second step."""
-        with self.delivering(saga) as process:
+        with self.awaiting_lorry("deliver", "--id", saga) as process:
             process.kill()
             assert process.wait(PATIENCE_S) == -signal.SIGKILL
 

@@ -12,7 +12,7 @@ NO_SUCH = [
     ("nope:x", "there is no module nope; looked in "),
     ("package.nope:x", "there is no module package.nope; looked in "),
     ("shop:bye", "module shop has no saga 'bye'; did you mean shop:buy? it has buy, chat, deliver, "),
-    ("shop:NOT_A_SAGA", "module shop has no saga 'NOT_A_SAGA'; it has buy, chat, deliver, log_in, paint, tidy"),
+    ("shop:NOT_A_SAGA", "module shop has no saga 'NOT_A_SAGA'; it has buy, chat, deliver, log_in, paint, tidy, unload"),
     ("shop", "module shop has to be followed by a saga; did you mean shop:buy? it has buy, "),
     ("shop:", "'shop:' does not name a saga; write it as module:saga"),
     (":buy", "':buy' does not name a saga; write it as module:saga"),
@@ -49,6 +49,11 @@ def modules(amends: Shell) -> Shell:
 def test_a_saga_that_cannot_be_found(modules: Shell, target: str, complaint: str) -> None:
     assert modules.here("run", target).complaint.startswith(complaint)
     assert not (modules.place / "amends.db").exists()
+
+
+def test_a_saga_where_a_module_is_wanted(amends: Shell) -> None:
+    complaint = amends.here("resume", "shop:buy", "--journal", "shop.py").complaint
+    assert complaint == "'shop:buy' is not a module; name it alone, as in shop"
 
 
 def test_where_a_module_breaks_is_told(modules: Shell) -> None:
@@ -93,6 +98,7 @@ WRONG_USAGE = [
     (["run"], "missing argument 'MODULE:SAGA'; see amends run --help"),
     (["resume"], "missing argument 'MODULE…'; see amends resume --help"),
     (["frob"], "no such command 'frob'; see amends --help"),
+    (["saga", "list", "--journal", "postgres://x"], "postgres:// is no journal that amends knows"),
     (["saga", "frob"], "no such command 'frob'; see amends saga --help"),
     (["saga", "list", "--frob"], "no such option"),
     (["saga", "list", "--limit", "0"], "invalid value for '--limit'"),
@@ -173,7 +179,7 @@ UNUSABLE = [
     (".", "is not a regular file"),
     ("shop.py/amends.db", "cannot be "),
     ("nope/amends.db", "No such file or directory"),
-    ("postgres://x", "postgres:// is not a journal that amends knows"),
+    ("postgres://x", "postgres:// is no journal that amends knows"),
     ("foreign.db", "is an SQLite database of another program"),
     ("noise.db", "the file is damaged"),
     ("newer.db", "was written by a newer version of amends"),
@@ -249,8 +255,8 @@ def test_debug_shows_the_traceback(amends: Shell) -> None:
 def test_a_person_whom_the_environment_does_not_name_is_named_by_the_system(amends: Shell) -> None:
     incident = amends.incident()
     (amends.place / "unjammed").touch()
-    nobody = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "")
-    said = amends("incident", "retry", incident, "--module", "shop", "--json", **nobody)
+    words = ("incident", "retry", incident, "--module", "shop", "--json")
+    said = amends(*words, LOGNAME="", USER="", LNAME="", USERNAME="")
     assert said.of_type("entry")[0]["body"]["by"].startswith("person:")
 
 

@@ -40,7 +40,7 @@ def test_a_saga_that_no_given_module_declares_is_named_and_left_alone(amends: Sh
 
 
 def test_a_saga_that_another_process_drives_is_named_and_left_alone(amends: Shell) -> None:
-    with amends.delivering("d-1") as process:
+    with amends.awaiting_lorry("deliver", "--id", "d-1") as process:
         said = amends.here("resume", "shop")
         assert said.code == 0
         assert said.err == "amends: saga d-1 (shop.deliver) is left running: another process drives it\n"

@@ -1,9 +1,11 @@
 """`amends run`: a saga from the command line, its story as it happens, and its end as an exit code."""
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import IO, cast
 
 from tests.cli.shell import PATIENCE_S, Shell
@@ -16,8 +18,9 @@ def test_a_saga_that_completes_ends_with_0_and_its_story(amends: Shell) -> None:
     said = amends("run", "shop:buy", "--input", LAMP, "--id", "b-1", "--actor", "agent:ann")
     assert said.code == 0
     assert said.err == ""
-    *story, end = [line.partition("  ")[2] for line in said.out.splitlines()[:-1]] + [said.out.splitlines()[-1]]
-    assert story == [
+    first, *story, end = said.out.splitlines()
+    assert first == "saga b-1"
+    assert [line[14:] for line in story] == [
         "saga         shop.buy/1 started by agent:ann in development: cents=900 item=lamp",
         "forward   1  stock.reserve     reserve item=lamp (attempt 1)",
         "forward   1  stock.reserve     succeeded: R-lamp",
@@ -54,7 +57,7 @@ def test_a_saga_that_the_gate_stops_ends_with_5_rolled_back(amends: Shell) -> No
 
 
 def test_a_saga_that_another_process_drives_is_joined_and_ends_with_6(amends: Shell) -> None:
-    with amends.delivering("d-1") as first:
+    with amends.awaiting_lorry("deliver", "--id", "d-1") as first:
         second = amends("run", "shop:deliver", "--id", "d-1")
         assert second.code == 6
         assert "lorry.wait" in second.out
@@ -138,6 +141,22 @@ def test_the_journal_can_be_named_by_the_environment(amends: Shell) -> None:
     assert (amends.place / "other.db").exists()
 
 
+def test_the_journal_can_be_named_by_an_address(amends: Shell) -> None:
+    for journal in (f"sqlite:///{amends.place}/other.db", "sqlite:///near.db"):
+        assert "there is no journal" in amends.here("saga", "list", "--journal", journal).complaint
+        assert amends.here("run", "shop:buy", "--input", LAMP, "--journal", journal).code == 0
+        assert len(amends.here("saga", "list", "--json", "--journal", journal).records) == 1
+
+
+def test_a_saga_goes_on_when_its_story_has_nowhere_to_go(amends: Shell) -> None:
+    command = [sys.executable, "-m", "amends.cli.main", "run", "shop:buy", "--input", DEAR_LAMP]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command, cwd=amends.place, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False
+        )
+    assert (done.returncode, done.stderr) == (3, "amends: what follows cannot be shown: No space left on device\n")
+
+
 def test_a_saga_goes_on_when_nobody_reads_its_story_any_more(amends: Shell) -> None:
     with amends.started("run", "shop:buy", "--input", DEAR_LAMP) as process:
         cast("IO[str]", process.stdout).close()
@@ -147,35 +166,40 @@ def test_a_saga_goes_on_when_nobody_reads_its_story_any_more(amends: Shell) -> N
 
 
 def test_ctrl_c_lets_what_runs_finish_and_says_how_to_go_on(amends: Shell) -> None:
-    with amends.delivering("d-1", "--journal", "a.db") as process:
-        stderr = cast("IO[str]", process.stderr)
-        process.send_signal(signal.SIGINT)
-        assert "stopping" in stderr.readline()
-        process.send_signal(signal.SIGINT)
-        while process.poll() is None:
-            try:
-                process.wait(0.5)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)
-        assert process.returncode == 130
-        (told,) = stderr.read().splitlines()
-    assert told == "amends: interrupted; saga d-1 is unfinished; go on with: amends resume shop --journal a.db"
-    assert amends.here("saga", "list", "--status", "running", "--json", "--journal", "a.db").records[0]["id"] == "d-1"
-
-
-def test_ctrl_c_keeps_the_outcome_of_what_was_running(amends: Shell) -> None:
-    with amends.delivering("d-1") as process:
+    with amends.awaiting_lorry("unload", "--id", "u-1", "--journal", "a.db") as process:
         stderr = cast("IO[str]", process.stderr)
         process.send_signal(signal.SIGINT)
         assert "stopping" in stderr.readline()
         amends.let_lorry_come()
         assert process.wait(PATIENCE_S) == 130
-    story = amends.here("saga", "show", "d-1", "--json").of_type("entry")
-    assert [entry["body"]["result"] for entry in story if entry["name"] == "attempt.succeeded/1"][-1] == "it is here"
+        told = stderr.read()
+    assert told == "amends: interrupted; saga u-1 is unfinished; go on with: amends resume shop --journal a.db\n"
+    assert amends.here("resume", "shop", "--journal", "a.db").out == 'saga u-1 completed: "it is here"\n'
+    assert amends.world == ["+ shelf"]
+
+
+def test_ctrl_c_during_the_last_step_still_ends_the_saga(amends: Shell) -> None:
+    with amends.awaiting_lorry("deliver", "--id", "d-1") as process:
+        stderr = cast("IO[str]", process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert "stopping" in stderr.readline()
+        amends.let_lorry_come()
+        assert process.wait(PATIENCE_S) == 130
+        assert stderr.read() == "amends: interrupted; saga d-1 is completed all the same\n"
+
+
+def test_ctrl_c_again_does_not_wait(amends: Shell) -> None:
+    with amends.awaiting_lorry("deliver", "--id", "d-1") as process:
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        assert process.returncode in {130, -signal.SIGINT}
+    assert amends.here("saga", "list", "--json").records[0]["status"] == "running"
 
 
 def test_sigterm_keeps_the_outcome_of_what_was_running_and_then_ends_the_process(amends: Shell) -> None:
-    with amends.delivering("d-1") as process:
+    with amends.awaiting_lorry("deliver", "--id", "d-1") as process:
         process.send_signal(signal.SIGTERM)
         amends.let_lorry_come()
         assert process.wait(PATIENCE_S) in {-signal.SIGTERM, 128 + signal.SIGTERM}

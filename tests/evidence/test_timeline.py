@@ -1,6 +1,7 @@
 """A person reads what happened: every event has its words, nothing that came from outside can harm the reader."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -98,7 +99,7 @@ def test_a_rule_that_somebody_wrote_is_named() -> None:
 
 
 def test_steps_are_numbered_in_plain_order_whatever_their_ids() -> None:
-    story = [
+    story: list[e.Event] = [
         dispatched(FLIGHT, "flight.book", {}),
         dispatched(HOTEL, "hotel.book", {}),
         e.AttemptLost(step=HOTEL, attempt=1, error="no answer in 10 s", fatal=False, retry_at=None),
@@ -156,7 +157,7 @@ def test_entry_by_entry_it_is_the_same_story() -> None:
 
 def test_a_secret_is_the_word_secret_wherever_it_stands() -> None:
     masked = mask({"token": Secret("hunter2"), "deep": [{"er": Secret.env("NAME")}], "none": 1}, "salt")
-    text = text_of_args(masked)  # type: ignore[arg-type]  # what mask gives is JSON
+    text = text_of_args(cast("Json", masked))
     assert text == 'book token=secret deep=[{"er": secret}] none=1 (attempt 1)'
 
 
@@ -196,7 +197,6 @@ def test_a_large_value_is_cut_and_says_so(text: Json) -> None:
 def test_many_arguments_are_cut_between_two_of_them() -> None:
     told = text_of_args({f"argument_{number}": number for number in range(1000)})
     assert len(told) <= under_test.LONGEST_ARGS + len("book … (attempt 1)")
-    assert "argument_9=9… (attempt 1)" in told or "…" in told
     assert told.endswith("… (attempt 1)")
 
 
@@ -208,14 +208,14 @@ def test_an_error_of_any_length_fits_on_a_line() -> None:
     assert len(text) < under_test.LONGEST_REASON + 50
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 1) | TEXTS
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
-)  # fmt: skip
+    SCALARS, lambda inner: st.lists(inner, max_size=9) | st.dictionaries(TEXTS, inner, max_size=9), max_leaves=9
+)
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON))
+@given(st.dictionaries(TEXTS, JSON, max_size=9))
 def test_whatever_the_arguments_the_line_is_one_printable_line(args: dict[str, Json]) -> None:
     text = text_of_args(args)
     assert text.isprintable()

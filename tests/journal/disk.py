@@ -50,7 +50,7 @@ class Disk(apsw.VFS):
         if trouble is not None:
             raise trouble
 
-    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> "WatchedFile":  # noqa: N802 - apsw's
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> "WatchedFile":  # noqa: N802 - apsw's name
         return WatchedFile(self, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802 - apsw's name

@@ -23,7 +23,7 @@ from amends.errors import (
 from amends.journal.codec import INLINE, chain
 from amends.journal.protocol import Entry, PersonQuery, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal, file, reader, troubles
-from amends.journal.sqlite.database import Database, Value
+from amends.journal.sqlite.database import Database, Value, Values
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
 
@@ -207,6 +207,40 @@ def test_several_can_make_the_same_file_at_once(path: Path) -> None:
             await journal.close()
 
     asyncio.run(live())
+
+
+def foreign(path: Path, sql: str) -> Database:
+    """Another program's connection, in the middle of something."""
+    path.touch(0o600)
+    other = Database(path, busy_timeout_s=0, vfs=None)
+    other.run("CREATE TABLE something (x)")
+    other.run(sql)
+    return other
+
+
+def test_who_makes_the_file_waits_for_the_one_who_makes_it_too(path: Path) -> None:
+    other = foreign(path, "BEGIN IMMEDIATE")
+
+    class Patient(Database):
+        def run(self, sql: str, values: Values = ()) -> int:
+            if sql == "BEGIN IMMEDIATE":
+                other.roll_back()
+            return super().run(sql, values)
+
+    database = Patient(path, busy_timeout_s=0, vfs=None)
+    assert file._turn_to_wal(database) == "wal"
+    database.close()
+    other.close()
+
+
+def test_who_cannot_get_the_file_for_itself_does_not_wait_for_ever(path: Path) -> None:
+    other = foreign(path, "BEGIN; SELECT * FROM something")
+    other.rows("SELECT * FROM something")
+    database = Database(path, busy_timeout_s=0, vfs=None)
+    with pytest.raises(apsw.BusyError):
+        file._turn_to_wal(database)
+    database.close()
+    other.close()
 
 
 def test_a_migration_that_another_process_made_meanwhile_is_left_alone(path: Path) -> None:

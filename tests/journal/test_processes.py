@@ -43,8 +43,9 @@ class Program:
         return self.end()
 
     def end(self) -> list[str]:
-        said, _ = self.process.communicate(timeout=60)
-        return said.splitlines()
+        said = self.heard.read().splitlines()  # not communicate(), which would miss what is buffered here
+        with self.process:
+            return said
 
 
 async def sagas(path: Path) -> dict[str, list[Entry]]:

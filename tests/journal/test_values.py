@@ -122,7 +122,7 @@ class Text(str):
         ("\ud800", "args holds half a surrogate pair"),
         ({"a\udfff": 1}, "a key of args holds half a surrogate pair"),
     ],
-    ids=repr,
+    ids=lambda part: type(part).__name__ if type(part) is object else repr(part),
 )
 def test_what_json_cannot_hold_is_refused_by_its_path(value: object, says: str) -> None:
     with pytest.raises(NotJsonError) as caught:

@@ -165,7 +165,7 @@ def test_a_plain_script_needs_no_event_loop(tmp_path: Path) -> None:
 
 def test_an_address_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     line = one_after_another(World().action("a"))
-    with pytest.raises(InputError, match="mysql:// is not a journal"):
+    with pytest.raises(InputError, match="mysql:// is no journal"):
         amends.run(line, journal="mysql://x")
     with pytest.raises(JournalAccessError):
         amends.run(line, journal=str(tmp_path / "no" / "such" / "dir" / "amends.db"))

@@ -69,7 +69,7 @@ class _Show:
         self._out.say(("A trip is booked: a flight, a hotel, a car, then the card is charged.", "bold"))
         self._out.say("Each line below was on disk, in the journal, before the next thing was done.")
         await self._card_is_declined()
-        seen = await self._process_is_killed()
+        seen = await self._kill_in_the_middle()
         await self._another_goes_on(seen)
         return self._show_world(world)
 
@@ -99,7 +99,7 @@ class _Show:
         self._out.say()
         tell_ended(self._out, ended)
 
-    async def _process_is_killed(self) -> int:
+    async def _kill_in_the_middle(self) -> int:
         """Let a child book the second trip, and kill it where it stands still; how many entries it left behind."""
         import asyncio
         import sys

@@ -49,6 +49,8 @@ def _unknown(module: str, name: str, known: dict[str, SagaDefinition]) -> str:
 
 
 def _load(name: str) -> ModuleType:
+    if ":" in name:
+        raise InputError(f"{name!r} is not a module; name it alone, as in {name.partition(':')[0]}")
     if name.endswith(".py") or "/" in name:
         dotted = name.removesuffix(".py").strip("./").replace("/", ".")
         raise InputError(f"{name} is a file; name the module, as in {dotted}")

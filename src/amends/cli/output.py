@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, TextIO, TypeAlias, cast
 
 import click
 
@@ -25,8 +25,7 @@ Part: TypeAlias = str | tuple[str, str]
 class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self.is_gone = False
-        self._stream = sys.stdout
+        self._stream = cast("TextIO | None", sys.stdout)
         self._console: Console | None = None
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
@@ -73,31 +72,50 @@ class Output:
         if self._console is None:
             from rich.console import Console
 
-            self._console = Console(file=self._stream, markup=False, highlight=False, emoji=False)
+            sink = _Sink(self._stream, self._write)
+            self._console = Console(file=cast("IO[str]", sink), markup=False, highlight=False, emoji=False)
         return self._console
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody reads any more, or ever did."""
+        return self._stream is None
+
     def _draw(self, what: RenderableType, *, is_line: bool) -> None:
-        with self.console.capture() as captured:
-            self.console.print(what, soft_wrap=is_line)
-        self._write(captured.get())
+        self.console.print(what, soft_wrap=is_line)
 
     def _write(self, text: str) -> None:
-        if self.is_gone:
+        stream = self._stream
+        if stream is None:
             return
         try:
-            self._stream.write(text)
-            self._stream.flush()
-        except BrokenPipeError:
-            self.is_gone = True
+            stream.write(text)
+            stream.flush()
+        except OSError as exc:
+            self._stream = None
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
+            os.dup2(nowhere, stream.fileno())  # what is left in its buffer must not fail once more at the end
             os.close(nowhere)
+            if not isinstance(exc, BrokenPipeError):
+                hint(f"what follows cannot be shown: {exc.strerror}")
 
     @contextlib.contextmanager
     def kept_clean(self) -> Generator[None]:
         """While the user's own code runs: what it prints does not come between the lines of JSON."""
         with contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext():
             yield
+
+
+class _Sink:
+    """What rich writes to: it asks the stream what it is, and leaves the writing to us."""
+
+    def __init__(self, stream: TextIO | None, write: Callable[[str], None]) -> None:
+        self.encoding = (stream and stream.encoding) or "utf-8"
+        self.write = write
+        self.isatty = stream.isatty if stream else bool
+
+    def flush(self) -> None:
+        """Each write has done that."""
 
 
 def hint(text: str) -> None:

@@ -42,6 +42,7 @@ def run(
     from amends.cli.modules import find_saga
     from amends.cli.output import Output, hint
     from amends.cli.session import exit_code, finish, followed, tell_ended
+    from amends.evidence.timeline import visible
     from amends.runtime.local import Ended
 
     out, begun = Output(as_json=as_json), list[str]()
@@ -52,6 +53,7 @@ def run(
                 definition, named, id=saga_id, actor=actor, labels=read_labels(labels)
             )
             begun.append(handle.id)
+            out.say("saga ", (visible(handle.id), "bold"))
             try:
                 return await followed(coordinator, handle.id, handle, out)
             except asyncio.CancelledError:

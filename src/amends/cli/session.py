@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
-from amends.bootstrap import Coordinator, open_journal
+from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts
 from amends.cli.modules import load as load_modules
 from amends.cli.output import Output, hint
@@ -60,13 +59,13 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 
 def require_journal(address: str) -> None:
     """Looking must not make a journal. Raises JournalAccessError where there is none."""
-    if address == ":memory:":
+    path = journal_file(address)
+    if path is None:
         raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
-    path = Path(address.removeprefix("sqlite:///"))
     try:
         is_there = path.exists()
     except OSError as exc:
-        raise JournalAccessError(f"{address} cannot be opened: {exc.strerror}") from None
+        raise JournalAccessError(f"{visible(address)} cannot be opened: {exc.strerror}") from None
     if not is_there:
         raise JournalAccessError(
             f"there is no journal {visible(address)}; give its path with --journal or in AMENDS_JOURNAL"
@@ -129,8 +128,8 @@ class Follower:
         self._journal = journal
         self._saga = SagaId(saga)
         self._out = out
-        self._after = after
         self.seen = 0
+        self._after = after
         self._timeline = Timeline()
         self._news = asyncio.Event()
 
@@ -204,6 +203,7 @@ async def tell_left(coordinator: Coordinator) -> None:
     """Name what was not taken up, and why: its definition is not known here, or another process drives it."""
     going = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
     known = coordinator.registry.definition_names()
-    for row in await coordinator.list(status=going):
-        why = "another process drives it" if row.definition in known else "no MODULE given declares it"
+    for row in await coordinator.list(status=going, limit=20):
+        is_known = f"{row.definition}/{row.version}" in known
+        why = "another process drives it" if is_known else "no MODULE given declares it"
         hint(f"saga {visible(row.id)} ({visible(row.definition)}) is left {row.status}: {why}")

@@ -1,8 +1,8 @@
 """What stops a saga, and what a person may make of it: failing, cancelling, late effects, incidents. Pure.
 
-An incident names, newest first, every step of which something may stand. While a saga is halted, each such step is
-named by an open incident: where one comes up that none names (an attempt lands late), the incident that stops the saga
-is opened anew.
+An incident names, newest first, every step of which something may stand and which has no incident of its own. While a
+saga is halted, each such step is named by an open incident: where one comes up that none names (an attempt lands late),
+the incident that stops the saga is opened anew.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not at its end")
     if not saga.open_incidents:
         return (e.SagaRolledBack() if saga.phase is _G.ROLLING_BACK else e.SagaCompleted(result=saga.result),)
-    stopped_at, left = next_back(saga), _left(saga)
-    if stopped_at is None or set(left) <= _named_as_left(saga):
+    stopped_at = next_back(saga)
+    if stopped_at is None:
         return (e.SagaHalted(),)
-    stopping = next(one for one in reversed(saga.open_incidents) if one.step == stopped_at.id)
+    stopping = next(one for one in saga.open_incidents if one.step == stopped_at.id)
+    left = _left(saga, stopping)
+    if set(left) <= _named_as_left(saga):
+        return (e.SagaHalted(),)
     return (*_opened_anew(saga, stopping, left), e.SagaHalted())
 
 
@@ -105,7 +108,7 @@ def enrol_late(saga: Saga, command: c.EnrolLateSuccess) -> tuple[e.Event, ...]:
             if saga.rollback is not None:
                 return (late, resumed)
             (stopping,) = saga.open_incidents
-            left = sorted((*_left(saga), step.id), key=lambda name: -saga.steps[name].number)
+            left = sorted((*_left(saga, stopping), step.id), key=lambda name: -saga.steps[name].number)
             return (late, *_opened_anew(saga, stopping, tuple(left)))
         case _:
             return (late,)
@@ -138,11 +141,15 @@ def _opened_anew(saga: Saga, stopping: Incident, left: tuple[StepId, ...]) -> tu
     return (closed, _opened(saga, stopping.kind, stopping.step, stopping.why, left))
 
 
-def _left(saga: Saga) -> tuple[StepId, ...]:
-    """Every step of which something may stand or, after the work, may stand unwished; newest first."""
+def _left(saga: Saga, stopping: Incident | None = None) -> tuple[StepId, ...]:
+    """Every step of which something may stand or, after the work, may stand unwished; newest first.
+
+    Those that have an open incident of their own are left to it.
+    """
     settling = saga.finished and saga.rollback is None
     steps = (saga.steps[saga.order[number]] for number in range(len(saga.order), 0, -1))
-    return tuple(step.id for step in steps if (step.unsettled if settling else step.standing))
+    may_stand = [step for step in steps if (step.unsettled if settling else step.standing)]
+    return tuple(step.id for step in may_stand if not step.named or (stopping and stopping.step == step.id))
 
 
 def _named_as_left(saga: Saga) -> set[StepId]:

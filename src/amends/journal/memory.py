@@ -218,7 +218,7 @@ class MemoryJournal:
                 wake_at = record.summary.wake_at
                 wanted = (
                     (saga is None or record.id == saga)
-                    and (definitions is None or record.begun.definition in definitions)
+                    and (definitions is None or f"{record.begun.definition}/{record.begun.version}" in definitions)
                     and (due_by is None or wake_at is None or wake_at <= due_by)
                 )
                 is_free = self.memory.workers.get(record.worker, elapsed) <= elapsed

@@ -33,11 +33,13 @@ Change: TypeAlias = TopicSeen | e.IncidentOpened | IncidentClosed | e.ApprovalRe
 
 _CLOSED: Final = INCIDENT[IncidentStatus.OPEN]
 _ANSWERED: Final = APPROVAL[ApprovalStatus.REQUESTED]
+_BEGINNINGS: Final = (e.StepProposed, e.ActionDispatched, e.IncidentOpened, e.ApprovalRequested)
+_SHOWN: Final[frozenset[type[e.Event]]] = frozenset({*_BEGINNINGS, *_CLOSED, *_ANSWERED})
 
 
 def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
     """What an append changes in the lists; nothing, for most."""
-    return tuple([change for event in events if (change := _change(event)) is not None])
+    return tuple([change for event in events if type(event) in _SHOWN and (change := _change(event)) is not None])
 
 
 def _change(event: e.Event) -> Change | None:

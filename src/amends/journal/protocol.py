@@ -203,7 +203,8 @@ class Journal(Protocol):
     ) -> tuple[Lease, ...]:
         """Take the leases of sagas that have something to do and no living worker, oldest first.
 
-        Something to do: neither ended nor in an incident. `due_by` leaves out those that sleep until later.
+        Something to do: neither ended nor in an incident. `definitions` are written `name/version`; `due_by` leaves out
+        those that sleep until later.
         The one that `saga` names may also be the worker's own: only it knows whether it drives it just now.
         """
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -85,7 +86,7 @@ class Coordinator:
         self.settings = settings or Settings()
         self._clock = clock
         self._observers = Observers()
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._engine = LocalEngine(
             journal=journal,
             gate=gate,
@@ -105,13 +106,19 @@ class Coordinator:
         await self.close()
 
     async def close(self) -> None:
-        """Let running attempts finish for a while, write what is known, give the leases back."""
-        if not self._closed:
-            self._closed = True
-            try:
-                await self._engine.stop()
-            finally:
-                await self.journal.close()
+        """Let running attempts finish for a while, write what is known, give the leases back.
+
+        Whoever calls it again, from a signal or the end of a block, waits for the same end.
+        """
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._engine.stop()
+        finally:
+            await self.journal.close()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Tell `observer` of every entry that this coordinator makes durable; the answer ends that."""
@@ -159,7 +166,7 @@ class Coordinator:
         labels: Mapping[str, str] | None = None,
     ) -> Handle:
         """Start with the arguments by name, as a definition's `bind` or `bind_document` gives them."""
-        if self._closed:
+        if self._closing is not None:
             raise RefusedError("this coordinator is closed; open another")
         saga = SagaId(_checked_id(id) if id is not None else self._clock.new_id())
         masked = mask(dict(named), saga)

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from amends.core import commands as c
 from amends.core.events import Cause, IncidentKind
+from amends.core.plan import plan
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, StepId, canonical
 from amends.errors import (
@@ -73,6 +74,9 @@ class Driver:
                 await self._work()
             await Backward(self.run).walk()
             await book.commit()
+            while plan(book.saga, clock.now()) is not None:  # someone asked for more during the last write
+                await Backward(self.run).walk()
+                await book.commit()
         finally:
             self.run.over = True
 

@@ -65,7 +65,8 @@ class Registry:
         return tuple(self._actions.values())
 
     def definition_names(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self._definitions)
+        """Each as `name/version`."""
+        return frozenset(f"{name}/{version}" for name, version in self._definitions)
 
 
 PROCESS: Final = Registry()

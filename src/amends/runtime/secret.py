@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import Final, cast
 
 from amends.core.values import SECRET_MARK as MARK
 from amends.core.values import Json
 from amends.errors import NotJsonError, SecretUnavailableError
+
+_CONTAINERS: Final = frozenset({dict, list})
 
 
 class Secret:
@@ -89,7 +91,9 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 def unmask(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
     """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value."""
-    by_stored = {secret.stored(salt): secret for secret in known}
+    if type(value) not in _CONTAINERS:
+        return value
+    by_stored = {secret.stored(salt): secret for secret in known} if known else {}
 
     def restored(part: Json) -> object:
         if isinstance(part, dict):

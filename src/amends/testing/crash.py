@@ -13,7 +13,7 @@ until a life comes to its own end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -24,7 +24,7 @@ from amends.journal.protocol import Entry, Journal
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.settings import Settings
 from amends.testing.crash_life import Author, Blow, Life, Script, here
-from amends.testing.world import World, check
+from amends.testing.world import Account, World, check
 
 __all__ = ["Ground", "Scenario", "Tried", "every_death", "every_freeze", "here"]
 
@@ -62,8 +62,11 @@ class Tried:
     """What was tried, and what was found wrong."""
 
     points: int = 0
-    histories: int = 0
+    """Places that the scenario's first process died at."""
     deaths: int = 0
+    """All that died, in a recovery too."""
+    histories: int = 0
+    """Recoveries that found something new, and were checked."""
     complaints: list[str] = field(default_factory=list[str])
 
 
@@ -79,6 +82,14 @@ class Ground:
 
     async def open(self, clock: Clock) -> Journal:
         return MemoryJournal(clock, self._memory)
+
+    def found(self) -> Hashable:
+        """What a process that starts now would find; the same for two crashes that make no difference."""
+        sagas = tuple(
+            (name, one.summary, tuple((stored.wire.name, stored.wire.body) for stored in one.entries))
+            for name, one in self._memory.sagas.items()
+        )
+        return (sagas, tuple((line.what, line.topic, line.key) for line in self.world.everything))
 
     def copy(self) -> Self:
         twin = type(self)()
@@ -120,7 +131,11 @@ class Ground:
 
 
 def every_death(scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, twice: bool = True) -> None:
-    """Die at each point of the scenario, and (twice) again at each point of the recovery."""
+    """Die at each point of the scenario, and (twice) again at each point of the recovery.
+
+    What a recovery does depends on what it finds, and on nothing else: what has been recovered from once is not again.
+    """
+    recovered_from: set[Hashable] = set()
     point = 0
     while True:
         point += 1
@@ -128,23 +143,34 @@ def every_death(scenario: Scenario, make: Callable[[], Ground], tried: Tried, *,
         first = ground.live(scenario, scenario.begin, ends_at=point)
         if not first.dead:
             tried.complaints += _complaints(scenario, ground, first, frozenset({scenario.unharmed}), "nobody died")
-            tried.points += len(first.passed)
             return
+        tried.points += 1
         tried.deaths += 1
-        again = 0
-        while again is not None:
-            again = _recover(scenario, ground.copy(), first, again, tried) if twice else None
+        found = ground.found()
+        if found in recovered_from:
+            continue
+        recovered_from.add(found)
+        if twice:
+            _die_again(scenario, ground, first, recovered_from, tried)
         _settle(scenario, ground, f"died at {_where(first)}", tried)
 
 
-def _recover(scenario: Scenario, ground: Ground, first: Life, again: int, tried: Tried) -> int | None:
-    """Die once more, at the point after `again` of the recovery; the number of that point, or None where there was none."""
-    second = ground.live(scenario, scenario.recover_and_then, ends_at=again + 1)
-    if not second.dead:
-        return None
-    tried.deaths += 1
-    _settle(scenario, ground, f"died at {_where(first)}, and then at {_where(second)}", tried)
-    return again + 1
+def _die_again(
+    scenario: Scenario, before: Ground, first: Life, recovered_from: set[Hashable], tried: Tried
+) -> None:
+    """Die at each point of the recovery, too."""
+    point = 0
+    while True:
+        point += 1
+        ground = before.copy()
+        second = ground.live(scenario, scenario.recover_and_then, ends_at=point)
+        if not second.dead:
+            return
+        tried.deaths += 1
+        found = ground.found()
+        if found not in recovered_from:
+            recovered_from.add(found)
+            _settle(scenario, ground, f"died at {_where(first)}, and then at {_where(second)}", tried)
 
 
 def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> None:
@@ -192,14 +218,13 @@ def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[
     found = [] if life.trouble is None else [f"it raised {type(life.trouble).__name__}: {life.trouble}"]
     if life.trouble is None:
         found += check(ground.world, life.entries)
-        found += _statuses(life.entries, ends)
+        found += statuses_besides(life.entries, ends)
     found += _stale(ground.authors)
     return [f"{scenario.name}: {story}: {what}" for what in found]
 
 
-def _statuses(histories: list[tuple[Entry, ...]], ends: frozenset[SagaStatus]) -> list[str]:
-    from amends.testing.world import Account
-
+def statuses_besides(histories: list[tuple[Entry, ...]], ends: frozenset[SagaStatus]) -> list[str]:
+    """Which sagas stand otherwise than this."""
     found = [Account(entries).saga for entries in histories]
     return [f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}" for saga in found if saga.phase not in ends]
 

@@ -96,6 +96,8 @@ class Life:
         self.stopped = False
         self.trouble: AmendsError | None = None
         self.entries: list[tuple[Entry, ...]] = []
+        self.last_words: Callable[[], None] = _nothing
+        """Called just before a KILL, so that somebody knows when it was."""
         self._world = world
         self._ends_at = ends_at
         self._blow = blow
@@ -222,6 +224,7 @@ class Life:
             if len(self.passed) != self._ends_at:
                 return False
             if self._blow is Blow.KILL:
+                self.last_words()
                 os.kill(os.getpid(), signal.SIGKILL)
             self.stopped = True
             return True
@@ -267,6 +270,10 @@ class Life:
         """How often this has been asked, in this life and those before, now included."""
         await self.stay_dead()
         return self._world.tally(name)
+
+
+def _nothing() -> None:
+    """What most say before they die."""
 
 
 class Mortal:

@@ -38,7 +38,7 @@ from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_con
 _G, _S = SagaStatus, StepStatus
 _SAGA: Final = SagaId("saga")
 _START: Final = 1_700_000_000_000
-_CALM: Final = ((12, 40), (4, 40), (12, 12), (30, 150))
+_CALM: Final = ((12, 40, 1), (4, 40, 1), (12, 12, 1), (30, 150, 1), (3, 40, 6))
 _WINDOWS_S: Final = (900.0, 900.0, 900.0, 3.0, 0.0)
 _ALLOW: Final = Verdict(decision=Decision.ALLOW, rule="allow", policy="p")
 _DENY: Final = Verdict(decision=Decision.DENY, rule="deny", policy="p", why="not today")
@@ -71,7 +71,7 @@ class Walk:
     keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
     undo_keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
     told_over: frozenset[StepId] = frozenset()
-    calm: tuple[int, int] = (0, 0)
+    calm: tuple[int, int, int] = (0, 0, 0)
     raced: bool = True
     moves: int = 0
 
@@ -92,7 +92,7 @@ class Walk:
         """One move; False at the end of the history."""
         self.moves += 1
         due = self._due()
-        strange = [*self._landings(), *self._reports(), *self._crashes()]
+        strange = [*(*self._landings(), *self._reports()) * 3, *self._crashes()]
         if strange and self.tape.once_in(self.calm[0]):
             due = strange
         elif self.tape.once_in(self.calm[1]) if due else self.tape.pick(range(4)):
@@ -100,6 +100,11 @@ class Walk:
         if due:
             self.tape.pick(due)()
         return bool(due)
+
+    def ask(self) -> None:
+        """Someone asks for something, where there is anything to ask for."""
+        if people := self._people():
+            self.tape.pick(people)()
 
     def settle(self, most: int = 2_000) -> int:
         """Do all that is due, without new requests, and let every late effect report.
@@ -195,7 +200,7 @@ class Walk:
     def _raced(self, move: Move) -> None:
         """Someone else's request may come first: the driver's own is then decided on top of it."""
         if self.raced and self.tape.once_in(self.calm[1]):
-            self.tape.pick(self._people())()
+            self.ask()
         move()
 
     # -- forward ------------------------------------------------------------------------------------------------------
@@ -242,7 +247,7 @@ class Walk:
 
     def _lose(self, step: StepId) -> None:
         truth = self.truths[step]
-        fate = self.tape.pick(("did not", "did", "hangs"))
+        fate = self.tape.pick(("did not", "did", *("hangs",) * self.calm[2]))
         if fate == "did":
             truth.take_effect(self.keys[step])
         elif fate == "hangs":

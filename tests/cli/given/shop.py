@@ -101,6 +101,13 @@ async def deliver(s: Work) -> str:
     return await s.do(wait_for_lorry)
 
 
+@saga("shop.unload")
+async def unload(s: Work) -> str:
+    arrived = await s.do(wait_for_lorry)
+    await s.do(reserve, "shelf")
+    return arrived
+
+
 @saga("shop.log_in")
 async def log_in(s: Work) -> None:
     await asyncio.gather(s.do(use, Secret("hunter2")))

@@ -64,6 +64,13 @@ class Database:
         finally:
             self.roll_back()
 
+    @contextmanager
+    def moment(self) -> Generator[None]:
+        """Everything read meanwhile is of one moment, whatever others write. After an error, close."""
+        self.run("SAVEPOINT moment")
+        yield
+        self.run("RELEASE moment")
+
     def roll_back(self) -> None:
         """Nothing, where no transaction is open."""
         if self._raw.in_transaction:

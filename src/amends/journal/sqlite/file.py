@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Final, cast
@@ -26,6 +27,7 @@ from amends.journal.sqlite.database import Database
 
 APPLICATION: Final = 0x616D6E64  # "amnd"
 VERIFIED_AT_OPEN: Final = 64
+TURNS: Final = 20
 LARGEST_IDLE_LOG: Final = 64 * 1024 * 1024
 
 _EXTRA: Final = 3
@@ -87,7 +89,8 @@ def _about(path: Path) -> os.stat_result | None:
 
 
 def _made(path: Path) -> os.stat_result:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with suppress(FileExistsError):  # another process was faster
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)  # the name has to survive a power cut too
@@ -98,9 +101,11 @@ def _made(path: Path) -> os.stat_result:
 
 def _version(path: Path, database: Database) -> int:
     """The file's version; 0 for one that holds nothing yet."""
-    application, version = database.pragma("application_id"), cast(int, database.pragma("user_version"))
+    with database.moment():  # another process may be making it just now
+        application, version = database.pragma("application_id"), cast(int, database.pragma("user_version"))
+        holds_something = database.first("SELECT 1 FROM sqlite_schema LIMIT 1")
     if application != APPLICATION:
-        if application or version or database.first("SELECT 1 FROM sqlite_schema LIMIT 1"):
+        if application or version or holds_something:
             raise JournalAccessError(f"{path} is an SQLite database of another program; give the journal another path")
         return 0
     newest = len(_migrations())
@@ -115,12 +120,23 @@ def _version(path: Path, database: Database) -> int:
 def _make_durable(path: Path, database: Database) -> None:
     database.pragma("journal_size_limit", LARGEST_IDLE_LOG)
     database.pragma("synchronous", "extra")
-    mode = database.pragma("journal_mode", "wal")
+    mode = _turn_to_wal(database)
     if mode != "wal" or database.pragma("synchronous") != _EXTRA:
         raise JournalAccessError(
             f"{path} cannot be made durable (journal mode {mode}): its file system may be a network one, or have no "
             "shared memory; put the journal on a local disk"
         )
+
+
+def _turn_to_wal(database: Database) -> object:
+    """Where several make the file at once, SQLite turns some away here without waiting, but not at a transaction."""
+    for _ in range(TURNS):
+        try:
+            return database.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            with database.transaction():
+                pass
+    return database.pragma("journal_mode", "wal")
 
 
 def _migrations() -> list[str]:

@@ -132,7 +132,7 @@ def _bury(database: Database, us: Identity, elapsed: float) -> set[str]:
 _NUDGED: Final = "SELECT name FROM saga WHERE worker = ? AND nudged = 1 ORDER BY id"
 _CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
 _WANTED: Final = f"""{_CLAIMABLE}
-    AND (:definitions IS NULL OR definition IN (SELECT value FROM json_each(:definitions)))
+    AND (:definitions IS NULL OR definition || '/' || version IN (SELECT value FROM json_each(:definitions)))
     AND (:due_by IS NULL OR wake_at IS NULL OR wake_at <= :due_by)
 """  # noqa: S608 - all of it is constant
 _NAMED: Final = f"SELECT id, worker FROM saga WHERE name = :saga AND {_WANTED}"  # noqa: S608 - all of it is constant

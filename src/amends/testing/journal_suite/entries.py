@@ -112,7 +112,7 @@ class EntryRules(Ground):
     @rule
     async def test_a_saga_starts_once(self, journal: Journal) -> None:
         saga = await begin(journal, "s")
-        for handle in (journal, await self.handle()):
+        for handle in (journal, await self.another()):
             again = handle.append(saga, [started()], after=0, summary=RUNNING)
             await refusal(again, JournalConflictError)
         equal(len(await entries(journal, saga)), 1)
@@ -122,7 +122,7 @@ class EntryRules(Ground):
         saga = await begin(journal, "s")
         racing = [
             handle.append(saga, [resumed(str(number))], after=1, summary=RUNNING)
-            for number, handle in enumerate([journal, await self.handle()] * 4)
+            for number, handle in enumerate([journal, await self.another()] * 4)
         ]
         ended = await asyncio.gather(*racing, return_exceptions=True)
         (won,) = (one for one in ended if isinstance(one, tuple))
@@ -145,7 +145,7 @@ class EntryRules(Ground):
 
     @rule
     async def test_another_handle_sees_at_once_what_one_has_written(self, journal: Journal) -> None:
-        other = await self.handle()
+        other = await self.another()
         saga = await begin(journal, "s")
         for turn in range(1, 6):
             equal(len(await entries(other, saga)), turn)
@@ -181,7 +181,7 @@ class EntryRules(Ground):
     @rule
     async def test_a_wait_that_is_cancelled_does_not_take_its_write_back(self, journal: Journal) -> None:
         saga = await begin(journal, "s", worker="w")
-        handles = [journal, await self.handle()]
+        handles = [journal, await self.another()]
         for turn in range(1, 6):
             handle = handles[turn // 3 % 2]
             append = handle.append(saga, [resumed()], after=turn, summary=RUNNING, lease=held(saga, "w"))
@@ -258,7 +258,7 @@ class EntryRules(Ground):
 
     @rule
     async def test_many_sagas_go_on_at_once_through_two_handles(self, journal: Journal) -> None:
-        handles = [journal, await self.handle()]
+        handles = [journal, await self.another()]
 
         async def live(name: str, handle: Journal) -> None:
             saga = await begin(handle, name, worker="w")
@@ -293,5 +293,5 @@ class EntryRules(Ground):
         names = [SagaId(f"s{number}") for number in range(20)]
         starts = [journal.append(name, [started()], after=0, summary=RUNNING) for name in names]
         *written, _ = await asyncio.gather(*starts, journal.close())
-        again = await self.handle()
+        again = await self.another()
         equal([await entries(again, name) for name in names], [list(cast(tuple[Entry], one)) for one in written])

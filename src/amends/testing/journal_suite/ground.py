@@ -27,8 +27,8 @@ class Ground:
         """A handle on this test's store, going by `self.clock`; another call gives another handle on the same store."""
         raise NotImplementedError
 
-    async def handle(self) -> Journal:
-        """One more handle, closed when the rule is done."""
+    async def another(self) -> Journal:
+        """One more handle on it, closed when the rule is done."""
         journal = await self.open()
         self._handles.append(journal)
         return journal
@@ -38,7 +38,7 @@ class Ground:
         self.clock = ManualClock()
         self._handles = []
         try:
-            await rule(await self.handle())
+            await rule(await self.another())
         finally:
             for journal in self._handles:
                 await journal.close()

@@ -41,7 +41,7 @@ class LeaseRules(Ground):
         await journal.enlist("old", TTL_S)
         saga = await begin(journal, "s", worker="old")
         self.clock.advance(TTL_S)
-        other = await self.handle()
+        other = await self.another()
         await other.enlist("new", TTL_S)
         (lease,) = await other.claim("new")
         equal(lease, held(saga, "new", 2))
@@ -84,7 +84,7 @@ class LeaseRules(Ground):
         again = journal.append(saga, [started()], after=0, summary=RUNNING, lease=held(saga, "x"))
         await refusal(again, JournalConflictError)
         await journal.claim("y")
-        other = await self.handle()
+        other = await self.another()
         again = other.append(saga, [started()], after=0, summary=RUNNING, lease=held(saga, "x"))
         await refusal(again, LeaseLostError)
 
@@ -156,7 +156,7 @@ class LeaseRules(Ground):
         names = [f"s{number}" for number in range(10)]
         for name in names:
             await begin(journal, name)
-        other = await self.handle()
+        other = await self.another()
         for worker in ("w", "x"):
             await journal.enlist(worker, TTL_S)
         claims = [handle.claim(worker) for handle, worker in ((journal, "w"), (other, "x"))]
@@ -181,10 +181,10 @@ class LeaseRules(Ground):
             await begin(journal, name, definition=definition)
         equal(await journal.claim("w", definitions=[]), ())
         equal(await journal.claim("w", saga=SagaId("nobody")), ())
-        equal(await journal.claim("w", saga=SagaId("u"), definitions={"two"}), ())
-        equal(sagas_of(await journal.claim("w", saga=SagaId("v"), definitions={"two"})), ["v"])
+        equal(await journal.claim("w", saga=SagaId("u"), definitions={"two/2"}), ())
+        equal(sagas_of(await journal.claim("w", saga=SagaId("v"), definitions={"two/2"})), ["v"])
         equal(await journal.claim("x", saga=SagaId("v")), ())
-        equal(sagas_of(await journal.claim("w", definitions=("one", "two"))), ["s", "t"])
+        equal(sagas_of(await journal.claim("w", definitions=("one/2", "two/2", "three/1"))), ["s", "t"])
         equal(sagas_of(await journal.claim("w")), ["u"])
 
     @rule
@@ -212,7 +212,7 @@ class LeaseRules(Ground):
         saga, quiet = await begin(journal, "s", worker="w"), await begin(journal, "t", worker="w")
         await journal.append(quiet, [resumed()], after=1, summary=RUNNING, lease=held(quiet, "w"))
         equal(journal.nudged("w"), ())
-        other = await self.handle()
+        other = await self.another()
         await other.append(saga, [resumed()], after=1, summary=RUNNING)
         equal(journal.nudged("w"), (saga,))
         equal(journal.nudged("w"), (saga,))

@@ -1,0 +1,272 @@
+"""A rollback: newest first, one at a time, within its window; and what it does where a compensation cannot be had."""
+
+import pytest
+
+from amends.core import commands as c
+from amends.core import events as e
+from amends.core.effects import CallPerson, Compensate, End, Probe, Settle, Wait
+from amends.core.events import IncidentKind
+from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
+from amends.core.transitions import SagaStatus, StepStatus
+from tests.core.story import (
+    ALLOW,
+    CAR,
+    DENY,
+    DONE,
+    FLIGHT,
+    GOES_ON,
+    HOTEL,
+    LOST,
+    NOW,
+    PIVOT,
+    PROBED,
+    READ,
+    UNDECLARED,
+    WINDOW_S,
+    Story,
+    contract,
+)
+
+_S = StepStatus
+
+
+# -- the order --------------------------------------------------------------------------------------------------------
+
+
+def test_compensations_go_newest_first_and_each_waits_for_the_one_before() -> None:
+    story = Story().does(FLIGHT).does(HOTEL).fails()
+    assert story.due == Compensate(HOTEL)
+    assert story.starts_back(HOTEL).due == Settle((HOTEL,))
+    assert story.ends_back(HOTEL).due == Compensate(FLIGHT)
+    assert story.takes_back(FLIGHT).due == End()
+    assert story.comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+    assert story.due is None
+
+
+def test_the_order_is_that_of_the_intents_not_of_the_proposals_or_the_outcomes() -> None:
+    story = Story().proposes(CAR).judges(CAR).begins(HOTEL).begins(FLIGHT).tries(CAR)
+    story.ends(CAR, DONE).ends(FLIGHT, DONE).ends(HOTEL, DONE).fails()
+    for step in (CAR, FLIGHT, HOTEL):
+        assert story.due == Compensate(step)
+        story.takes_back(step)
+
+
+def test_nothing_is_taken_back_while_an_attempt_is_in_flight() -> None:
+    story = Story().does(FLIGHT).begins(HOTEL).begins(CAR).fails()
+    assert story.due == Settle((HOTEL, CAR))
+    assert story.ends(HOTEL, DONE).due == Settle((CAR,))
+    assert story.ends(CAR, Failed(error="no")).due == Compensate(HOTEL)
+
+
+def test_what_never_began_or_certainly_failed_or_only_read_owes_nothing() -> None:
+    story = Story().does(FLIGHT, READ).does(HOTEL, outcome=Failed(error="no", fatal=True)).proposes(CAR).fails(HOTEL)
+    assert story.due == End()
+
+
+def test_a_rollback_says_why_and_until_when() -> None:
+    story = Story().does(FLIGHT, outcome=Lost(error="boom", fatal=True)).fails(FLIGHT, window_s=60)
+    assert story.facts == (
+        e.RollbackStarted(
+            cause=e.Cause.FATAL, why="boom", step=FLIGHT, by="system:runtime", deadline_at=NOW + 60_000
+        ),
+    )
+
+
+@pytest.mark.parametrize("phase", ["rolling back", "finishing", "running"])
+def test_a_compensation_out_of_its_turn_is_refused(phase: str) -> None:
+    """Someone cancelled between the plan and the request: what was next a moment ago is not next any more."""
+    story = Story().does(FLIGHT, outcome=LOST).does(HOTEL)
+    if phase == "rolling back":
+        story.fails()
+    elif phase == "finishing":
+        story.finishes().cancels()
+    story.refuses(c.StartCompensation(step=FLIGHT, certain=False, verdict=ALLOW), "not the turn of step flight")
+    story.refuses(
+        c.OpenIncident(kind=IncidentKind.OUTCOME_UNKNOWN, step=FLIGHT, why="?"), "not the turn of step flight"
+    )
+
+
+def test_a_second_compensation_is_refused_while_one_is_in_flight() -> None:
+    story = Story().does(FLIGHT).does(HOTEL).fails().starts_back(HOTEL)
+    for step in (FLIGHT, HOTEL):
+        story.refuses(c.StartCompensation(step=step, certain=True, verdict=ALLOW), "not the turn of step")
+
+
+def test_a_saga_does_not_end_while_something_is_owed() -> None:
+    """The driver had asked for the end of a finished saga when somebody cancelled it."""
+    story = Story().does(FLIGHT).begins(HOTEL).finishes().ends(HOTEL, DONE)
+    assert story.due == End()
+    story.cancels().refuses(c.EndSaga(), "s1 is rolling_back, and not at its end")
+    assert story.due == Compensate(HOTEL)
+
+
+# -- certain or not ---------------------------------------------------------------------------------------------------
+
+
+def test_an_outcome_that_nobody_knows_is_compensated_as_uncertain() -> None:
+    story = Story().does(FLIGHT, outcome=LOST).fails(FLIGHT)
+    assert story.due == Compensate(FLIGHT, certain=False)
+    story.starts_back(FLIGHT, certain=False).ends_back(FLIGHT, LOST).later(1)
+    assert story.due == Compensate(FLIGHT, certain=False)
+
+
+def test_it_is_asked_about_first_where_there_is_a_probe() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails(FLIGHT)
+    assert story.due == Probe(FLIGHT)
+    assert story.hears(FLIGHT, Found("seat")).due == Compensate(FLIGHT)
+    assert story.step(FLIGHT).result == "seat"
+
+
+def test_what_a_probe_does_not_find_is_not_owed() -> None:
+    assert Story().does(FLIGHT, PROBED, LOST).fails(FLIGHT).hears(FLIGHT, FoundNothing()).due == End()
+
+
+def test_a_probe_that_does_not_answer_is_asked_three_times_then_it_is_compensated_as_uncertain() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails(FLIGHT)
+    for wait_s in (1, 2):
+        story.hears(FLIGHT, NoAnswer("busy"))
+        assert story.due == Wait(story.now + wait_s * 1000)
+        assert story.later(wait_s).due == Probe(FLIGHT)
+    assert story.hears(FLIGHT, NoAnswer("busy")).due == Compensate(FLIGHT, certain=False)
+
+
+def test_an_unknown_outcome_without_a_compensation_is_a_person_s() -> None:
+    story = Story().does(FLIGHT, UNDECLARED, LOST).fails(FLIGHT)
+    why = "no answer; there is no compensation for an outcome that nobody knows"
+    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, why)
+
+
+def test_a_step_without_a_compensation_is_a_person_s() -> None:
+    story = Story().does(FLIGHT, UNDECLARED).fails()
+    assert story.due == CallPerson(IncidentKind.COMPENSATION_MISSING, FLIGHT, "no compensation is declared")
+
+
+# -- trying again -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 5])
+@pytest.mark.parametrize("outcome", [Failed(error="busy"), Lost(error="busy")])
+def test_a_compensation_is_tried_as_often_as_its_contract_says_and_not_once_more(
+    attempts: int, outcome: Failed | Lost
+) -> None:
+    story = Story().does(FLIGHT, contract(undo_attempts=attempts)).fails()
+    for attempt in range(1, attempts + 1):
+        assert story.due == Compensate(FLIGHT)
+        story.takes_back(FLIGHT, outcome)
+        if attempt < attempts:
+            assert story.due == Wait(story.now + 1000 * 2 ** (attempt - 1))
+            story.later(30)
+    assert story.due == CallPerson(IncidentKind.COMPENSATION_FAILED, FLIGHT, "busy")
+    assert story.step(FLIGHT).undo_attempts == attempts
+
+
+def test_the_key_of_a_compensation_is_the_same_on_each_attempt_and_not_the_action_s() -> None:
+    story = Story().does(FLIGHT).fails().takes_back(FLIGHT, LOST).later(1).takes_back(FLIGHT)
+    done = [fact.key for fact in story.events if isinstance(fact, e.ActionDispatched)]
+    undone = [fact.key for fact in story.events if isinstance(fact, e.CompensationStarted)]
+    assert undone[0] == undone[1] != done[0]
+
+
+def test_a_compensation_waits_as_long_as_it_asks() -> None:
+    story = Story().does(FLIGHT).fails().takes_back(FLIGHT, Failed(error="busy", after_s=9))
+    assert story.due == Wait(NOW + 9000)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        (Failed(error="why", fatal=True), IncidentKind.COMPENSATION_FAILED),
+        (Failed(error="why", changed_since=True), IncidentKind.CHANGED_SINCE),
+        (Lost(error="why", fatal=True), IncidentKind.COMPENSATION_FAILED),
+        (Lost(error="why", fatal=True, timed_out=True), IncidentKind.COMPENSATION_TIMED_OUT),
+    ],
+)
+def test_what_is_final_calls_a_person_at_once(outcome: Failed | Lost, kind: IncidentKind) -> None:
+    story = Story().does(FLIGHT).fails().takes_back(FLIGHT, outcome)
+    assert story.due == CallPerson(kind, FLIGHT, "why")
+
+
+def test_a_denied_compensation_calls_a_person_and_is_never_skipped() -> None:
+    story = Story().does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY)
+    assert story.facts == (e.CompensationDenied(step=FLIGHT, rule="r", policy="p", why="not today"),)
+    assert story.due == CallPerson(IncidentKind.COMPENSATION_DENIED, FLIGHT, "not today")
+
+
+def test_a_compensation_that_a_crash_cut_off_is_lost_and_tried_again() -> None:
+    story = Story().does(FLIGHT).fails().starts_back(FLIGHT).crashes()
+    assert story.status(FLIGHT) is _S.UNCOMPENSATED
+    assert story.later(1).due == Compensate(FLIGHT)
+
+
+# -- the window -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_when_the_window_closes_is_a_person_s() -> None:
+    story = Story().does(FLIGHT).does(HOTEL).fails(window_s=60).takes_back(HOTEL).later(60)
+    why = "the rollback's window has passed with work left"
+    assert story.due == CallPerson(IncidentKind.COMPENSATION_TIMED_OUT, FLIGHT, why)
+
+
+def test_no_wait_outlasts_the_window() -> None:
+    story = Story().does(FLIGHT).fails(window_s=60).takes_back(FLIGHT, Failed(error="busy", after_s=86_400))
+    assert story.due == Wait(NOW + 60_000)
+
+
+def test_a_compensation_in_flight_is_waited_for_even_past_the_window() -> None:
+    assert Story().does(FLIGHT).fails(window_s=60).starts_back(FLIGHT).later(60).due == Settle((FLIGHT,))
+
+
+def test_a_rollback_that_has_nothing_left_ends_well_even_past_its_window() -> None:
+    assert Story().does(FLIGHT).fails(window_s=60).takes_back(FLIGHT).later(60).due == End()
+
+
+# -- where it cannot go on --------------------------------------------------------------------------------------------
+
+
+def test_a_rollback_stops_at_an_incident_which_names_all_that_is_left() -> None:
+    story = Story().does(FLIGHT).does(HOTEL).does(CAR).fails().takes_back(CAR).calls_person(HOTEL)
+    assert story.incident.left == (HOTEL, FLIGHT)
+    assert story.phase is SagaStatus.INCIDENT
+    assert story.due is None
+
+
+def test_a_rollback_goes_on_past_an_action_that_says_so_and_still_ends_as_an_incident() -> None:
+    story = Story().does(FLIGHT).does(HOTEL, GOES_ON).fails().takes_back(HOTEL, LOST).calls_person(HOTEL)
+    assert story.phase is SagaStatus.ROLLING_BACK
+    assert story.incident.left == (HOTEL,)
+    assert story.due == Compensate(FLIGHT)
+    assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.INCIDENT
+    assert story.facts == (e.SagaHalted(),)
+
+
+# -- the pivot --------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_past_the_pivot_is_an_incident_that_names_it_and_all_that_stands() -> None:
+    story = Story().does(FLIGHT).does(HOTEL, PIVOT).does(CAR, outcome=Failed(error="no", fatal=True)).fails(CAR)
+    assert story.phase is SagaStatus.INCIDENT
+    assert story.incident.kind is IncidentKind.PAST_PIVOT
+    assert story.incident.step == CAR
+    assert story.incident.left == (HOTEL, FLIGHT)
+    assert story.incident.why == (
+        "boom; step hotel (act.pivot) took effect and is irreversible (it cannot be unsent), so it goes forward only"
+    )
+
+
+def test_the_first_irreversible_step_that_took_effect_is_the_pivot() -> None:
+    story = Story().does(FLIGHT, PIVOT, Failed(error="no", fatal=True)).does(HOTEL, PIVOT).does(CAR, PIVOT)
+    assert story.saga.pivot == HOTEL
+
+
+def test_a_pivot_that_comes_to_light_in_a_rollback_is_not_passed() -> None:
+    """Not even where its action says that a rollback may go on: older steps belong to what cannot be undone."""
+    pivot = contract("mail", reversibility=PIVOT.reversibility, on_incident=GOES_ON.on_incident)
+    story = Story().does(FLIGHT).begins(HOTEL, pivot).does(CAR, outcome=LOST).fails(CAR).ends(HOTEL, DONE)
+    story.starts_back(CAR, certain=False).ends_back(CAR)
+    assert story.due == CallPerson(IncidentKind.COMPENSATION_MISSING, HOTEL, "it cannot be unsent")
+    assert story.calls_person(HOTEL).phase is SagaStatus.INCIDENT
+    assert story.incident.left == (HOTEL, FLIGHT)
+
+
+def test_a_rollback_has_a_window_that_begins_with_it() -> None:
+    assert Story().later(5).does(FLIGHT).fails().saga.deadline_at == NOW + 5000 + WINDOW_S * 1000

@@ -1,0 +1,201 @@
+"""An attempt that had been given up for lost took effect after all. Nothing that happened is forgotten."""
+
+import pytest
+
+from amends.core import events as e
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe
+from amends.core.events import IncidentKind
+from amends.core.outcomes import Failed, Found, FoundNothing
+from amends.core.transitions import SagaStatus, StepStatus
+from tests.core.story import (
+    CAR,
+    DONE,
+    FLIGHT,
+    GOES_ON,
+    HOTEL,
+    IDEMPOTENT,
+    LOST,
+    PIVOT,
+    PROBED,
+    READ,
+    UNDECLARED,
+    Story,
+    contract,
+)
+
+_S = StepStatus
+FATAL = Failed(error="no", fatal=True)
+LATE_AND_COMPENSATED = "its attempt reported late, after its compensation; whether the effect stands is not known"
+
+
+def keys_of_compensations(story: Story) -> list[str]:
+    return [fact.key for fact in story.events if isinstance(fact, e.CompensationStarted)]
+
+
+# -- while it goes forward --------------------------------------------------------------------------------------------
+
+
+def test_a_late_success_of_a_step_that_is_still_wanted_is_its_success() -> None:
+    story = Story().does(FLIGHT, IDEMPOTENT, LOST).lands(FLIGHT)
+    assert story.facts == (e.LateSuccessEnrolled(step=FLIGHT, attempt=1, result="late"),)
+    assert (story.needs(FLIGHT), story.step(FLIGHT).result, story.step(FLIGHT).error) == (None, "late", "")
+    assert story.finishes().phase is SagaStatus.COMPLETED
+
+
+def test_a_late_success_of_a_step_that_was_given_up_is_taken_back_in_the_end() -> None:
+    """And the definition is told the same as before when it is called again."""
+    story = Story().does(FLIGHT, outcome=LOST).lands(FLIGHT)
+    assert (story.needs(FLIGHT), story.step(FLIGHT).error) == (GiveUp(FLIGHT), "no answer")
+    assert story.finishes().due == Compensate(FLIGHT)
+
+
+@pytest.mark.parametrize("step", [Story().does(FLIGHT), Story().does(FLIGHT, READ, LOST)])
+def test_what_is_done_anyway_or_changes_nothing_is_no_news(step: Story) -> None:
+    assert step.lands(FLIGHT).facts == ()
+
+
+def test_an_irreversible_step_that_lands_late_is_the_pivot() -> None:
+    assert Story().does(FLIGHT, PIVOT, LOST).lands(FLIGHT).saga.pivot == FLIGHT
+
+
+# -- while it goes back -----------------------------------------------------------------------------------------------
+
+
+def test_a_late_success_makes_a_compensation_certain() -> None:
+    assert Story().does(FLIGHT, outcome=LOST).fails().lands(FLIGHT).due == Compensate(FLIGHT)
+
+
+def test_a_step_that_had_failed_and_lands_late_is_owed_though_the_rollback_was_past_it() -> None:
+    story = Story().does(FLIGHT).does(HOTEL, outcome=FATAL).fails(HOTEL).starts_back(FLIGHT).lands(HOTEL)
+    assert story.ends_back(FLIGHT).due == Compensate(HOTEL)
+
+
+def test_what_lands_after_its_compensation_is_in_doubt_and_never_compensated_blindly() -> None:
+    story = Story().does(FLIGHT, outcome=LOST).fails().takes_back(FLIGHT).lands(FLIGHT)
+    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+
+
+def test_it_is_asked_about_and_compensated_again_under_another_key_if_it_stands() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails().hears(FLIGHT, Found()).takes_back(FLIGHT).lands(FLIGHT)
+    assert story.due == Probe(FLIGHT)
+    assert story.hears(FLIGHT, Found()).due == Compensate(FLIGHT)
+    first, second = keys_of_compensations(story.takes_back(FLIGHT))
+    assert first != second
+    assert story.comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+
+
+def test_it_is_asked_about_and_let_be_if_it_does_not_stand() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails().hears(FLIGHT, Found()).takes_back(FLIGHT).lands(FLIGHT)
+    assert story.hears(FLIGHT, FoundNothing()).due == End()
+
+
+def test_a_second_late_report_does_not_make_a_doubt_a_certainty() -> None:
+    """Both attempts of a step landed, after its compensation: still nobody knows which came first."""
+    story = Story().does(FLIGHT, IDEMPOTENT, LOST).later(1).tries(FLIGHT).ends(FLIGHT, LOST).fails()
+    story.starts_back(FLIGHT, certain=False).ends_back(FLIGHT).lands(FLIGHT, 1).lands(FLIGHT, 2)
+    assert story.facts == ()
+    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+
+
+def test_what_lands_during_its_compensation_is_in_doubt_once_that_has_succeeded() -> None:
+    story = Story().does(FLIGHT, outcome=LOST).fails().starts_back(FLIGHT).lands(FLIGHT)
+    assert story.status(FLIGHT) is _S.RECOMPENSATING
+    assert story.lands(FLIGHT, 2).facts == ()
+    assert story.ends_back(FLIGHT).due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_what_lands_during_a_compensation_that_is_lost_is_compensated_under_another_key(crashed: bool) -> None:
+    """Under the first key the provider may have found nothing to do, and would do nothing again."""
+    story = Story().does(FLIGHT, outcome=LOST).fails().starts_back(FLIGHT, certain=False).lands(FLIGHT)
+    story = (story.crashes() if crashed else story.ends_back(FLIGHT, LOST)).later(1)
+    assert story.due == Compensate(FLIGHT, certain=False)
+    first, second = keys_of_compensations(story.takes_back(FLIGHT))
+    assert first != second
+
+
+def test_what_lands_after_a_compensation_was_lost_is_compensated_under_another_key() -> None:
+    story = Story().does(FLIGHT, outcome=LOST).fails().takes_back(FLIGHT, LOST).lands(FLIGHT).later(1)
+    assert story.due == Compensate(FLIGHT, certain=False)
+    first, second = keys_of_compensations(story.takes_back(FLIGHT))
+    assert first != second
+
+
+def test_what_a_person_vouched_for_is_in_doubt_again_when_it_lands_late() -> None:
+    story = Story().does(FLIGHT, UNDECLARED, LOST).fails().calls_person(FLIGHT).resolves().lands(FLIGHT)
+    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+
+
+# -- after the end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_rolled_back_saga_rolls_back_what_lands_late() -> None:
+    story = Story().does(FLIGHT, outcome=FATAL).fails().comes_to_its_end().lands(FLIGHT)
+    assert [type(fact) for fact in story.facts] == [e.LateSuccessEnrolled, e.RollbackResumed]
+    assert story.due == Compensate(FLIGHT)
+
+
+def test_a_completed_saga_halts_when_something_lands_that_it_had_gone_on_without() -> None:
+    story = Story().does(FLIGHT).does(HOTEL, outcome=FATAL).finishes("all").lands(HOTEL)
+    assert story.phase is SagaStatus.INCIDENT
+    assert (story.incident.kind, story.incident.left) == (IncidentKind.OUTCOME_UNKNOWN, (HOTEL,))
+    assert story.retries().due == Compensate(HOTEL)
+    assert story.takes_back(HOTEL).comes_to_its_end().saga.result == "all"
+
+
+# -- while a person is waited for -------------------------------------------------------------------------------------
+
+
+def test_what_the_open_incident_names_already_only_changes_what_is_known() -> None:
+    story = Story().does(FLIGHT, UNDECLARED, LOST).fails().calls_person(FLIGHT).lands(FLIGHT)
+    assert [type(fact) for fact in story.facts] == [e.LateSuccessEnrolled]
+    assert story.incident.number == 1
+    assert story.resolves().comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+
+
+def test_a_halted_rollback_sees_to_what_lands_newer_than_where_it_stopped() -> None:
+    story = Story().does(FLIGHT, UNDECLARED).does(HOTEL, PROBED, LOST).fails()
+    story.hears(HOTEL, Found()).takes_back(HOTEL).calls_person(FLIGHT).lands(HOTEL)
+    assert story.due == Probe(HOTEL)
+    assert story.hears(HOTEL, FoundNothing()).due == End()
+    assert story.comes_to_its_end().facts == (e.SagaHalted(),)
+    assert story.incident.left == (FLIGHT,)
+
+
+def test_a_halted_rollback_names_what_lands_older_than_where_it_stopped() -> None:
+    """It cannot be taken back before what stopped the rollback; so the person has to know of it."""
+    story = Story().does(FLIGHT, outcome=FATAL).does(HOTEL, UNDECLARED).fails().calls_person(HOTEL).lands(FLIGHT)
+    assert story.due == End()
+    assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
+    assert (story.incident.number, story.incident.step, story.incident.left) == (2, HOTEL, (HOTEL, FLIGHT))
+    assert "incident 2 takes its place" in next(f.reason for f in story.facts if isinstance(f, e.IncidentResolved))
+    assert story.resolves(2).due == Compensate(FLIGHT)
+
+
+def test_a_rollback_that_halted_only_for_what_it_had_passed_takes_it_up() -> None:
+    story = Story().does(FLIGHT, outcome=FATAL).does(CAR, GOES_ON).fails()
+    story.takes_back(CAR, LOST).calls_person(CAR).comes_to_its_end().lands(FLIGHT)
+    assert story.due == Compensate(FLIGHT)
+    assert story.takes_back(FLIGHT).comes_to_its_end().incident.left == (CAR,)
+
+
+def test_a_saga_that_halted_on_its_way_forward_names_it_too() -> None:
+    story = Story().does(FLIGHT, outcome=FATAL).does(HOTEL, PIVOT).begins(CAR).fails().ends(CAR, FATAL).lands(FLIGHT)
+    assert (story.incident.number, story.incident.kind, story.incident.left) == (
+        2,
+        IncidentKind.PAST_PIVOT,
+        (HOTEL, FLIGHT),
+    )
+    assert story.resolves(2).phase is SagaStatus.COMPLETED
+    assert story.status(FLIGHT) is _S.SETTLED
+
+
+def test_a_late_success_while_finishing_is_one_more_doubt() -> None:
+    story = Story().does(FLIGHT, outcome=FATAL).begins(HOTEL).finishes().lands(FLIGHT).ends(HOTEL, DONE)
+    assert story.due == Compensate(FLIGHT)
+    assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.COMPLETED
+
+
+def test_a_step_s_attempts_to_compensate_are_not_renewed_by_a_late_success() -> None:
+    story = Story().does(FLIGHT, contract(undo_attempts=1), LOST).fails().takes_back(FLIGHT, LOST).lands(FLIGHT)
+    assert story.due == CallPerson(IncidentKind.COMPENSATION_FAILED, FLIGHT, "no answer")

@@ -1,0 +1,31 @@
+"""A process that forks: asked for a scenario by name on its standard input, it kills it everywhere and says what it found.
+
+It stays single-threaded, which a test runner's worker is not.
+"""
+
+import dataclasses
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from amends.testing.crash import Tried
+from amends.testing.crash_fork import every_kill
+from tests.crash.scenarios import ALL
+
+MEMORY = Path("/dev/shm")
+
+
+def main() -> None:
+    root = MEMORY if MEMORY.is_dir() else None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        tried = Tried()
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            every_kill(ALL[asked["scenario"]], Path(folder), tried, twice=asked["twice"])
+        sys.stdout.write(json.dumps(dataclasses.asdict(tried)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The examples that the docs name run as their first lines say, and end as they promise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def printed(name: str, cwd: Path) -> list[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(cwd.iterdir()) == []
+    return done.stdout.splitlines()
+
+
+def test_an_offboarding_is_put_back_unless_somebody_changed_it_since(tmp_path: Path) -> None:
+    lines = printed("offboarding.py", tmp_path)
+    first, second = (line for line in lines if line.startswith("=>"))
+    assert first == "=> rolled_back; roles {'kim': ['admin', 'billing']}, owners {'plan.txt': 'kim'}"
+    assert second == "=> incident; roles {'kim': ['auditor']}, owners {'plan.txt': 'kim'}"
+    assert lines[-1] == "incident changed_since: kim has been given auditor since"
+
+
+def test_a_refund_is_sent_once_and_called_back_when_the_mail_fails(tmp_path: Path) -> None:
+    lines = printed("refund_agent.py", tmp_path)
+    assert sum("probe found that it happened" in line for line in lines) == 1
+    assert [line for line in lines if line.startswith(("=>", "   "))] == [
+        "=> completed: 4900 cents back for A-17",
+        "   requests to the bank: 1; paid in all: 4900 cents",
+        "=> rolled_back: mail.send (step 4): 'bob at example.org' is not an address",
+        "   requests to the bank: 2; paid in all: 4900 cents",
+    ]

@@ -1,0 +1,143 @@
+"""The public interface as type checkers see it: mypy and pyright hold each line here, and a run holds it true.
+
+What must not pass is silenced with its code; both checkers say when a silence is no longer needed.
+"""
+
+from typing import Any, assert_type
+
+import pytest
+
+import amends
+from amends import (
+    Action,
+    Asked,
+    Coordinator,
+    Done,
+    Ended,
+    Handle,
+    Happened,
+    NotHappened,
+    Retries,
+    SagaDefinition,
+    SagaStatus,
+    Secret,
+    Settings,
+    Step,
+    StepError,
+    Work,
+    action,
+    given,
+    register,
+    result_of,
+    saga,
+)
+
+
+@action("typed.charge", risk={"money"}, idempotent=True, timeout=10, retries=Retries(attempts=2))
+async def charge(order: str, cents: int = 1) -> str:
+    return f"{order} {cents}"
+
+
+@charge.compensation
+async def refund(done: Done) -> None:
+    assert_type(done.args, dict[str, Any])
+    assert_type(done.certain, bool)
+    assert_type(done.key, str)
+
+
+@charge.probe
+async def find_charge(asked: Asked) -> Happened | NotHappened:
+    return Happened(asked.args["order"])
+
+
+@action("typed.count", read_only=True)
+def count(names: list[str]) -> int:
+    return len(names)
+
+
+@action("typed.mail", no_rollback="a mail cannot be unsent")
+def mail(to: str, *, subject: str, body: str = "") -> None: ...
+
+
+@action("typed.login", read_only=True)
+def login(password: Secret) -> bool:
+    return password.reveal() == "hunter2"
+
+
+def plain(left: int, right: int) -> int:
+    return left + right
+
+
+add = register("typed.add", plain, read_only=True, timeout=5)
+
+
+@saga("typed.all")
+async def everything(s: Work, order: str) -> dict[str, object]:
+    charged = await s.do(charge, order, 100)
+    assert_type(charged, str)
+    assert_type(await s.do(charge, order=order), str)
+    counted = await s.do(count, [charged])
+    assert_type(counted, int)
+    assert_type(await s.do(add, 1, right=2), int)
+    assert_type(await s.do(login, Secret("hunter2")), bool)
+    await s.do(mail, "kim", subject="hello")
+    return {"charged": charged, "counted": counted}
+
+
+async def refused(s: Work) -> None:
+    """What both checkers must refuse. Never called."""
+    s.do(charge)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - nothing given
+    s.do(charge, "A", "1")  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue] - a text for a number
+    s.do(count, "abc", 1)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - too many
+    s.do(mail, "kim", "hello")  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - by name only
+    s.do(plain, 1, 2)  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue] - no action
+    action("typed.wrong", read_only="yes")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - a text for a flag
+    action("typed.wrong", on_incident="skip")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - no such word
+
+
+async def declared() -> None:
+    """What declaring gives. Never called."""
+    assert_type(await charge("A", 1), str)
+    assert_type(count(["a"]), int)
+    assert_type(add(1, 2), int)
+    assert_type(everything, SagaDefinition)
+    assert_type(amends.key(), str)
+
+
+async def ran(coordinator: Coordinator) -> None:
+    """What running gives. Never called."""
+    assert_type(await coordinator.run(everything, "A"), Ended)
+    handle = assert_type(await coordinator.start(everything, "A"), Handle)
+    assert_type(await handle, Ended)
+    assert_type(await coordinator.resume(), list[Ended])
+    assert_type((await coordinator.list(status="incident"))[0].status, SagaStatus)
+    assert_type((await coordinator.incidents())[0].left, tuple[str, ...])  # type: ignore[assert-type] # pyright: ignore[reportAssertTypeFailure] - StepIds, which are more than texts
+    async with Coordinator.open("amends.db", settings=Settings(lease_s=5)) as opened:
+        assert_type(opened, Coordinator)
+    assert_type(await Coordinator.open(), Coordinator)
+
+
+def test_the_types_are_true_of_a_run() -> None:
+    ended = amends.run(everything, "A-1", journal=":memory:")
+    assert (ended.status, ended.result) == (SagaStatus.COMPLETED, {"charged": "A-1 100", "counted": 1})
+
+
+def test_a_list_takes_actions_of_any_type() -> None:
+    steps: list[Step | Action[..., Any]] = [
+        charge,
+        Step(count, {"names": given("orders")}),
+        Step(mail, {"to": result_of("charge"), "subject": "x"}),
+    ]
+    listed = SagaDefinition("typed.list", steps)
+    assert amends.run(listed, {"order": "A-2", "cents": 3, "orders": ["A-2"]}, journal=":memory:").result == {
+        "charge": "A-2 3",
+        "count": 1,
+        "mail": None,
+    }
+
+
+def test_an_error_of_a_step_has_typed_parts() -> None:
+    with pytest.raises(StepError) as caught:
+        raise StepError("it broke", step="1", topic="typed.charge")
+    assert_type(caught.value.reason, str)
+    assert_type(caught.value.step, str)
