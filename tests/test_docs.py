@@ -37,7 +37,7 @@ PROSE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "adr").glob("*.md"))]
 RUN = frozenset({"amends", "python", "cat"})
 LEFT_ALONE = frozenset({".", "cd", "git", "mkdir", "pip"})
 FENCES = frozenset({"python", "output", "console", "text", "json", "toml", "mermaid"})
-PATIENCE_S = 50
+PATIENCE_S = 120
 KILLED = signal.SIGKILL
 
 

@@ -67,11 +67,43 @@ def due_at_all(what: str, point: str) -> bool:
     return os.environ.get(f"VICTIM_{what}", "").partition("#")[0] == point
 
 
+class Muster:
+    """Sagas that were started together go on together: each has its first intent on record when the first acts."""
+
+    def __init__(self) -> None:
+        self._missing = 0
+        self._all_here = threading.Event()
+        self._all_here.set()
+
+    def expect(self, count: int) -> None:
+        self._missing = count
+        self._all_here.clear()
+
+    def arrive(self) -> None:
+        with counting:
+            self._missing -= 1
+            if self._missing <= 0:
+                self._all_here.set()
+        self._all_here.wait()
+
+    async def arrive_async(self) -> None:
+        with counting:
+            self._missing -= 1
+            if self._missing <= 0:
+                self._all_here.set()
+        while not self._all_here.is_set():
+            await asyncio.sleep(0)
+
+
+muster = Muster()
+
+
 # -- actions ---------------------------------------------------------------------------------------------------------
 
 
 def provider(topic: str, *, honours_keys: bool) -> tuple[Callable[..., Awaitable[str]], Callable[[Done], Awaitable[None]]]:
     async def act(n: int) -> str:
+        await muster.arrive_async()
         await at_async(f"{topic}:enter")
         WORLD.effect(topic, key=amends.key(), honours_keys=honours_keys)
         await at_async(f"{topic}:done")
@@ -106,8 +138,14 @@ async def fatal(n: int) -> None:
     raise Fatal("no", happened=False)
 
 
+@fatal.compensation
+async def undo_fatal(done: Done) -> None:
+    """It never happens, so there is never anything to take back."""
+
+
 @action("keyed.thread", idempotent=True)
 def thread(n: int) -> str:
+    muster.arrive()
     at("keyed.thread:enter")
     WORLD.effect("keyed.thread", key=amends.key())
     at("keyed.thread:done")
@@ -237,6 +275,7 @@ SAGAS = {
 
 
 async def run(coordinator: Coordinator, name: str, count: str = "1") -> None:
+    muster.expect(int(count))
     handles = [await coordinator.start(SAGAS[name], id=f"{name}-{n}") for n in range(int(count))]
     for handle in handles:
         try:
@@ -290,13 +329,20 @@ COMMANDS = {
 }
 
 
+class Watched(Coordinator):
+    async def close(self) -> None:
+        if "VICTIM_HOLD" in os.environ:
+            say(at="closing")
+        await super().close()
+
+
 def watch(entry: Entry) -> None:
     at(f"entry:{entry.name}")
 
 
 async def main() -> None:
     settings = Settings(lease_s=float(os.environ.get("VICTIM_LEASE", "120")), poll_s=0.1)
-    async with Coordinator.open(str(FOLDER / "journal.db"), settings=settings) as coordinator:
+    async with Watched.open(str(FOLDER / "journal.db"), settings=settings) as coordinator:
         coordinator.observe(watch)
         if "VICTIM_AWAIT" in os.environ:
             say(at="ready")

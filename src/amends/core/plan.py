@@ -67,7 +67,7 @@ def next_back(saga: Saga) -> Step | None:
     """The step whose turn it is to be taken back: the newest that is owed or, after the work, in doubt."""
     if saga.phase is SagaStatus.ROLLING_BACK:
         return saga.steps[saga.order[saga.top]] if saga.top else None
-    if not saga.finished:
+    if saga.phase is not SagaStatus.RUNNING or not saga.finished:
         return None
     return max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number, default=None)
 

@@ -74,6 +74,7 @@ class Walk:
     calm: tuple[int, int, int] = (0, 0, 0)
     raced: bool = True
     moves: int = 0
+    refused: int = 0
 
     def __post_init__(self) -> None:
         self.saga = unstarted(self.id)
@@ -91,7 +92,7 @@ class Walk:
     def move(self) -> bool:
         """One move; False at the end of the history."""
         self.moves += 1
-        due = self._due()
+        due = self.due()
         strange = [*(*self._landings(), *self._reports()) * 3, *self._crashes()]
         if strange and self.tape.once_in(self.calm[0]):
             due = strange
@@ -133,6 +134,7 @@ class Walk:
         try:
             events = decide(before, command)
         except RefusedError:
+            self.refused += 1
             return False
         for event in events:
             self._note(event)
@@ -153,7 +155,7 @@ class Walk:
 
     # -- what may come next -------------------------------------------------------------------------------------------
 
-    def _due(self) -> list[Move]:
+    def due(self) -> list[Move]:
         """What the driver of this saga would do now."""
         if self.saga.phase is _G.RUNNING and not self.saga.finished:
             return self._due_forward()

@@ -1,0 +1,109 @@
+"""One event of each kind, and the shortest legal history that leads to each status: found by walking the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar, get_args
+
+from amends.core import events as e
+from amends.core.contracts import Contract, Reversibility, Topic
+from amends.core.transitions import SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
+from amends.core.values import StepId
+
+STEP_ID = StepId("1")
+CONTRACT = Contract(topic=Topic("act"), reversibility=Reversibility.COMPENSATABLE)
+
+STARTED = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="test", labels={})
+PROPOSED = e.StepProposed(step=STEP_ID, topic=CONTRACT.topic, version=1, args={}, digest="", contract=CONTRACT)
+OPENED = e.IncidentOpened(incident=1, kind=e.IncidentKind.OUTCOME_UNKNOWN, step=STEP_ID, why="?", left=(STEP_ID,))
+
+EVENTS: list[e.Event] = [
+    STARTED,
+    e.WorkFinished(result=None),
+    e.SagaCompleted(result=None),
+    e.RollbackStarted(cause=e.Cause.ERROR, why="", step=None, by="a", deadline_at=0),
+    e.RollbackResumed(by="a", deadline_at=0),
+    e.WorkResumed(by="a"),
+    e.SagaRolledBack(),
+    e.SagaHalted(),
+    PROPOSED,
+    e.ActionDispatched(
+        step=STEP_ID,
+        topic=CONTRACT.topic,
+        version=1,
+        args={},
+        digest="",
+        rule="r",
+        policy="p",
+        key="k",
+        contract=CONTRACT,
+    ),
+    e.ActionAllowed(step=STEP_ID, rule="r", policy="p"),
+    e.ActionDenied(step=STEP_ID, rule="r", policy="p", why=""),
+    e.BeforeCaptured(step=STEP_ID, before=None),
+    e.AttemptStarted(step=STEP_ID, attempt=1, key="k"),
+    e.AttemptSucceeded(step=STEP_ID, attempt=1, result=None),
+    e.AttemptFailed(step=STEP_ID, attempt=1, error="", fatal=False, retry_at=None),
+    e.AttemptLost(step=STEP_ID, attempt=1, error="", fatal=False, retry_at=None),
+    e.ProbeFound(step=STEP_ID, result=None),
+    e.ProbeFoundNothing(step=STEP_ID, retry_at=None),
+    e.ProbeUnanswered(step=STEP_ID, error="", retry_at=None),
+    e.LateSuccessEnrolled(step=STEP_ID, attempt=1, result=None),
+    e.CompensationStarted(step=STEP_ID, attempt=1, key="k", certain=True, rule="r", policy="p"),
+    e.CompensationSucceeded(step=STEP_ID, attempt=1),
+    e.CompensationFailed(step=STEP_ID, attempt=1, error="", changed_since=False, retry_at=None),
+    e.CompensationLost(step=STEP_ID, attempt=1, error="", timed_out=False, retry_at=None),
+    e.CompensationDenied(step=STEP_ID, rule="r", policy="p", why=""),
+    e.ApprovalRequested(step=STEP_ID, digest="", rule="r", policy="p", needed=1, expires_at=0),
+    e.ApprovalGranted(step=STEP_ID, by="a"),
+    e.ApprovalRefused(step=STEP_ID, by="a", why=""),
+    e.ApprovalExpired(step=STEP_ID),
+    e.ApprovalVoided(step=STEP_ID, why=""),
+    OPENED,
+    e.IncidentRetried(incident=1, by="a"),
+    e.IncidentResolved(incident=1, by="a", reason="r", settled=(STEP_ID,)),
+]
+EVENT: Mapping[type[e.Event], e.Event] = {type(event): event for event in EVENTS}
+
+STEP_EVENTS: list[type[e.Event]] = [*get_args(e.StepEvent), *get_args(e.ApprovalEvent), e.IncidentResolved]
+SAGA_EVENTS: list[type[e.Event]] = [kind for kind in get_args(e.SagaEvent) if kind is not e.SagaStarted]
+
+_Status = TypeVar("_Status", StepStatus, SagaStatus)
+
+
+def _shortest(
+    table: Mapping[_Status, Mapping[type[e.Event], _Status]], first: _Status
+) -> dict[_Status, tuple[type[e.Event], ...]]:
+    """From the first status to each other one, breadth first."""
+    paths: dict[_Status, tuple[type[e.Event], ...]] = {first: ()}
+    waiting = [first]
+    for status in waiting:
+        for kind, after in table[status].items():
+            if after not in paths:
+                paths[after] = (*paths[status], kind)
+                waiting.append(after)
+    return paths
+
+
+_STEP_PATHS = _shortest({status: {**row} for status, row in STEP.items()}, StepStatus.PROPOSED)
+_SAGA_PATHS = _shortest({status: {**row} for status, row in SAGA.items()}, SagaStatus.RUNNING)
+
+
+def to_step(status: StepStatus) -> list[e.Event]:
+    """The shortest history after which the step has this status. An incident is open, so that it can be resolved."""
+    path = [EVENT[kind] for kind in _STEP_PATHS[status]]
+    settles = [event for event in path if isinstance(event, e.IncidentResolved)]
+    return [STARTED, PROPOSED, *path[: len(path) - len(settles)], OPENED, *settles]
+
+
+def to_saga(status: SagaStatus) -> list[e.Event]:
+    return [STARTED, *(EVENT[kind] for kind in _SAGA_PATHS[status])]
+
+
+def to_incident(status: IncidentStatus) -> list[e.Event]:
+    closing: dict[IncidentStatus, list[e.Event]] = {
+        IncidentStatus.OPEN: [],
+        IncidentStatus.RETRIED: [EVENT[e.IncidentRetried]],
+        IncidentStatus.RESOLVED: [e.IncidentResolved(incident=1, by="a", reason="r", settled=())],
+    }
+    return [STARTED, PROPOSED, OPENED, *closing[status]]

@@ -1,0 +1,231 @@
+"""Properties of every history, on every prefix of it as if it failed there. `laws.py` says what is held.
+
+HYPOTHESIS_PROFILE=night walks a hundred times as many.
+"""
+
+import os
+from collections import Counter
+
+from hypothesis import HealthCheck, example, given, settings
+
+from amends.core import commands as c
+from amends.core import events as e
+from amends.core.contracts import OnIncident, Reversibility
+from amends.core.decide import decide
+from amends.core.outcomes import FoundNothing
+from amends.core.plan import plan
+from amends.core.saga import Saga, evolve, replay, unstarted
+from amends.core.transitions import SAGA, STEP, SagaStatus, StepStatus
+from amends.core.values import SagaId, StepId
+from amends.errors import RefusedError, UnknownIncidentError
+from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, tapes
+from amends.testing.histories import Told, Walk
+from tests.core.laws import judge
+from tests.core.story import ALLOW, DENY, contract, start
+
+_G, _S = SagaStatus, StepStatus
+SCALE = {"": 1, "night": 100, "release": 500}[os.environ.get("HYPOTHESIS_PROFILE", "")]
+quick = settings(max_examples=100 * SCALE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(quick, max_examples=1200 * SCALE)
+
+
+# -- the ledger -------------------------------------------------------------------------------------------------------
+
+
+@thorough
+@given(tape=tapes())
+@example(tape=Tape(b""))
+def test_every_history_and_every_prefix_of_it_ends_and_its_end_is_true(tape: Tape) -> None:
+    """It ends completed, rolled back or as an incident; newest first, one at a time; and the world agrees."""
+    judge(tape)
+
+
+def test_a_thousand_seeded_walks_do_too() -> None:
+    """The same on tapes that no shrinking has shaped; what fails here fails again by its seed."""
+    ends = Counter(judge(Tape.seeded(seed), most_steps=2 + seed % 6).saga.phase for seed in range(1000 * SCALE))
+    assert min(ends[phase] for phase in (_G.COMPLETED, _G.ROLLED_BACK, _G.INCIDENT)) > 100
+
+
+def test_the_walks_come_to_every_place_in_the_tables() -> None:
+    """Else all of this would prove little. Approvals are not walked: nothing asks for them yet."""
+    seen: set[tuple[str, type[e.Event]]] = set()
+
+    def note(_: Walk, told: Told) -> None:
+        saga = told.before
+        for event in told.events:
+            if isinstance(event, e.IncidentResolved):
+                seen.update((saga.steps[step].status, e.IncidentResolved) for step in event.settled)
+            elif isinstance(event, STEP_EVENTS):
+                seen.add((saga.steps[event.step].status, type(event)))
+            else:
+                seen.add((saga.phase, type(event)))
+            saga = evolve(saga, event)
+
+    for seed in range(2500):
+        Walk(Tape.seeded(seed), most_steps=2 + seed % 6, watch=note).run().settle()
+    steps = {(old, kind) for old, row in STEP.items() for kind in row if not issubclass(kind, APPROVALS)}
+    sagas = {(old, kind) for old, row in SAGA.items() for kind in row}
+    assert (steps | sagas) - seen == set()
+
+
+STEP_EVENTS = tuple({kind for row in STEP.values() for kind in row})
+APPROVALS = (e.ApprovalRequested, e.ApprovalGranted, e.ApprovalRefused, e.ApprovalExpired, e.ApprovalVoided)
+
+
+# -- the pivot --------------------------------------------------------------------------------------------------------
+
+
+@quick
+@given(tape=tapes())
+def test_nothing_older_than_a_pivot_is_ever_taken_back_unless_a_person_vouched_for_the_pivot(tape: Tape) -> None:
+    def hold(_: Walk, told: Told) -> None:
+        for event in told.events:
+            if isinstance(event, e.CompensationStarted) and told.before.phase is _G.ROLLING_BACK:
+                number = told.before.steps[event.step].number
+                for step in told.before.steps.values():
+                    pivot = step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is _S.SUCCEEDED
+                    assert not (pivot and step.number > number)
+
+    Walk(tape, watch=hold).run().settle()
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def keys_of(events: list[e.Event]) -> tuple[dict[StepId, set[str]], dict[tuple[StepId, int], set[str]]]:
+    """The keys under which each step was done; and was taken back, for each time that it had landed late."""
+    done: dict[StepId, set[str]] = {}
+    undone: dict[tuple[StepId, int], set[str]] = {}
+    saga = unstarted(SagaId("saga"))
+    for event in events:
+        if isinstance(event, e.ActionDispatched | e.AttemptStarted):
+            done.setdefault(event.step, set()).add(event.key)
+        elif isinstance(event, e.CompensationStarted):
+            undone.setdefault((event.step, saga.steps[event.step].turn), set()).add(event.key)
+        saga = evolve(saga, event)
+    return done, undone
+
+
+@quick
+@given(tape=tapes())
+def test_a_key_is_the_same_on_each_attempt_and_different_for_everything_else(tape: Tape) -> None:
+    walk = Walk(tape).run()
+    walk.settle()
+    done, undone = keys_of(walk.events)
+    everything = [*done.values(), *undone.values()]
+    assert all(len(keys) == 1 for keys in everything)
+    assert len(set().union(*everything)) == len(everything)
+
+
+def test_two_sagas_that_do_the_same_share_no_key() -> None:
+    for seed in range(50):
+        keys: list[set[str]] = []
+        for name in ("one", "other"):
+            walk = Walk(Tape.seeded(seed), id=SagaId(name)).run()
+            done, undone = keys_of(walk.events)
+            keys.append(set().union(*done.values(), *undone.values()))
+        assert not keys[0] & keys[1]
+        assert len(keys[0]) == len(keys[1])
+
+
+# -- folding ----------------------------------------------------------------------------------------------------------
+
+
+@quick
+@given(tape=tapes())
+def test_replaying_a_prefix_gives_the_state_that_was_kept_on_the_way_and_old_states_stay_readable(tape: Tape) -> None:
+    kept: list[tuple[int, Saga]] = []
+    walk = Walk(tape, watch=lambda walk, told: kept.append((len(walk.events), told.after))).run()
+    walk.settle()
+    for length, state in reversed(kept):
+        assert replay(walk.id, walk.events[:length]) == state
+        assert state.head == length
+
+
+@quick
+@given(tape=tapes())
+def test_what_is_due_and_what_is_decided_depend_on_nothing_but_the_history(tape: Tape) -> None:
+    """A state that others have been made from, and the same state replayed, are asked the same and answer the same."""
+    kept: list[tuple[int, int, Saga]] = []
+    walk = Walk(tape, watch=lambda walk, told: kept.append((len(walk.events), walk.now, told.after))).run()
+    for length, now, state in reversed(kept):
+        again = replay(walk.id, walk.events[:length])
+        assert plan(again, now) == plan(state, now)
+        for command in requests(state):
+            assert answer(again, command) == answer(state, command)
+
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def requests(saga: Saga) -> list[c.Command]:
+    """Everything that anyone may ask of a saga, in or out of season."""
+    now, late = 1_700_000_100_000, StepId("never proposed")
+    asked: list[c.Command] = [
+        start(),
+        c.FinishWork(result=None),
+        c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=now, window_s=9),
+        c.CancelSaga(by="a", why="", now=now, window_s=9),
+        c.OpenIncident(kind=e.IncidentKind.DIVERGED, step=None, why=""),
+        c.EndSaga(),
+        c.Recover(now=now, jitter=0),
+    ]
+    for number in range(len(saga.incidents) + 2):
+        asked.append(c.RetryIncident(incident=number, by="a", now=now, window_s=9))
+        asked.append(c.ResolveIncident(incident=number, by="a", reason="r", now=now, window_s=9))
+    for step in (*saga.steps, late):
+        asked += [
+            c.ProposeStep(step=step, contract=contract(on_incident=OnIncident.GO_ON), args={}, digest=""),
+            c.DispatchStep(step=step, contract=contract(), args={}, digest="", verdict=ALLOW),
+            c.RecordVerdict(step=step, verdict=ALLOW),
+            c.RecordVerdict(step=step, verdict=DENY),
+            c.KeepBefore(step=step, before=None),
+            c.StartAttempt(step=step),
+            c.RecordAnswer(step=step, answer=FoundNothing(), now=now, jitter=0),
+            c.EnrolLateSuccess(step=step, attempt=1, result=None, now=now, window_s=9),
+            c.StartCompensation(step=step, certain=True, verdict=ALLOW),
+            c.StartCompensation(step=step, certain=False, verdict=DENY),
+            c.OpenIncident(kind=e.IncidentKind.OUTCOME_UNKNOWN, step=step, why=""),
+            *(c.RecordOutcome(step=step, outcome=outcome, now=now, jitter=0) for outcome in set(OUTCOMES)),
+            *(c.RecordCompensation(step=step, outcome=outcome, now=now, jitter=0) for outcome in set(UNDO_OUTCOMES)),
+        ]
+    return asked
+
+
+def answer(saga: Saga, command: c.Command) -> tuple[e.Event, ...] | str:
+    try:
+        return decide(saga, command)
+    except (RefusedError, UnknownIncidentError) as exc:
+        return str(exc)
+
+
+@quick
+@given(tape=tapes(120))
+def test_whatever_is_asked_is_refused_or_can_be_folded(tape: Tape) -> None:
+    """The runtime decides a request again when another's entry came first: it must never damage a journal by that."""
+
+    def ask_for_everything(_: Walk, told: Told) -> None:
+        for command in requests(told.after):
+            events = answer(told.after, command)
+            if not isinstance(events, str):
+                saga = told.after
+                for event in events:
+                    saga = evolve(saga, event)
+                assert saga.phase not in {_G.COMPLETED, _G.ROLLED_BACK} or not saga.live
+
+    Walk(tape, watch=ask_for_everything).run()
+
+
+@quick
+@given(tape=tapes())
+def test_the_driver_s_own_request_is_refused_only_when_somebody_else_s_came_first(tape: Tape) -> None:
+    """What `plan` and `forward` ask for, `decide` accepts in the same state: else a driver would go round in circles."""
+    walk = Walk(tape, raced=False)
+    while walk.moves < walk.most_moves:
+        before = walk.refused
+        due = walk.due()
+        if not due:
+            break
+        walk.moves += 1
+        walk.tape.pick(due)()
+        assert walk.refused == before
