@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from amends.clock import Clock, SystemClock
-from amends.errors import InputError
+from amends.errors import InputError, RefusedError
 from amends.gate.builtin import BuiltinGate
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
@@ -22,6 +22,8 @@ from amends.runtime.settings import Settings
 
 
 class Coordinator(runtime.Coordinator):
+    """Runs sagas on a journal: the object that users hold. `open` makes one."""
+
     @classmethod
     def open(
         cls,
@@ -144,6 +146,12 @@ def run(
     **kwargs: Any,  # noqa: ANN401 - the saga's own
 ) -> Ended:
     """Run a saga to its end from code that has no event loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass  # there is none, as there should be
+    else:
+        raise RefusedError("amends.run is for code without an event loop; here, await coordinator.run(…) instead")
 
     async def whole() -> Ended:
         async with Coordinator.open(journal, env=env, settings=settings) as coordinator:

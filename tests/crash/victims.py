@@ -275,7 +275,8 @@ SAGAS = {
 
 
 async def run(coordinator: Coordinator, name: str, count: str = "1") -> None:
-    muster.expect(int(count))
+    if "VICTIM_AWAIT" not in os.environ:  # else another process starts the same ones, and they may never come
+        muster.expect(int(count))
     handles = [await coordinator.start(SAGAS[name], id=f"{name}-{n}") for n in range(int(count))]
     for handle in handles:
         try:

@@ -85,6 +85,15 @@ def test_sagas_are_listed_newest_first_with_filters_and_pages() -> None:
     play(scene)
 
 
+def test_a_history_reads_as_a_timeline() -> None:
+    line = one_after_another(World().action("a", result=1))
+
+    async def scene(on: Coordinator) -> list[str]:
+        return [each.text for each in (await on.show((await on.run(line)).id)).timeline]
+
+    assert play(scene)[-2:] == ["succeeded: 1", "completed: [1]"]
+
+
 def test_an_unknown_saga_is_named() -> None:
     with pytest.raises(UnknownSagaError, match="no saga has the id nope"):
         play(lambda on: on.show("nope"))
@@ -161,6 +170,14 @@ def test_a_plain_script_needs_no_event_loop(tmp_path: Path) -> None:
     line = one_after_another(World().action("a", result=5))
     ended = amends.run(line, journal=str(tmp_path / "amends.db"), id="script")
     assert (ended.status, ended.result) == ("completed", [5])
+
+
+def test_a_running_loop_is_told_to_await_instead() -> None:
+    async def inside() -> None:
+        amends.run(one_after_another(World().action("a")))
+
+    with pytest.raises(RefusedError, match=r"await coordinator\.run"):
+        asyncio.run(inside())
 
 
 def test_an_address_that_is_no_journal_is_refused(tmp_path: Path) -> None:

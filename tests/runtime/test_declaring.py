@@ -198,6 +198,24 @@ def test_a_list_of_steps_takes_input_and_earlier_results_by_name(line: SagaDefin
     assert by_words == by_object == {"analyze": {"files": ["a.py", "a.py.bak"]}, "made": "a.py.bak:x"}
 
 
+def test_references_are_found_however_deep_they_stand(line: SagaDefinition) -> None:
+    @action("test.takes_any", read_only=True)
+    async def takes(what: Any) -> Any:
+        return what
+
+    deep = SagaDefinition(
+        "test.deep", [line.steps[0], Step(takes, {"what": [{"x": [given("n"), result_of("analyze")]}]})]
+    )
+
+    async def whole() -> Any:
+        async with coordinator() as opened:
+            with pytest.raises(InputError, match="needs n in the input"):
+                await opened.run(deep, path="p")
+            return (await opened.run(deep, path="p", n=1)).result["takes"]
+
+    assert asyncio.run(whole()) == [{"x": [1, {"files": ["p", "p.bak"]}]}]
+
+
 def test_a_list_of_steps_says_what_its_input_lacks_before_anything_is_dispatched(line: SagaDefinition) -> None:
     async def whole() -> None:
         async with coordinator() as opened:

@@ -10,6 +10,7 @@ import pytest
 
 import amends
 from amends import (
+    Asked,
     Done,
     Ended,
     Fatal,
@@ -19,6 +20,7 @@ from amends import (
     Retries,
     Retry,
     SagaDefinition,
+    Settings,
     StepDeniedError,
     StepFailedError,
     StepLostError,
@@ -199,8 +201,6 @@ def test_a_thread_that_never_ends_is_an_incident_and_not_a_blind_compensation() 
         world.note("unhang")
 
     async def whole() -> Ended:
-        from amends import Settings
-
         async with coordinator(settings=Settings(lease_s=1_000_000, settle_s=0.02)) as opened:
             ended = await opened.run(one_after_another(hangs))
             released.set()
@@ -209,6 +209,51 @@ def test_a_thread_that_never_ends_is_an_incident_and_not_a_blind_compensation() 
     ended = asyncio.run(whole())
     assert ended.status == "incident"
     assert world.seen == []
+
+
+def test_a_probe_that_finds_nothing_is_not_believed_while_the_attempt_still_runs_in_its_thread() -> None:
+    world = World()
+    released = threading.Event()
+
+    @action("test.lands_late", timeout=0.01)
+    def lands_late() -> None:
+        world.note("called")
+        released.wait(30)
+
+    @lands_late.compensation
+    def undo(done: Done) -> None:
+        world.note("undone")
+
+    @lands_late.probe
+    def nothing_yet(asked: Asked) -> NotHappened:
+        world.note("asked")
+        return NotHappened()
+
+    async def whole() -> Ended:
+        async with coordinator(settings=Settings(lease_s=1_000_000, settle_s=0.01)) as opened:
+            ended = await opened.run(one_after_another(lands_late))
+            released.set()
+            return ended
+
+    ended = asyncio.run(whole())
+    assert world.seen == ["called", "asked", "asked", "asked"]
+    assert ended.status == "incident"
+
+
+def test_a_task_group_that_a_step_brings_down_names_that_step() -> None:
+    world = World()
+    a, b = world.action("a"), world.action("b", Fatal("declined", happened=False))
+
+    @saga("test.task_group")
+    async def grouped(s: Work) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(s.do(a))
+            group.create_task(s.do(b))
+
+    ended = run(grouped)
+    assert (ended.status, ended.cause, ended.step) == ("rolled_back", "fatal", "0.2/1")
+    assert "declined" in ended.why
+    assert world.seen == ["a", "b", "una"]
 
 
 def test_an_exception_that_the_function_catches_does_not_roll_back() -> None:

@@ -14,6 +14,8 @@ Phase = Literal["do", "undo"]
 
 
 class Reversibility(StrEnum):
+    """Whether, and how, an action can be taken back."""
+
     REVERSIBLE = "reversible"
     COMPENSATABLE = "compensatable"
     IRREVERSIBLE = "irreversible"

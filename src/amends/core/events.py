@@ -22,6 +22,8 @@ class Cause(StrEnum):
 
 
 class IncidentKind(StrEnum):
+    """Why a person is needed."""
+
     COMPENSATION_MISSING = "compensation_missing"
     COMPENSATION_DENIED = "compensation_denied"
     COMPENSATION_FAILED = "compensation_failed"

@@ -34,6 +34,8 @@ from amends.core import events as e
 
 
 class SagaStatus(StrEnum):
+    """Where a saga stands, as people see it."""
+
     RUNNING = "running"
     WAITING = "waiting"
     ROLLING_BACK = "rolling_back"
@@ -48,6 +50,8 @@ class SagaStatus(StrEnum):
 
 
 class StepStatus(StrEnum):
+    """Where a step stands; the module's table says what each owes."""
+
     PROPOSED = "proposed"
     AWAITING = "awaiting"
     READY = "ready"

@@ -25,6 +25,6 @@ class BuiltinGate:
                 rule="builtin-undeclared-in-production",
                 policy=_POLICY,
                 why=f"{facts.contract.topic} declares neither a compensation nor a no-rollback reason; "
-                f"add @{facts.contract.topic.rpartition('.')[2]}.compensation, no_rollback=… or read_only=True",
+                "give the action a .compensation, no_rollback=… or read_only=True",
             )
         return _ALLOWED

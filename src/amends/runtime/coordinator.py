@@ -14,6 +14,7 @@ from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, canonical
 from amends.errors import InputError, RefusedError, UnknownIncidentError, UnknownSagaError
+from amends.evidence.timeline import Line, timeline
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.definition import SagaDefinition
@@ -43,6 +44,11 @@ class History:
     @property
     def status(self) -> SagaStatus:
         return self.row.status
+
+    @property
+    def timeline(self) -> tuple[Line, ...]:
+        """What happened, a line each, for people."""
+        return timeline(self.entries)
 
 
 class Listing(Generic[Row]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,10 +35,12 @@ class ResultOf:
 
 
 def given(name: str) -> Given:
+    """An argument of a step in a list: this part of the saga's input."""
     return Given(name)
 
 
 def result_of(step: str, *path: str | int) -> ResultOf:
+    """An argument of a step in a list: an earlier step's result, or what lies at `path` inside it."""
     return ResultOf(step, path)
 
 
@@ -157,7 +159,7 @@ def _check_steps(name: str, steps: Iterable[Step]) -> None:
             raise DeclarationError(
                 f"saga {name}, step {step.label}: {step.action.topic} takes no {', '.join(sorted(unknown))}"
             )
-        for value in step.args.values():
+        for value in _references(list(step.args.values())):
             if isinstance(value, ResultOf) and value.step not in seen:
                 raise DeclarationError(
                     f"saga {name}, step {step.label} wants the result of {value.step}, which is not an earlier step"
@@ -171,7 +173,7 @@ def _check_given(name: str, steps: Iterable[Step], given: object) -> None:
     if not isinstance(given, dict):
         raise InputError(f"saga {name} takes an object of inputs, not {given!r}")
     for step in steps:
-        wanted = {value.name for value in step.args.values() if isinstance(value, Given)}
+        wanted = {value.name for value in _references(list(step.args.values())) if isinstance(value, Given)}
         wanted |= set(step.action.signature.required) - set(step.args)
         missing = wanted - set(cast("dict[str, object]", given))
         if missing:
@@ -186,4 +188,20 @@ def _resolved(value: object, given: Mapping[str, Any], results: Mapping[str, Any
         for key in value.path:
             found = found[key]
         return found
+    if isinstance(value, list):
+        return [_resolved(item, given, results) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value)
+        return {key: _resolved(item, given, results) for key, item in items.items()}
     return value
+
+
+def _references(value: object) -> Iterator[Given | ResultOf]:
+    """Every reference in an argument, however deep."""
+    if isinstance(value, Given | ResultOf):
+        yield value
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _references(item)
+    elif isinstance(value, dict):
+        yield from _references(list(cast("dict[object, object]", value).values()))

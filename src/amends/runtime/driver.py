@@ -113,6 +113,9 @@ class Driver:
         except Exception as exc:
             if self.book.broken is not None:
                 raise
+            cause = _first_step_error(exc)
+            if cause is not None:
+                return self._failed(_cause(cause), str(cause), StepId(cause.step))
             if not isinstance(exc, AmendsError):
                 _log.info("saga %s: its function raised", self.book.saga.id, exc_info=exc)
             return self._failed(Cause.ERROR, f"{type(exc).__name__}: {exc}", None)
@@ -179,6 +182,14 @@ class Driver:
                 await self.book.commit()
             except JournalError as exc:
                 _log.warning("saga %s: its last outcomes could not be written: %s", self.book.saga.id, exc)
+
+
+def _first_step_error(exc: BaseException) -> StepError | None:
+    """The step that brought a group of branches down: a TaskGroup wraps what its branches raised."""
+    if isinstance(exc, BaseExceptionGroup):
+        found = map(_first_step_error, cast("BaseExceptionGroup[BaseException]", exc).exceptions)
+        return next((each for each in found if each is not None), None)
+    return exc if isinstance(exc, StepError) else None
 
 
 def _cause(exc: StepError) -> Cause:

@@ -235,7 +235,7 @@ class LocalEngine:
         saga = await self.load(lease.saga)
         book = Logbook(self._journal, saga, lease, self._observers)
         definition = None
-        if saga.begun is not None:
+        if saga.begun is not None and saga.phase is SagaStatus.RUNNING and not saga.finished:
             try:
                 definition = self._registry.definition(saga.begun.definition, saga.begun.version)
             except UnknownDefinitionError as exc:

@@ -29,12 +29,12 @@ class Registry:
     def add_action(self, action: Action[..., Any]) -> None:
         name = (action.topic, action.contract.version)
         known = self._actions.get(name)
-        if known is not None and known.function.__module__ != action.function.__module__:
+        if known is not None and _home(known) != _home(action):
             _log.warning(
                 "%s version %s is declared in %s and again in %s; the later one counts",
                 *name,
-                known.function.__module__,
-                action.function.__module__,
+                _home(known),
+                _home(action),
             )
         self._actions[name] = action
 
@@ -67,6 +67,10 @@ class Registry:
     def definition_names(self) -> frozenset[str]:
         """Each as `name/version`."""
         return frozenset(f"{name}/{version}" for name, version in self._definitions)
+
+
+def _home(action: Action[..., Any]) -> str:
+    return str(getattr(action.function, "__module__", None))
 
 
 PROCESS: Final = Registry()

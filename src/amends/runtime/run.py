@@ -15,7 +15,7 @@ from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.contracts import Contract, key_of
 from amends.core.events import SagaStarted
-from amends.core.outcomes import Answer, NoAnswer, Outcome, Succeeded
+from amends.core.outcomes import Answer, Found, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
@@ -227,11 +227,13 @@ class Run:
     async def probe(self, step: StepId) -> None:
         """Ask the world about a step whose outcome nobody knows."""
         book, clock = self.book, self.around.clock
-        await self.end_of_thread(step)
+        has_ended = await self.end_of_thread(step)
         await book.commit()
         state = self.state(step)
         if state.status is StepStatus.UNKNOWN:
             answer = await self._answer(state)
+            if not has_ended and not isinstance(answer, Found):
+                answer = NoAnswer("its attempt is still running in a thread, and may yet take effect")
             let_cancellation_go_on()
             if self.state(step).status is StepStatus.UNKNOWN:
                 book.tell(c.RecordAnswer(step=step, answer=answer, now=clock.now(), jitter=clock.jitter()))

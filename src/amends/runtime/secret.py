@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, cast
 
 from amends.core.values import SECRET_MARK as MARK
@@ -89,7 +89,7 @@ def secrets_in(value: object) -> Iterator[Secret]:
             yield from secrets_in(item)
 
 
-def unmask(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
+def unmask(value: Json, salt: str, known: Collection[Secret] = ()) -> object:
     """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value."""
     if type(value) not in _CONTAINERS:
         return value

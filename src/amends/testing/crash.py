@@ -155,9 +155,7 @@ def every_death(scenario: Scenario, make: Callable[[], Ground], tried: Tried, *,
         _settle(scenario, ground, f"died at {_where(first)}", tried)
 
 
-def _die_again(
-    scenario: Scenario, before: Ground, first: Life, recovered_from: set[Hashable], tried: Tried
-) -> None:
+def _die_again(scenario: Scenario, before: Ground, first: Life, recovered_from: set[Hashable], tried: Tried) -> None:
     """Die at each point of the recovery, too."""
     point = 0
     while True:
@@ -226,7 +224,9 @@ def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[
 def statuses_besides(histories: list[tuple[Entry, ...]], ends: frozenset[SagaStatus]) -> list[str]:
     """Which sagas stand otherwise than this."""
     found = [Account(entries).saga for entries in histories]
-    return [f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}" for saga in found if saga.phase not in ends]
+    return [
+        f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}" for saga in found if saga.phase not in ends
+    ]
 
 
 def _stale(authors: list[Author]) -> list[str]:
@@ -235,7 +235,9 @@ def _stale(authors: list[Author]) -> list[str]:
     found: list[str] = []
     for author in sorted((one for one in authors if one.epoch), key=lambda one: (one.saga, one.number)):
         before = newest.get(author.saga)
-        if before is not None and (author.epoch < before.epoch or (author.epoch == before.epoch and author.worker != before.worker)):
+        if before is not None and (
+            author.epoch < before.epoch or (author.epoch == before.epoch and author.worker != before.worker)
+        ):
             found.append(f"saga {author.saga}: entry {author.number} is a stale worker's")
         newest[author.saga] = author
     return found

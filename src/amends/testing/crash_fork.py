@@ -68,7 +68,12 @@ class FileGround:
         shutil.rmtree(self._folder)
 
     def live(
-        self, scenario: Scenario, script: Script, *, ends_at: int | None = None, ends: frozenset[SagaStatus] | None = None
+        self,
+        scenario: Scenario,
+        script: Script,
+        *,
+        ends_at: int | None = None,
+        ends: frozenset[SagaStatus] | None = None,
     ) -> Told:
         """One life in a child. `ends` asks for the ledger, and says how its sagas may stand."""
         self._lives += 1
@@ -82,7 +87,9 @@ class FileGround:
             said = pipe.read()
         _, status = os.waitpid(child, 0)
         if not said or (os.WIFEXITED(status) and os.WEXITSTATUS(status)):
-            return Told(killed=False, ended_s=self._now_s, complaints=[f"the child ended with status {status}: {said!r}"])
+            return Told(
+                killed=False, ended_s=self._now_s, complaints=[f"the child ended with status {status}: {said!r}"]
+            )
         told = Told(killed=os.WIFSIGNALED(status), **json.loads(said))
         self._now_s = told.ended_s
         return told

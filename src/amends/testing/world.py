@@ -265,7 +265,9 @@ def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
                 yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
     if account.saga.incidents or any(isinstance(event, e.LateSuccessEnrolled) for _, event in account.before):
         return
-    undone = [account.steps_by_key[line.of] for line in _effective(lines) if line.undo and line.of in account.steps_by_key]
+    undone = [
+        account.steps_by_key[line.of] for line in _effective(lines) if line.undo and line.of in account.steps_by_key
+    ]
     numbers = [account.saga.steps[step].number for step in undone]
     if numbers != sorted(numbers, reverse=True):
         yield f"steps were taken back in the order {', '.join(undone)}, which is not newest first"

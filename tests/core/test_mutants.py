@@ -1,0 +1,221 @@
+"""The proof that the laws can fail: each mutant breaks the core in one place, and a few walks are enough to see it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from amends.core import decide, incidents, plan, refusals, saga, step
+from amends.core import events as e
+from amends.core.contracts import Contract, OnIncident, Retries
+from amends.core.effects import Effect, Wait
+from amends.core.outcomes import Failed
+from amends.core.pmap import Pmap
+from amends.core.saga import Saga
+from amends.core.step import Step, altered
+from amends.core.transitions import STEP, StepStatus
+from amends.core.values import StepId
+from amends.errors import JournalDamagedError
+from amends.testing import histories
+from amends.testing.chances import Tape, Truth, any_contract
+from tests.core.laws import judge
+
+_S = StepStatus
+ENOUGH = 4000
+Patch = pytest.MonkeyPatch
+_plan, _left, _changed, _key_of = plan.plan, incidents._left, step.changed, decide.key_of
+_evolve_incident = saga._evolve_incident
+
+
+def in_table(patch: Patch, status: StepStatus, kind: type[e.StepEvent], after: StepStatus) -> None:
+    patch.setitem(STEP, status, {**STEP[status], kind: after})  # type: ignore[arg-type]  # read-only to all but mutants
+
+
+def everywhere(patch: Patch, name: str, value: object) -> None:
+    """In every module that has imported it."""
+    for module in (decide, incidents, plan, refusals, saga, step, histories):
+        if hasattr(module, name):
+            patch.setattr(module, name, value)
+
+
+def unturned(_: Saga, __: Step) -> None:
+    """Whose turn it is does not matter."""
+
+
+def a_compensation_of_what_nobody_knows_is_not_owed(patch: Patch) -> None:
+    patch.setattr(step, "_STANDING", step._STANDING - {_S.UNKNOWN})
+
+
+def a_compensation_that_failed_is_not_owed_any_more(patch: Patch) -> None:
+    patch.setattr(step, "_STANDING", step._STANDING - {_S.UNCOMPENSATED})
+
+
+def compensations_do_not_wait_for_what_is_in_flight(patch: Patch) -> None:
+    def hasty(state: Saga, now: int) -> Effect | None:
+        return _plan(altered(state, live=Pmap[StepId, None]()), now)
+
+    everywhere(patch, "plan", hasty)
+    everywhere(patch, "require_turn", unturned)
+
+
+def the_oldest_goes_first(patch: Patch) -> None:
+    def oldest(state: Saga) -> Step | None:
+        owed = [one for one in state.steps.values() if one.owed]
+        return min(owed, key=lambda one: one.number) if owed and state.rollback else None
+
+    everywhere(patch, "next_back", oldest)
+
+
+def a_rollback_passes_every_step_that_an_incident_names(patch: Patch) -> None:
+    patch.setattr(Contract, "goes_on", property(lambda _: True))
+
+
+def a_rollback_passes_a_pivot_that_says_go_on(patch: Patch) -> None:
+    patch.setattr(Contract, "goes_on", property(lambda one: one.on_incident is OnIncident.GO_ON))
+
+
+def a_rollback_forgets_what_an_incident_names(patch: Patch) -> None:
+    patch.setattr(Step, "named", property(lambda _: False))
+
+
+def an_incident_names_only_where_it_stopped(patch: Patch) -> None:
+    patch.setattr(incidents, "_left", lambda *args: _left(*args)[:1])
+
+
+def a_closed_incident_goes_on_naming_its_step(patch: Patch) -> None:
+    patch.setattr(Saga, "open_incidents", property(lambda one: one.incidents))
+
+
+def a_saga_ends_because_somebody_says_so(patch: Patch) -> None:
+    def end(state: Saga) -> tuple[e.Event, ...]:
+        if state.open_incidents:
+            return (e.SagaHalted(),)
+        return (e.SagaRolledBack() if state.rollback else e.SagaCompleted(result=state.result),)
+
+    everywhere(patch, "end", end)
+
+
+def the_pivot_does_not_matter(patch: Patch) -> None:
+    patch.setattr(Saga, "pivot", property(lambda _: None, lambda _, __: None))
+    patch.setattr(Contract, "compensation_declared", property(lambda one: one.side_effect))
+
+
+def a_later_failure_settles_an_earlier_loss(patch: Patch) -> None:
+    patch.setattr(Step, "unsure", property(lambda _: False))
+
+
+def what_was_given_up_counts_when_it_lands(patch: Patch) -> None:
+    patch.setattr(Step, "given_up", property(lambda _: False))
+
+
+def a_late_effect_after_a_compensation_is_forgotten(patch: Patch) -> None:
+    in_table(patch, _S.COMPENSATED, e.LateSuccessEnrolled, _S.COMPENSATED)
+
+
+def a_late_effect_during_a_compensation_counts_as_taken_back(patch: Patch) -> None:
+    in_table(patch, _S.RECOMPENSATING, e.CompensationSucceeded, _S.COMPENSATED)
+
+
+def a_late_effect_after_a_lost_compensation_keeps_the_old_key(patch: Patch) -> None:
+    patch.setattr(step, "_TAKEN_BACK", step._TAKEN_BACK - {_S.UNCOMPENSATED})
+
+
+def a_late_effect_while_another_attempt_runs_is_forgotten(patch: Patch) -> None:
+    def forgets(old: Step, event: Any, status: StepStatus) -> Step:  # noqa: ANN401 - any fact
+        late = isinstance(event, e.LateSuccessEnrolled) and old.status is _S.RUNNING
+        return old if late else _changed(old, event, status)
+
+    everywhere(patch, "changed", forgets)
+
+
+def what_lands_late_is_not_named_by_a_halted_saga(patch: Patch) -> None:
+    class Everything(set[StepId]):
+        def __contains__(self, _: object) -> bool:
+            return True
+
+    patch.setattr(incidents, "_named_as_left", lambda _: Everything())
+
+
+def a_timeout_counts_as_a_failure(patch: Patch) -> None:
+    in_table(patch, _S.RUNNING, e.AttemptLost, _S.FAILED)
+
+
+def a_lost_compensation_counts_as_done(patch: Patch) -> None:
+    in_table(patch, _S.COMPENSATING, e.CompensationLost, _S.COMPENSATED)
+
+
+def a_denied_compensation_is_skipped(patch: Patch) -> None:
+    in_table(patch, _S.SUCCEEDED, e.CompensationDenied, _S.COMPENSATED)
+
+
+def a_lost_attempt_is_repeated_blindly(patch: Patch) -> None:
+    patch.setattr(Contract, "repeatable", property(lambda _: True))
+    patch.setattr(histories, "Truth", lambda **_: Truth(idempotent=False))
+
+
+def a_rollback_waits_for_ever(patch: Patch) -> None:
+    patch.setattr(plan, "_at", lambda _due, now, _effect: Wait(now))
+
+
+def a_compensation_is_tried_without_end(patch: Patch) -> None:
+    def untiring(tape: Tape, name: StepId) -> Contract:
+        return replace(any_contract(tape, name), undo_retries=Retries(attempts=10**9))
+
+    patch.setattr(histories, "any_contract", untiring)
+    patch.setattr(histories, "UNDO_OUTCOMES", (Failed(error="busy"),))
+
+
+def a_retry_does_not_lift_the_rollback_up_again(patch: Patch) -> None:
+    def flat(state: Saga, event: e.IncidentEvent) -> Saga:
+        after = _evolve_incident(state, event)
+        return altered(after, top=min(after.top, state.top))
+
+    patch.setattr(saga, "_evolve_incident", flat)
+
+
+def each_attempt_has_a_key_of_its_own(patch: Patch) -> None:
+    attempts = count()
+    patch.setattr(decide, "key_of", lambda *parts: f"{_key_of(*parts)}-{next(attempts)}")
+
+
+MUTANTS: list[Callable[[Patch], None]] = [
+    a_compensation_of_what_nobody_knows_is_not_owed,
+    a_compensation_that_failed_is_not_owed_any_more,
+    compensations_do_not_wait_for_what_is_in_flight,
+    the_oldest_goes_first,
+    a_rollback_passes_every_step_that_an_incident_names,
+    a_rollback_passes_a_pivot_that_says_go_on,
+    a_rollback_forgets_what_an_incident_names,
+    an_incident_names_only_where_it_stopped,
+    a_closed_incident_goes_on_naming_its_step,
+    a_saga_ends_because_somebody_says_so,
+    the_pivot_does_not_matter,
+    a_later_failure_settles_an_earlier_loss,
+    what_was_given_up_counts_when_it_lands,
+    a_late_effect_after_a_compensation_is_forgotten,
+    a_late_effect_during_a_compensation_counts_as_taken_back,
+    a_late_effect_after_a_lost_compensation_keeps_the_old_key,
+    a_late_effect_while_another_attempt_runs_is_forgotten,
+    what_lands_late_is_not_named_by_a_halted_saga,
+    a_timeout_counts_as_a_failure,
+    a_lost_compensation_counts_as_done,
+    a_denied_compensation_is_skipped,
+    a_lost_attempt_is_repeated_blindly,
+    a_rollback_waits_for_ever,
+    a_compensation_is_tried_without_end,
+    a_retry_does_not_lift_the_rollback_up_again,
+    each_attempt_has_a_key_of_its_own,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_laws_see_that(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    for seed in range(ENOUGH):
+        try:
+            judge(Tape.seeded(seed), most_steps=2 + seed % 6)
+        except (AssertionError, JournalDamagedError):
+            return
+    pytest.fail(f"{ENOUGH} walks saw nothing")
