@@ -87,6 +87,8 @@ def hold(walk: Walk, told: Told) -> None:
             case e.AttemptStarted() | e.ActionDispatched():
                 assert told.before.phase is _G.RUNNING
                 assert not told.before.finished
+            case e.RollbackStarted():
+                assert [step.id for step in told.before.steps.values() if is_pivot(step)] == []
             case e.SagaRolledBack():
                 assert [step.id for step in told.after.steps.values() if may_stand(step)] == []
             case e.SagaCompleted():
@@ -100,13 +102,19 @@ def hold(walk: Walk, told: Told) -> None:
         assert stopped_at(told.after) == set()
     if told.after.phase is _G.INCIDENT:
         assert must_be_named(told.after) <= named_as_left(told.after)
-        if told.after.rollback is not None:
-            assert must_be_named(told.after) == named_as_left(told.after)
+        too_many = named_as_left(told.after) - must_be_named(told.after)
+        assert {told.after.steps[step].status for step in too_many} <= {_S.FAILED}  # was in flight when it halted
+        assert told.after.rollback is None or not too_many
     hold_told(walk, told.after)
+
+
+def is_pivot(step: Step) -> bool:
+    return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is _S.SUCCEEDED
 
 
 def hold_turn(saga: Saga, step: StepId) -> None:
     """Newest first, one at a time: nothing newer is left but what an incident names and the rollback may pass."""
+    assert saga.steps[step].contract.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE}
     assert [one.id for one in saga.steps.values() if one.status in IN_FLIGHT] == []
     newer = [one for one in saga.steps.values() if one.number > saga.steps[step].number]
     if saga.phase is _G.ROLLING_BACK:

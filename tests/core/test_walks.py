@@ -6,24 +6,25 @@ HYPOTHESIS_PROFILE=night walks a hundred times as many.
 import os
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from amends.core import commands as c
 from amends.core import events as e
-from amends.core.contracts import OnIncident, Reversibility
+from amends.core.contracts import OnIncident
 from amends.core.decide import decide
 from amends.core.outcomes import FoundNothing
 from amends.core.plan import plan
 from amends.core.saga import Saga, evolve, replay, unstarted
-from amends.core.transitions import SAGA, STEP, SagaStatus, StepStatus
+from amends.core.transitions import SAGA, STEP, SagaStatus
 from amends.core.values import SagaId, StepId
-from amends.errors import RefusedError, UnknownIncidentError
+from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, tapes
 from amends.testing.histories import Told, Walk
-from tests.core.laws import judge
+from tests.core.laws import is_pivot, judge
 from tests.core.story import ALLOW, DENY, contract, start
 
-_G, _S = SagaStatus, StepStatus
+_G = SagaStatus
 SCALE = {"": 1, "night": 100, "release": 500}[os.environ.get("HYPOTHESIS_PROFILE", "")]
 quick = settings(max_examples=100 * SCALE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 thorough = settings(quick, max_examples=1200 * SCALE)
@@ -82,11 +83,22 @@ def test_nothing_older_than_a_pivot_is_ever_taken_back_unless_a_person_vouched_f
         for event in told.events:
             if isinstance(event, e.CompensationStarted) and told.before.phase is _G.ROLLING_BACK:
                 number = told.before.steps[event.step].number
-                for step in told.before.steps.values():
-                    pivot = step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is _S.SUCCEEDED
-                    assert not (pivot and step.number > number)
+                assert not any(step.number > number for step in told.before.steps.values() if is_pivot(step))
 
     Walk(tape, watch=hold).run().settle()
+
+
+@quick
+@given(tape=tapes())
+def test_a_saga_past_its_pivot_is_not_cancelled_and_the_refusal_names_it(tape: Tape) -> None:
+    def hold(_: Walk, told: Told) -> None:
+        pivots = [step for step in told.after.steps.values() if is_pivot(step)]
+        if pivots and told.after.rollback is None:
+            with pytest.raises(PastPivotError) as caught:
+                decide(told.after, c.CancelSaga(by="a", why="", now=0, window_s=1))
+            assert any(f"step {step.id} ({step.topic}) took effect" in str(caught.value) for step in pivots)
+
+    Walk(tape, watch=hold).run()
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

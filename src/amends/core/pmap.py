@@ -26,18 +26,19 @@ class Pmap(Mapping[K, V], Generic[K, V]):
         self._change: tuple[K, object, Pmap[K, V]] | None = None
 
     def set(self, key: K, value: V) -> Pmap[K, V]:
-        items = self._own()
-        return self._next(items, key, items.get(key, _ABSENT), value)
+        items = self._own() if self._dict is None else self._dict
+        newer = Pmap(items)
+        self._dict, self._change = None, (key, items.get(key, _ABSENT), newer)
+        items[key] = value
+        return newer
 
     def drop(self, key: K) -> Pmap[K, V]:
         """The next version without this key; the same one where it has none."""
         items = self._own()
-        return self if key not in items else self._next(items, key, items[key], _ABSENT)
-
-    def _next(self, items: dict[K, V], key: K, old: object, new: object) -> Pmap[K, V]:
-        _put(items, key, new)
+        if key not in items:
+            return self
         newer = Pmap(items)
-        self._dict, self._change = None, (key, old, newer)
+        self._dict, self._change = None, (key, items.pop(key), newer)
         return newer
 
     def _own(self) -> dict[K, V]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from json.encoder import encode_basestring as _quote
-from typing import Final, NewType, TypeAlias, cast
+from typing import Any, Final, NewType, TypeAlias, cast
 
 from amends.errors import NotJsonError, TooLargeError
 
@@ -44,32 +44,30 @@ def canonical(value: object, *, what: str = "value") -> str:
     return text
 
 
-def _spell_small(value: object) -> str | None:
+def _spell_small(value: Any) -> str | None:  # noqa: ANN401 - told apart by its exact type
     """The spelling of a scalar, or of a small flat object, in one pass; None where the long way has to be taken."""
-    kind = type(value)
+    kind: type = type(value)
     if kind is not dict:
         return _spell_scalar(value, kind)
-    items = cast("dict[object, object]", value)
+    items: dict[Any, Any] = value
     if len(items) > _SMALL:
         return None
     parts: list[str] = []
-    for key in sorted(items, key=str):
-        if type(key) is not str or not key.isascii():
-            return None
-        item = items[key]
+    for key, item in items.items():
         text = _spell_scalar(item, type(item))
-        if text is None:
+        if text is None or type(key) is not str or not key.isascii():
             return None
         parts.append(f"{_quote(key)}:{text}")
+    if len(parts) > 1:
+        parts = [parts[place] for _, place in sorted((key, place) for place, key in enumerate(items))]
     return "{" + ",".join(parts) + "}"
 
 
-def _spell_scalar(value: object, kind: type) -> str | None:
+def _spell_scalar(value: Any, kind: type) -> str | None:  # noqa: ANN401 - told apart by its exact type
     if kind is str:
-        text = cast("str", value)
-        return _quote(text) if text.isascii() and len(text) < _SHORT else None
+        return _quote(value) if value.isascii() and len(value) < _SHORT else None
     if kind is int:
-        return repr(value) if -LARGEST_INT <= cast("int", value) <= LARGEST_INT else None
+        return repr(value) if -LARGEST_INT <= value <= LARGEST_INT else None
     if value is None:
         return "null"
     return None if kind is not bool else "true" if value else "false"

@@ -89,12 +89,10 @@ class Backward:
         verdict = run.around.gate.judge(run.facts(state.id, state.contract, state.args, back=True))
         with run.flight(state.id):
             book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
-            await book.commit()
+            await run.commit_to_dispatch()
             state = run.state(state.id)
             if state.status is not StepStatus.COMPENSATING:
                 return
-            if not run.around.lease_in_time():
-                await book.still_held()
             done = run.done(state)
             call = run.call(state, compensate, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: run.thread_ended(state.id)

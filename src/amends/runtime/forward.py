@@ -142,9 +142,7 @@ class Forward:
         """From the durable intent to the outcome. What was not dispatched has certainly not happened."""
         run, book = self._run, self._run.book
         try:
-            await book.commit()
-            if not run.around.lease_in_time():
-                await book.still_held()
+            await run.commit_to_dispatch()
         except asyncio.CancelledError:
             return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
         state = book.saga.steps[step]

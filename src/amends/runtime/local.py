@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +41,7 @@ from amends.journal.protocol import Journal, Lease, Summary
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
+from amends.runtime.heartbeat import Heartbeat
 from amends.runtime.logbook import Logbook, unrecorded_successes
 from amends.runtime.observe import Observers
 from amends.runtime.registry import Registry
@@ -109,10 +109,11 @@ class LocalEngine:
         self._clock = clock
         self._observers = observers
         self._runs: dict[SagaId, tuple[Driver, asyncio.Task[Ended]]] = {}
+        self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
         self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
         self._errands: set[asyncio.Task[Any]] = set()
         self._alive_until = 0.0
-        self._heartbeat: _Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None
         self._around = Surroundings(
             clock=clock,
             gate=gate,
@@ -128,7 +129,7 @@ class LocalEngine:
         await self._journal.enlist(self.worker, self._settings.lease_s)
         self._extend(since)
         loop = asyncio.get_running_loop()
-        self._heartbeat = _Heartbeat(
+        self._heartbeat = Heartbeat(
             renew=self._renew,
             nudged=lambda: self._journal.nudged(self.worker),
             tell=lambda sagas: loop.call_soon_threadsafe(self._nudge, sagas),
@@ -139,6 +140,8 @@ class LocalEngine:
 
     def _renew(self) -> None:
         since = self._clock.elapsed()
+        if since >= self._alive_until:
+            self._around.lapses += 1
         self._journal.renew(self.worker, self._settings.lease_s)
         self._extend(since)
 
@@ -193,7 +196,11 @@ class LocalEngine:
             if isinstance(book.broken, LeaseLostError):
                 self._report_unrecorded(book)
             if book.broken is not None:
+                self._dropped.add(book.saga.id)
                 raise book.broken from None
+            raise
+        except AmendsError:
+            self._dropped.add(book.saga.id)
             raise
         finally:
             self._runs.pop(book.saga.id, None)
@@ -217,19 +224,25 @@ class LocalEngine:
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
         names = self._registry.definition_names()
-        all_ended: list[Ended] = []
-        driven: set[asyncio.Future[Ended]] = set()
+        found = _Resumed()
+        driven: set[asyncio.Future[Ended | None]] = {
+            asyncio.ensure_future(self.drive(self._dropped.pop())) for _ in tuple(self._dropped)
+        }
         while True:
-            free = self._settings.resumed_at_once - len(driven)
+            free = max(0, self._settings.resumed_at_once - len(driven))
             async with self._claiming:
                 leases = await self._journal.claim(self.worker, definitions=names, limit=free) if free else ()
                 for lease in leases:
-                    driven.add(asyncio.ensure_future(_awaited(await self._take_up(lease))))
+                    try:
+                        driven.add(asyncio.ensure_future(_awaited(await self._take_up(lease))))
+                    except AmendsError as exc:  # this one cannot be read; that must not keep the others waiting
+                        found.add_trouble(lease.saga, exc)
             if not driven:
-                return all_ended
-            if len(driven) >= self._settings.resumed_at_once or not leases:
+                return found.all_ended()
+            if not free or not leases:
                 done, driven = await asyncio.wait(driven, return_when=asyncio.FIRST_COMPLETED)
-                all_ended.extend(_ended_ones(done))
+                for one in done:
+                    found.add(one)
 
     async def _take_up(self, lease: Lease) -> Handle:
         saga = await self.load(lease.saga)
@@ -334,63 +347,37 @@ class LocalEngine:
             _log.warning("the leases could not be given back: %s", exc)
 
 
-async def _awaited(handle: Handle) -> Ended:
+async def _awaited(handle: Handle) -> Ended | None:
     return await handle
 
 
-def _ended_ones(done: set[asyncio.Future[Ended]]) -> list[Ended]:
-    found: list[Ended] = []
-    for future in done:
-        error = future.exception()
-        if error is None:
-            found.append(future.result())
-        elif isinstance(error, JournalConflictError):
+class _Resumed:
+    """How the sagas of one `resume` ended. What is wrong with one of them is raised when the others are through."""
+
+    def __init__(self) -> None:
+        self._ended: list[Ended] = []
+        self._trouble: BaseException | None = None
+
+    def add(self, driven: asyncio.Future[Ended | None]) -> None:
+        error = driven.exception()
+        if isinstance(error, JournalConflictError):
             _log.info("a resumed saga is driven elsewhere: %s", error)
-        else:
-            raise error
-    return found
+        elif error is not None:
+            self._trouble = self._trouble or error
+        elif (saga := driven.result()) is not None:
+            self._ended.append(saga)
+
+    def add_trouble(self, saga: SagaId, error: AmendsError) -> None:
+        _log.error("saga %s cannot be resumed: %s", saga, error)
+        self._trouble = self._trouble or error
+
+    def all_ended(self) -> list[Ended]:
+        if self._trouble is not None:
+            raise self._trouble
+        return self._ended
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Heartbeat(threading.Thread):
-    """Renews the worker's row and looks for nudges, whatever the event loop is busy with."""
-
-    def __init__(
-        self,
-        *,
-        renew: Callable[[], None],
-        nudged: Callable[[], tuple[SagaId, ...]],
-        tell: Callable[[tuple[SagaId, ...]], object],
-        renew_s: float,
-        poll_s: float,
-    ) -> None:
-        super().__init__(name="amends heartbeat", daemon=True)
-        self._renew, self._nudged, self._tell = renew, nudged, tell
-        self._every = max(1, round(renew_s / poll_s))
-        self._poll_s = poll_s
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        beat = 0
-        while not self._stopped.wait(self._poll_s):
-            beat += 1
-            try:
-                if beat % self._every == 0:
-                    self._renew()
-                sagas = self._nudged()
-                if sagas:
-                    self._tell(sagas)
-            except AmendsError as exc:
-                _log.warning("the worker could not be renewed: %s", exc)
-            except RuntimeError:
-                return  # the loop has closed under us
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self.is_alive():
-            self.join()

@@ -52,6 +52,8 @@ class Surroundings:
         self.executor = executor
         self.late = late
         self.lease_in_time = lease_in_time
+        self.lapses = 0
+        """How often this worker was late to renew: others may have taken its sagas over since, alive as it is now."""
         self.threads: dict[tuple[SagaId, StepId], asyncio.Event] = {}
         """Those that were given up and still run, whoever drives their saga now."""
 
@@ -101,6 +103,14 @@ class Run:
     @property
     def flights(self) -> tuple[asyncio.Future[None], ...]:
         return tuple(flight.ended for flight in self.in_flight.values())
+
+    async def commit_to_dispatch(self) -> None:
+        """The intent is durable, and nothing says that the lease under which it was written has ended since."""
+        lapses = self.around.lapses
+        await self.book.commit()
+        in_time = self.around.lease_in_time()  # asked first: who renews late says so before it is in time again
+        if not in_time or self.around.lapses != lapses:
+            await self.book.still_held()
 
     def stop_if_draining(self) -> None:
         if self.draining:

@@ -13,7 +13,8 @@ until a life comes to its own end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable
+import itertools
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -182,12 +183,21 @@ def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> Non
         tried.complaints += _complaints(scenario, ground, after, ends, f"{story}; then the person acted")
 
 
-def every_freeze(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -> None:
-    """Freeze at each point, past the lease; another takes over and ends it; then the first wakes and goes on, none the wiser."""
+def every_freeze(
+    scenario: Scenario,
+    make: Callable[[], Ground],
+    tried: Tried,
+    *,
+    on_waking: Callable[[Coordinator], None] | None = None,
+    but_at: Collection[str] = (),
+) -> None:
+    """Freeze at each point, past the lease; another takes over and ends it; then the first wakes and goes on, none the wiser.
+
+    `on_waking` is called before anything else then; `but_at` names points to leave out.
+    """
+    incident = frozenset({SagaStatus.INCIDENT})
     with_incidents = dataclasses.replace(
-        scenario,
-        ends=scenario.ends | {SagaStatus.INCIDENT},
-        at_last=(scenario.at_last or scenario.ends) | {SagaStatus.INCIDENT},
+        scenario, ends=scenario.ends | incident, at_last=(scenario.at_last or scenario.ends) | incident
     )
     point = 0
     while True:
@@ -201,11 +211,24 @@ def every_freeze(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -
         ground.now_s = first.loop.time() + scenario.settings.lease_s + 1
         second = ground.live(scenario, scenario.recover)
         tried.complaints += _complaints(scenario, ground, second, scenario.ends, f"{story}; was taken over")
-        first.thaw(ground.now_s)
+        first.thaw(ground.now_s, on_waking)
         ground.now_s = first.loop.time()
         ground.bury_workers()
+        if first.passed[point - 1] in but_at:
+            continue
         tried.points += 1
+        tried.complaints += [f"{scenario.name}: {story}: {what}" for what in _dispatched_asleep(first, second, point)]
         _settle(with_incidents, ground, story, tried)
+
+
+def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
+    """Who slept just before a dispatch, and was taken over, dispatches nothing before it has claimed the saga anew."""
+    slept_at = first.passed[point - 1]
+    is_intent = any(intent in slept_at for intent in ("Dispatched", "AttemptStarted", "CompensationStarted"))
+    if "claim: after" not in second.passed or not (is_intent and slept_at.endswith(": after")):
+        return []
+    woken = itertools.takewhile(lambda name: name != "claim: after", first.passed[point:])
+    return [f"and then did {name.partition(': before')[0]}" for name in woken if ": before its" in name]
 
 
 def _where(life: Life) -> str:

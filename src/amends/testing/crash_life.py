@@ -144,11 +144,14 @@ class Life:
     def _stop(self, _ended: object) -> None:
         self.loop.stop()
 
-    def thaw(self, now_s: float) -> None:
+    def thaw(self, now_s: float, on_waking: Callable[[Coordinator], None] | None = None) -> None:
         """Go on after a freeze, at a later time."""
         assert self._main is not None
+        assert self._coordinator is not None
         self.loop.pass_time(max(0.0, now_s - self.loop.time()))
         self.stopped = False
+        if on_waking is not None:
+            on_waking(self._coordinator)
         self._let_go()
         if not self._main.done():
             self.loop.run_forever()

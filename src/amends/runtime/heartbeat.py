@@ -1,0 +1,51 @@
+"""What keeps a worker alive: a thread that renews its row, and brings word of what others wrote to its sagas."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from amends.core.values import SagaId
+from amends.errors import AmendsError
+
+_log = logging.getLogger("amends.engine")
+
+
+class Heartbeat(threading.Thread):
+    """Renews the worker's row and looks for nudges, whatever the event loop is busy with."""
+
+    def __init__(
+        self,
+        *,
+        renew: Callable[[], None],
+        nudged: Callable[[], tuple[SagaId, ...]],
+        tell: Callable[[tuple[SagaId, ...]], object],
+        renew_s: float,
+        poll_s: float,
+    ) -> None:
+        super().__init__(name="amends heartbeat", daemon=True)
+        self._renew, self._nudged, self._tell = renew, nudged, tell
+        self._every = max(1, round(renew_s / poll_s))
+        self._poll_s = poll_s
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        beat = 0
+        while not self._stopped.wait(self._poll_s):
+            beat += 1
+            try:
+                if beat % self._every == 0:
+                    self._renew()
+                sagas = self._nudged()
+                if sagas:
+                    self._tell(sagas)
+            except AmendsError as exc:
+                _log.warning("the worker could not be renewed: %s", exc)
+            except RuntimeError:
+                return  # the loop has closed under us
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive():
+            self.join()
