@@ -15,7 +15,7 @@ async def main(path: Path, count: int) -> None:
     ours.RELEASE.append(asyncio.Event())
     async with ours.coordinator(path) as opened:
         handles = [await opened.start(ours.waiting, n) for n in range(count)]
-        while len(await opened.list(topic="bench.wait", limit=count)) < len(handles):  # noqa: ASYNC110 - it is in the journal
+        while len(await opened.list(topic="bench.wait", limit=count)) < len(handles):
             await asyncio.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 

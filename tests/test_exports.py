@@ -20,6 +20,7 @@ PYTHON = (REFERENCE / "python.md").read_text(encoding="utf-8")
 ERRORS = (REFERENCE / "errors.md").read_text(encoding="utf-8")
 JOURNAL = (REFERENCE / "journal.md").read_text(encoding="utf-8")
 
+
 # Names without a docstring of their own. Take one off when it has got one.
 def sections(page: str) -> dict[str, str]:
     """The text under each heading of the third level that is a name, by that name."""

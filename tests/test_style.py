@@ -145,9 +145,7 @@ def sources(*trees: str) -> Iterator[Source]:
 
 def complaints(rule: Rule, *trees: str) -> list[str]:
     return [
-        f"{source.path}:{line}: {what}"
-        for source in sources(*trees or ("src/amends",))
-        for line, what in rule(source)
+        f"{source.path}:{line}: {what}" for source in sources(*trees or ("src/amends",)) for line, what in rule(source)
     ]
 
 
@@ -287,17 +285,13 @@ def lines_of(node: ast.stmt) -> int:
 def misplaced_error(source: Source) -> Iterator[tuple[int, str]]:
     at_home = source.path == PurePosixPath("src/amends/errors.py")
     raisable = {
-        name
-        for name, value in vars(builtins).items()
-        if isinstance(value, type) and issubclass(value, BaseException)
+        name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
     }
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.ClassDef):
             continue
         bases = [source.spelled_out(base) for base in node.bases]
-        if any(
-            base in raisable or base.startswith("amends.errors.") or is_error_name(base) for base in bases
-        ):
+        if any(base in raisable or base.startswith("amends.errors.") or is_error_name(base) for base in bases):
             raisable.add(node.name)
             if not at_home:
                 yield node.lineno, f"{node.name} is an exception; every exception lives in errors.py"

@@ -1,7 +1,7 @@
 """What must hold of every history, said without the core's own words for it: a mutant there must not blind the judge.
 
-`judge` leads one walk and holds every law after each command; and before the walk goes on it asks, on a copy, what would
-come of it if the work failed now: everything is then played to its end, and the world is compared with the journal.
+`judge` leads one walk and holds every law after each command; and before the walk goes on it asks, on a copy, what
+would come of it if the work failed now: everything is then played to its end, and the world compared with the journal.
 """
 
 from __future__ import annotations

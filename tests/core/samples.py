@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar, get_args
+from enum import StrEnum
+from typing import Any, get_args
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Reversibility, Topic
@@ -68,14 +69,10 @@ EVENT: Mapping[type[e.Event], e.Event] = {type(event): event for event in EVENTS
 STEP_EVENTS: list[type[e.Event]] = [*get_args(e.StepEvent), *get_args(e.ApprovalEvent), e.IncidentResolved]
 SAGA_EVENTS: list[type[e.Event]] = [kind for kind in get_args(e.SagaEvent) if kind is not e.SagaStarted]
 
-_Status = TypeVar("_Status", StepStatus, SagaStatus)
 
-
-def _shortest(
-    table: Mapping[_Status, Mapping[type[e.Event], _Status]], first: _Status
-) -> dict[_Status, tuple[type[e.Event], ...]]:
+def _shortest(table: Mapping[Any, Mapping[Any, StrEnum]], first: StrEnum) -> dict[StrEnum, tuple[type[e.Event], ...]]:
     """From the first status to each other one, breadth first."""
-    paths: dict[_Status, tuple[type[e.Event], ...]] = {first: ()}
+    paths: dict[StrEnum, tuple[type[e.Event], ...]] = {first: ()}
     waiting = [first]
     for status in waiting:
         for kind, after in table[status].items():
@@ -85,8 +82,8 @@ def _shortest(
     return paths
 
 
-_STEP_PATHS = _shortest({status: {**row} for status, row in STEP.items()}, StepStatus.PROPOSED)
-_SAGA_PATHS = _shortest({status: {**row} for status, row in SAGA.items()}, SagaStatus.RUNNING)
+_STEP_PATHS = _shortest(STEP, StepStatus.PROPOSED)
+_SAGA_PATHS = _shortest(SAGA, SagaStatus.RUNNING)
 
 
 def to_step(status: StepStatus) -> list[e.Event]:

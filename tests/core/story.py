@@ -80,7 +80,6 @@ class Story:
 
     # -- what can be seen ---------------------------------------------------------------------------------------------
 
-    @property
     def due(self) -> Effect | None:
         return plan(self.saga, self.now)
 
@@ -133,9 +132,7 @@ class Story:
         return self.begins(step, promised).ends(step, outcome)
 
     def lands(self, step: StepId, attempt: int = 1, result: Json = "late") -> Story:
-        return self.tell(
-            c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=self.now, window_s=WINDOW_S)
-        )
+        return self.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=self.now, window_s=WINDOW_S))
 
     def finishes(self, result: Json = "all") -> Story:
         return self.tell(c.FinishWork(result=result))
@@ -168,9 +165,7 @@ class Story:
         return self.tell(c.RetryIncident(incident=incident, by="ann", now=self.now, window_s=WINDOW_S))
 
     def resolves(self, incident: int = 1, reason: str = "by hand") -> Story:
-        return self.tell(
-            c.ResolveIncident(incident=incident, by="ann", reason=reason, now=self.now, window_s=WINDOW_S)
-        )
+        return self.tell(c.ResolveIncident(incident=incident, by="ann", reason=reason, now=self.now, window_s=WINDOW_S))
 
     def crashes(self) -> Story:
         return self.tell(c.Recover(now=self.now, jitter=0))

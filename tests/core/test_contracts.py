@@ -1,5 +1,7 @@
 """What an action promises, and the keys under which it is done and taken back."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,8 @@ from amends.core.verdict import Decision, Verdict
 R = Reversibility
 
 
-def declared(**promises: object) -> Contract:
-    return Contract(topic=Topic("act"), **promises)  # type: ignore[arg-type]  # any promise, by its name
+def declared(**promises: Any) -> Contract:
+    return Contract(topic=Topic("act"), **promises)
 
 
 def test_the_defaults_are_those_that_the_product_promises() -> None:

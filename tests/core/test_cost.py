@@ -3,8 +3,10 @@
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -72,7 +74,7 @@ class Long:
 
     def forward(self) -> Iterator[Callable[[], object]]:
         for number in range(1, MANY + 1):
-            yield lambda number=number: self.step(number)
+            yield partial(self.step, number)
 
     def backward(self) -> Iterator[Callable[[], object]]:
         self.tell(c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=NOW, window_s=WINDOW_S))
@@ -103,7 +105,11 @@ def test_a_step_costs_the_same_however_many_there_are(way: str, measure: Callabl
 
 def test_the_measure_sees_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof that the rule above can fail: a map that is copied for each change."""
-    monkeypatch.setattr(Pmap, "set", lambda self, key, value: Pmap({**self, key: value}))
+
+    def copied(old: Pmap[Any, Any], key: object, value: object) -> Pmap[Any, Any]:
+        return Pmap({**old, key: value})
+
+    monkeypatch.setattr(Pmap, "set", copied)
     saga = Long()
     early = bytes_in(lambda: saga.step(1))
     for number in range(2, 500):

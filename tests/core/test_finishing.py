@@ -4,7 +4,10 @@ from amends.core import events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Found, FoundNothing
+from amends.core.saga import replay
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import SagaId
+from tests.core.samples import EVENT, PROPOSED, STARTED, STEP_ID
 from tests.core.story import CAR, DONE, FLIGHT, HOTEL, LOST, PROBED, UNDECLARED, Story, contract
 
 _S = StepStatus
@@ -13,22 +16,22 @@ _S = StepStatus
 def test_a_saga_with_nothing_in_doubt_is_complete_at_once() -> None:
     story = Story().does(FLIGHT).does(HOTEL, outcome=Failed(error="no", fatal=True)).finishes("booked")
     assert story.facts == (e.SagaCompleted(result="booked"),)
-    assert (story.phase, story.saga.result, story.due) == (SagaStatus.COMPLETED, "booked", None)
+    assert (story.phase, story.saga.result, story.due()) == (SagaStatus.COMPLETED, "booked", None)
 
 
 def test_a_saga_with_something_in_flight_waits_for_it() -> None:
     story = Story().begins(FLIGHT).finishes("booked")
     assert story.facts == (e.WorkFinished(result="booked"),)
-    assert story.due == Settle((FLIGHT,))
-    assert story.ends(FLIGHT, DONE).due == End()
+    assert story.due() == Settle((FLIGHT,))
+    assert story.ends(FLIGHT, DONE).due() == End()
     assert story.comes_to_its_end().facts == (e.SagaCompleted(result="booked"),)
 
 
 def test_what_nobody_knows_is_taken_back_before_the_saga_is_complete_newest_first() -> None:
     story = Story().does(FLIGHT, outcome=LOST).does(HOTEL).does(CAR, outcome=LOST).finishes()
-    assert story.due == Compensate(CAR, certain=False)
-    assert story.starts_back(CAR, certain=False).due == Settle((CAR,))
-    assert story.ends_back(CAR).due == Compensate(FLIGHT, certain=False)
+    assert story.due() == Compensate(CAR, certain=False)
+    assert story.starts_back(CAR, certain=False).due() == Settle((CAR,))
+    assert story.ends_back(CAR).due() == Compensate(FLIGHT, certain=False)
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.COMPLETED
     assert story.status(HOTEL) is _S.SUCCEEDED
 
@@ -36,13 +39,13 @@ def test_what_nobody_knows_is_taken_back_before_the_saga_is_complete_newest_firs
 def test_a_step_that_was_given_up_and_did_happen_is_taken_back() -> None:
     story = Story().does(FLIGHT, contract(probe=True, attempts=1), LOST).fails_to_answer(FLIGHT).finishes()
     assert story.needs(FLIGHT) == GiveUp(FLIGHT)
-    assert story.due == Compensate(FLIGHT, certain=False)
+    assert story.due() == Compensate(FLIGHT, certain=False)
 
 
 def test_a_step_that_was_given_up_and_did_not_happen_is_let_be() -> None:
     story = Story().begins(FLIGHT, PROBED).finishes().ends(FLIGHT, LOST)
-    assert story.due == Probe(FLIGHT)
-    assert story.hears(FLIGHT, FoundNothing()).due == End()
+    assert story.due() == Probe(FLIGHT)
+    assert story.hears(FLIGHT, FoundNothing()).due() == End()
 
 
 def test_what_was_to_be_tried_again_is_given_up_when_the_work_is_finished() -> None:
@@ -50,12 +53,12 @@ def test_what_was_to_be_tried_again_is_given_up_when_the_work_is_finished() -> N
     story = Story().does(FLIGHT, PROBED, LOST).does(HOTEL, outcome=Failed(error="busy")).finishes()
     assert story.saga.status is SagaStatus.RUNNING
     assert (story.needs(FLIGHT), story.needs(HOTEL)) == (GiveUp(FLIGHT), GiveUp(HOTEL))
-    assert story.hears(FLIGHT, Found()).due == Compensate(FLIGHT)
+    assert story.hears(FLIGHT, Found()).due() == Compensate(FLIGHT)
 
 
 def test_what_nobody_can_settle_halts_the_saga_and_names_only_what_is_in_doubt() -> None:
     story = Story().does(FLIGHT).does(HOTEL, UNDECLARED, LOST).does(CAR, UNDECLARED, LOST).finishes()
-    assert isinstance(story.due, CallPerson)
+    assert isinstance(story.due(), CallPerson)
     assert story.calls_person(CAR).phase is SagaStatus.INCIDENT
     assert story.incident.left == (CAR, HOTEL)
 
@@ -64,7 +67,7 @@ def test_a_person_who_vouches_for_it_lets_the_saga_go_on_to_its_end() -> None:
     story = Story().does(HOTEL, UNDECLARED, LOST).does(CAR, UNDECLARED, LOST).finishes().calls_person(CAR)
     story.resolves()
     assert story.status(CAR) is _S.SETTLED
-    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, HOTEL, story.step(HOTEL).error + _NO_COMPENSATION)
+    assert story.due() == CallPerson(IncidentKind.OUTCOME_UNKNOWN, HOTEL, story.step(HOTEL).error + _NO_COMPENSATION)
     assert story.calls_person(HOTEL).resolves(2).comes_to_its_end().phase is SagaStatus.COMPLETED
 
 
@@ -75,9 +78,9 @@ def test_a_step_that_is_found_after_a_retry_is_taken_back_all_the_same() -> None
     """The definition was told that it is over; that a person has it asked about again does not make it wished for."""
     story = Story().does(FLIGHT, contract("mail", probe=True, reversibility=UNDECLARED.reversibility), LOST)
     story.fails_to_answer(FLIGHT).finishes().calls_person(FLIGHT).retries()
-    assert story.due == Probe(FLIGHT)
+    assert story.due() == Probe(FLIGHT)
     story.hears(FLIGHT, Found())
-    assert story.due == CallPerson(IncidentKind.COMPENSATION_MISSING, FLIGHT, "no compensation is declared")
+    assert story.due() == CallPerson(IncidentKind.COMPENSATION_MISSING, FLIGHT, "no compensation is declared")
 
 
 def test_a_completed_saga_can_be_cancelled_and_is_taken_back_whole() -> None:
@@ -86,3 +89,9 @@ def test_a_completed_saga_can_be_cancelled_and_is_taken_back_whole() -> None:
         cause=e.Cause.CANCELLED, why="rain", step=None, by="bob", deadline_at=story.saga.deadline_at
     )
     assert story.takes_back(HOTEL).takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+
+
+def test_a_step_that_awaits_an_approval_goes_on_waiting_when_the_work_is_finished() -> None:
+    saga = replay(SagaId("s1"), [STARTED, PROPOSED, EVENT[e.ApprovalRequested], e.WorkFinished(result=None)])
+    assert saga.steps[STEP_ID].status is _S.AWAITING
+    assert not saga.steps[STEP_ID].given_up

@@ -213,7 +213,9 @@ def test_what_a_probe_cannot_tell_is_repeated_where_that_is_safe() -> None:
     assert story.tries(FLIGHT).step(FLIGHT).probes == 0
 
 
-@pytest.mark.parametrize("later", [Failed(error="busy"), Failed(error="no", fatal=True), Failed(error="no", final=True)])
+@pytest.mark.parametrize(
+    "later", [Failed(error="busy"), Failed(error="no", fatal=True), Failed(error="no", final=True)]
+)
 def test_that_a_later_attempt_certainly_failed_does_not_settle_a_lost_one(later: Failed) -> None:
     """The first attempt may have charged the card; that the second did not says nothing of the first."""
     story = Story().does(FLIGHT, contract(idempotent=True, attempts=3), LOST).later(1).tries(FLIGHT).ends(FLIGHT, later)

@@ -53,25 +53,25 @@ def test_a_retry_resumes_the_rollback_where_it_stopped_with_a_new_window() -> No
         e.IncidentRetried(incident=1, by="ann"),
         e.RollbackResumed(by="ann", deadline_at=story.now + round(WINDOW_S * 1000)),
     )
-    assert story.due == Compensate(HOTEL)
+    assert story.due() == Compensate(HOTEL)
     assert story.takes_back(HOTEL).takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 
 
 def test_a_retry_brings_a_full_measure_of_attempts() -> None:
     story = halted_in_rollback().retries().takes_back(HOTEL, LOST)
-    assert isinstance(story.due, CallPerson)
-    assert story.calls_person(HOTEL).retries(2).due == Compensate(HOTEL)
+    assert isinstance(story.due(), CallPerson)
+    assert story.calls_person(HOTEL).retries(2).due() == Compensate(HOTEL)
     assert story.step(HOTEL).undo_attempts == 2
 
 
 def test_a_denied_compensation_is_judged_again_on_a_retry() -> None:
     story = Story().does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY).calls_person(FLIGHT).retries()
-    assert story.due == Compensate(FLIGHT)
+    assert story.due() == Compensate(FLIGHT)
 
 
 def test_a_step_that_has_no_compensation_calls_a_person_again_on_a_retry() -> None:
     story = Story().does(FLIGHT, UNDECLARED).fails().calls_person(FLIGHT).retries()
-    assert isinstance(story.due, CallPerson)
+    assert isinstance(story.due(), CallPerson)
 
 
 def test_a_retry_while_the_rollback_still_goes_on_is_not_lost() -> None:
@@ -79,22 +79,22 @@ def test_a_retry_while_the_rollback_still_goes_on_is_not_lost() -> None:
     story = Story().does(FLIGHT).does(HOTEL).does(CAR, GOES_ON).fails()
     story.takes_back(CAR, LOST).calls_person(CAR).takes_back(HOTEL).retries()
     assert story.facts == (e.IncidentRetried(incident=1, by="ann"),)
-    assert story.due == Compensate(CAR)
-    assert story.takes_back(CAR).due == Compensate(FLIGHT)
+    assert story.due() == Compensate(CAR)
+    assert story.takes_back(CAR).due() == Compensate(FLIGHT)
 
 
 def test_a_retry_of_what_the_rollback_had_passed_does_not_carry_it_past_what_stopped_it() -> None:
     story = one_passed_one_stopping().retries(1)
-    assert story.due == Compensate(CAR)
-    assert story.takes_back(CAR).due == End()
+    assert story.due() == Compensate(CAR)
+    assert story.takes_back(CAR).due() == End()
     assert story.comes_to_its_end().facts == (e.SagaHalted(),)
     assert story.incident.left == (HOTEL, FLIGHT)
-    assert story.retries(2).due == Compensate(HOTEL)
+    assert story.retries(2).due() == Compensate(HOTEL)
 
 
 def test_a_retry_of_what_stopped_the_rollback_leaves_what_it_had_passed_to_its_own_incident() -> None:
     story = one_passed_one_stopping().retries(2).takes_back(HOTEL).takes_back(FLIGHT)
-    assert story.due == End()
+    assert story.due() == End()
     assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
     assert story.incident.left == (CAR,)
 
@@ -108,8 +108,8 @@ def test_a_retry_past_the_pivot_has_the_failed_step_tried_again() -> None:
 
 def test_what_another_branch_had_left_to_try_is_not_lost_to_a_halt() -> None:
     story = Story().does(HOTEL, PIVOT).begins(FLIGHT, IDEMPOTENT).does(CAR, outcome=FATAL).fails(CAR)
-    assert story.due == Settle((FLIGHT,))
-    assert story.ends(FLIGHT, LOST).due is None
+    assert story.due() == Settle((FLIGHT,))
+    assert story.ends(FLIGHT, LOST).due() is None
     assert story.retries().later(1).needs(FLIGHT) == Perform(FLIGHT)
 
 
@@ -131,13 +131,13 @@ def test_what_was_given_up_before_is_given_up_when_the_definition_is_called_agai
 def test_a_person_who_vouches_settles_the_step_and_the_rollback_goes_on() -> None:
     story = halted_in_rollback().resolves()
     assert story.status(HOTEL) is _S.SETTLED
-    assert story.due == Compensate(FLIGHT)
+    assert story.due() == Compensate(FLIGHT)
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 
 
 def test_vouching_for_what_stopped_the_rollback_resumes_it_though_another_incident_is_open() -> None:
     story = one_passed_one_stopping().resolves(2)
-    assert story.due == Compensate(FLIGHT)
+    assert story.due() == Compensate(FLIGHT)
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.INCIDENT
     assert story.resolves(1).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 
@@ -163,14 +163,14 @@ def test_vouching_past_the_pivot_completes_the_saga_and_settles_what_was_in_doub
 def test_vouching_for_a_diverged_saga_completes_it_and_it_can_still_be_cancelled() -> None:
     story = Story().does(FLIGHT).diverges().resolves()
     assert story.phase is SagaStatus.COMPLETED
-    assert story.cancels().due == Compensate(FLIGHT)
+    assert story.cancels().due() == Compensate(FLIGHT)
 
 
 def test_a_saga_is_not_complete_while_an_attempt_is_in_flight_whatever_a_person_vouches_for() -> None:
     story = Story().does(HOTEL, PIVOT).begins(FLIGHT).does(CAR, outcome=FATAL).fails(CAR).resolves()
     assert story.phase is SagaStatus.RUNNING
-    assert story.due == Settle((FLIGHT,))
-    assert story.crashes().due == Compensate(FLIGHT, certain=False)
+    assert story.due() == Settle((FLIGHT,))
+    assert story.crashes().due() == Compensate(FLIGHT, certain=False)
 
 
 @pytest.mark.parametrize("request_of", ["retry", "resolve"])
@@ -202,8 +202,8 @@ def test_a_saga_that_has_stopped_for_a_person_diverges_no_more() -> None:
 
 def test_a_running_saga_is_cancelled_by_a_rollback() -> None:
     story = Story().does(FLIGHT).begins(HOTEL).cancels()
-    assert story.due == Settle((HOTEL,))
-    assert story.ends(HOTEL, DONE).due == Compensate(HOTEL)
+    assert story.due() == Settle((HOTEL,))
+    assert story.ends(HOTEL, DONE).due() == Compensate(HOTEL)
 
 
 def test_cancelling_a_rollback_is_no_news() -> None:
@@ -221,7 +221,7 @@ def test_cancelling_a_halted_saga_takes_back_the_step_that_halted_it_too() -> No
     story = Story().does(FLIGHT).does(HOTEL, STUBBORN, LOST).finishes()
     story.takes_back(HOTEL, LOST).calls_person(HOTEL).cancels()
     assert [type(fact) for fact in story.facts] == [e.IncidentResolved, e.RollbackStarted]
-    assert story.due == CallPerson(IncidentKind.COMPENSATION_FAILED, HOTEL, "no answer")
+    assert story.due() == CallPerson(IncidentKind.COMPENSATION_FAILED, HOTEL, "no answer")
     assert story.calls_person(HOTEL).incident.left == (HOTEL, FLIGHT)
 
 

@@ -46,7 +46,7 @@ def test_a_late_success_of_a_step_that_was_given_up_is_taken_back_in_the_end() -
     """And the definition is told the same as before when it is called again."""
     story = Story().does(FLIGHT, outcome=LOST).lands(FLIGHT)
     assert (story.needs(FLIGHT), story.step(FLIGHT).error) == (GiveUp(FLIGHT), "no answer")
-    assert story.finishes().due == Compensate(FLIGHT)
+    assert story.finishes().due() == Compensate(FLIGHT)
 
 
 @pytest.mark.parametrize("step", [Story().does(FLIGHT), Story().does(FLIGHT, READ, LOST)])
@@ -62,23 +62,23 @@ def test_an_irreversible_step_that_lands_late_is_the_pivot() -> None:
 
 
 def test_a_late_success_makes_a_compensation_certain() -> None:
-    assert Story().does(FLIGHT, outcome=LOST).fails().lands(FLIGHT).due == Compensate(FLIGHT)
+    assert Story().does(FLIGHT, outcome=LOST).fails().lands(FLIGHT).due() == Compensate(FLIGHT)
 
 
 def test_a_step_that_had_failed_and_lands_late_is_owed_though_the_rollback_was_past_it() -> None:
     story = Story().does(FLIGHT).does(HOTEL, outcome=FATAL).fails(HOTEL).starts_back(FLIGHT).lands(HOTEL)
-    assert story.ends_back(FLIGHT).due == Compensate(HOTEL)
+    assert story.ends_back(FLIGHT).due() == Compensate(HOTEL)
 
 
 def test_what_lands_after_its_compensation_is_in_doubt_and_never_compensated_blindly() -> None:
     story = Story().does(FLIGHT, outcome=LOST).fails().takes_back(FLIGHT).lands(FLIGHT)
-    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+    assert story.due() == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
 
 
 def test_it_is_asked_about_and_compensated_again_under_another_key_if_it_stands() -> None:
     story = Story().does(FLIGHT, PROBED, LOST).fails().hears(FLIGHT, Found()).takes_back(FLIGHT).lands(FLIGHT)
-    assert story.due == Probe(FLIGHT)
-    assert story.hears(FLIGHT, Found()).due == Compensate(FLIGHT)
+    assert story.due() == Probe(FLIGHT)
+    assert story.hears(FLIGHT, Found()).due() == Compensate(FLIGHT)
     first, second = keys_of_compensations(story.takes_back(FLIGHT))
     assert first != second
     assert story.comes_to_its_end().phase is SagaStatus.ROLLED_BACK
@@ -86,7 +86,7 @@ def test_it_is_asked_about_and_compensated_again_under_another_key_if_it_stands(
 
 def test_it_is_asked_about_and_let_be_if_it_does_not_stand() -> None:
     story = Story().does(FLIGHT, PROBED, LOST).fails().hears(FLIGHT, Found()).takes_back(FLIGHT).lands(FLIGHT)
-    assert story.hears(FLIGHT, FoundNothing()).due == End()
+    assert story.hears(FLIGHT, FoundNothing()).due() == End()
 
 
 def test_a_second_late_report_does_not_make_a_doubt_a_certainty() -> None:
@@ -94,14 +94,14 @@ def test_a_second_late_report_does_not_make_a_doubt_a_certainty() -> None:
     story = Story().does(FLIGHT, IDEMPOTENT, LOST).later(1).tries(FLIGHT).ends(FLIGHT, LOST).fails()
     story.starts_back(FLIGHT, certain=False).ends_back(FLIGHT).lands(FLIGHT, 1).lands(FLIGHT, 2)
     assert story.facts == ()
-    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+    assert story.due() == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
 
 
 def test_what_lands_during_its_compensation_is_in_doubt_once_that_has_succeeded() -> None:
     story = Story().does(FLIGHT, outcome=LOST).fails().starts_back(FLIGHT).lands(FLIGHT)
     assert story.status(FLIGHT) is _S.RECOMPENSATING
     assert story.lands(FLIGHT, 2).facts == ()
-    assert story.ends_back(FLIGHT).due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+    assert story.ends_back(FLIGHT).due() == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -109,21 +109,21 @@ def test_what_lands_during_a_compensation_that_is_lost_is_compensated_under_anot
     """Under the first key the provider may have found nothing to do, and would do nothing again."""
     story = Story().does(FLIGHT, outcome=LOST).fails().starts_back(FLIGHT, certain=False).lands(FLIGHT)
     story = (story.crashes() if crashed else story.ends_back(FLIGHT, LOST)).later(1)
-    assert story.due == Compensate(FLIGHT, certain=False)
+    assert story.due() == Compensate(FLIGHT, certain=False)
     first, second = keys_of_compensations(story.takes_back(FLIGHT))
     assert first != second
 
 
 def test_what_lands_after_a_compensation_was_lost_is_compensated_under_another_key() -> None:
     story = Story().does(FLIGHT, outcome=LOST).fails().takes_back(FLIGHT, LOST).lands(FLIGHT).later(1)
-    assert story.due == Compensate(FLIGHT, certain=False)
+    assert story.due() == Compensate(FLIGHT, certain=False)
     first, second = keys_of_compensations(story.takes_back(FLIGHT))
     assert first != second
 
 
 def test_what_a_person_vouched_for_is_in_doubt_again_when_it_lands_late() -> None:
     story = Story().does(FLIGHT, UNDECLARED, LOST).fails().calls_person(FLIGHT).resolves().lands(FLIGHT)
-    assert story.due == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+    assert story.due() == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
 
 
 # -- after the end ----------------------------------------------------------------------------------------------------
@@ -132,14 +132,14 @@ def test_what_a_person_vouched_for_is_in_doubt_again_when_it_lands_late() -> Non
 def test_a_rolled_back_saga_rolls_back_what_lands_late() -> None:
     story = Story().does(FLIGHT, outcome=FATAL).fails().comes_to_its_end().lands(FLIGHT)
     assert [type(fact) for fact in story.facts] == [e.LateSuccessEnrolled, e.RollbackResumed]
-    assert story.due == Compensate(FLIGHT)
+    assert story.due() == Compensate(FLIGHT)
 
 
 def test_a_completed_saga_halts_when_something_lands_that_it_had_gone_on_without() -> None:
     story = Story().does(FLIGHT).does(HOTEL, outcome=FATAL).finishes("all").lands(HOTEL)
     assert story.phase is SagaStatus.INCIDENT
     assert (story.incident.kind, story.incident.left) == (IncidentKind.OUTCOME_UNKNOWN, (HOTEL,))
-    assert story.retries().due == Compensate(HOTEL)
+    assert story.retries().due() == Compensate(HOTEL)
     assert story.takes_back(HOTEL).comes_to_its_end().saga.result == "all"
 
 
@@ -156,8 +156,8 @@ def test_what_the_open_incident_names_already_only_changes_what_is_known() -> No
 def test_a_halted_rollback_sees_to_what_lands_newer_than_where_it_stopped() -> None:
     story = Story().does(FLIGHT, UNDECLARED).does(HOTEL, PROBED, LOST).fails()
     story.hears(HOTEL, Found()).takes_back(HOTEL).calls_person(FLIGHT).lands(HOTEL)
-    assert story.due == Probe(HOTEL)
-    assert story.hears(HOTEL, FoundNothing()).due == End()
+    assert story.due() == Probe(HOTEL)
+    assert story.hears(HOTEL, FoundNothing()).due() == End()
     assert story.comes_to_its_end().facts == (e.SagaHalted(),)
     assert story.incident.left == (FLIGHT,)
 
@@ -165,17 +165,17 @@ def test_a_halted_rollback_sees_to_what_lands_newer_than_where_it_stopped() -> N
 def test_a_halted_rollback_names_what_lands_older_than_where_it_stopped() -> None:
     """It cannot be taken back before what stopped the rollback; so the person has to know of it."""
     story = Story().does(FLIGHT, outcome=FATAL).does(HOTEL, UNDECLARED).fails().calls_person(HOTEL).lands(FLIGHT)
-    assert story.due == End()
+    assert story.due() == End()
     assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
     assert (story.incident.number, story.incident.step, story.incident.left) == (2, HOTEL, (HOTEL, FLIGHT))
     assert "incident 2 takes its place" in next(f.reason for f in story.facts if isinstance(f, e.IncidentResolved))
-    assert story.resolves(2).due == Compensate(FLIGHT)
+    assert story.resolves(2).due() == Compensate(FLIGHT)
 
 
 def test_a_rollback_that_halted_only_for_what_it_had_passed_takes_it_up() -> None:
     story = Story().does(FLIGHT, outcome=FATAL).does(CAR, GOES_ON).fails()
     story.takes_back(CAR, LOST).calls_person(CAR).comes_to_its_end().lands(FLIGHT)
-    assert story.due == Compensate(FLIGHT)
+    assert story.due() == Compensate(FLIGHT)
     assert story.takes_back(FLIGHT).comes_to_its_end().incident.left == (CAR,)
 
 
@@ -192,10 +192,10 @@ def test_a_saga_that_halted_on_its_way_forward_names_it_too() -> None:
 
 def test_a_late_success_while_finishing_is_one_more_doubt() -> None:
     story = Story().does(FLIGHT, outcome=FATAL).begins(HOTEL).finishes().lands(FLIGHT).ends(HOTEL, DONE)
-    assert story.due == Compensate(FLIGHT)
+    assert story.due() == Compensate(FLIGHT)
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.COMPLETED
 
 
 def test_a_step_s_attempts_to_compensate_are_not_renewed_by_a_late_success() -> None:
     story = Story().does(FLIGHT, contract(undo_attempts=1), LOST).fails().takes_back(FLIGHT, LOST).lands(FLIGHT)
-    assert story.due == CallPerson(IncidentKind.COMPENSATION_FAILED, FLIGHT, "no answer")
+    assert story.due() == CallPerson(IncidentKind.COMPENSATION_FAILED, FLIGHT, "no answer")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from amends.core.contracts import Contract, OnIncident, Retries
 from amends.core.effects import Effect, Wait
 from amends.core.outcomes import Failed
 from amends.core.pmap import Pmap
-from amends.core.saga import Saga
+from amends.core.saga import Incident, Saga
 from amends.core.step import Step, altered
 from amends.core.transitions import STEP, StepStatus
 from amends.core.values import StepId
@@ -25,12 +25,24 @@ from tests.core.laws import judge
 _S = StepStatus
 ENOUGH = 4000
 Patch = pytest.MonkeyPatch
-_plan, _left, _changed, _key_of = plan.plan, incidents._left, step.changed, decide.key_of
+_plan, _left, _changed = plan.plan, incidents._left, step.changed
 _evolve_incident = saga._evolve_incident
 
 
 def in_table(patch: Patch, status: StepStatus, kind: type[e.StepEvent], after: StepStatus) -> None:
-    patch.setitem(STEP, status, {**STEP[status], kind: after})  # type: ignore[arg-type]  # read-only to all but mutants
+    table: dict[StepStatus, Any] = cast("Any", STEP)  # read-only to all but mutants
+    patch.setitem(table, status, {**table[status], kind: after})
+
+
+def always(value: object) -> property:
+    """A property that keeps nothing of what it is told."""
+
+    def read(_: object) -> object:
+        return value
+
+    def write(_: object, __: object) -> None: ...
+
+    return property(read, write)
 
 
 def everywhere(patch: Patch, name: str, value: object) -> None:
@@ -69,23 +81,32 @@ def the_oldest_goes_first(patch: Patch) -> None:
 
 
 def a_rollback_passes_every_step_that_an_incident_names(patch: Patch) -> None:
-    patch.setattr(Contract, "goes_on", property(lambda _: True))
+    patch.setattr(Contract, "goes_on", always(True))
 
 
 def a_rollback_passes_a_pivot_that_says_go_on(patch: Patch) -> None:
-    patch.setattr(Contract, "goes_on", property(lambda one: one.on_incident is OnIncident.GO_ON))
+    def goes_on(contract: Contract) -> bool:
+        return contract.on_incident is OnIncident.GO_ON
+
+    patch.setattr(Contract, "goes_on", property(goes_on))
 
 
 def a_rollback_forgets_what_an_incident_names(patch: Patch) -> None:
-    patch.setattr(Step, "named", property(lambda _: False))
+    patch.setattr(Step, "named", always(False))
 
 
 def an_incident_names_only_where_it_stopped(patch: Patch) -> None:
-    patch.setattr(incidents, "_left", lambda *args: _left(*args)[:1])
+    def first(state: Saga, stopping: Incident | None = None) -> tuple[StepId, ...]:
+        return _left(state, stopping)[:1]
+
+    patch.setattr(incidents, "_left", first)
 
 
 def a_closed_incident_goes_on_naming_its_step(patch: Patch) -> None:
-    patch.setattr(Saga, "open_incidents", property(lambda one: one.incidents))
+    def all_of_them(state: Saga) -> tuple[Incident, ...]:
+        return state.incidents
+
+    patch.setattr(Saga, "open_incidents", property(all_of_them))
 
 
 def a_saga_ends_because_somebody_says_so(patch: Patch) -> None:
@@ -98,16 +119,15 @@ def a_saga_ends_because_somebody_says_so(patch: Patch) -> None:
 
 
 def the_pivot_does_not_matter(patch: Patch) -> None:
-    patch.setattr(Saga, "pivot", property(lambda _: None, lambda _, __: None))
-    patch.setattr(Contract, "compensation_declared", property(lambda one: one.side_effect))
+    patch.setattr(Saga, "pivot", always(None))
 
 
 def a_later_failure_settles_an_earlier_loss(patch: Patch) -> None:
-    patch.setattr(Step, "unsure", property(lambda _: False))
+    patch.setattr(Step, "unsure", always(False))
 
 
 def what_was_given_up_counts_when_it_lands(patch: Patch) -> None:
-    patch.setattr(Step, "given_up", property(lambda _: False))
+    patch.setattr(Step, "given_up", always(False))
 
 
 def a_late_effect_after_a_compensation_is_forgotten(patch: Patch) -> None:
@@ -123,7 +143,7 @@ def a_late_effect_after_a_lost_compensation_keeps_the_old_key(patch: Patch) -> N
 
 
 def a_late_effect_while_another_attempt_runs_is_forgotten(patch: Patch) -> None:
-    def forgets(old: Step, event: Any, status: StepStatus) -> Step:  # noqa: ANN401 - any fact
+    def forgets(old: Step, event: step.SettlingEvent, status: StepStatus) -> Step:
         late = isinstance(event, e.LateSuccessEnrolled) and old.status is _S.RUNNING
         return old if late else _changed(old, event, status)
 
@@ -131,11 +151,10 @@ def a_late_effect_while_another_attempt_runs_is_forgotten(patch: Patch) -> None:
 
 
 def what_lands_late_is_not_named_by_a_halted_saga(patch: Patch) -> None:
-    class Everything(set[StepId]):
-        def __contains__(self, _: object) -> bool:
-            return True
+    def everything(state: Saga) -> set[StepId]:
+        return set(state.steps)
 
-    patch.setattr(incidents, "_named_as_left", lambda _: Everything())
+    patch.setattr(incidents, "_named_as_left", everything)
 
 
 def a_timeout_counts_as_a_failure(patch: Patch) -> None:
@@ -151,12 +170,18 @@ def a_denied_compensation_is_skipped(patch: Patch) -> None:
 
 
 def a_lost_attempt_is_repeated_blindly(patch: Patch) -> None:
-    patch.setattr(Contract, "repeatable", property(lambda _: True))
-    patch.setattr(histories, "Truth", lambda **_: Truth(idempotent=False))
+    def truth(*, idempotent: bool) -> Truth:
+        return Truth(idempotent=not idempotent)
+
+    patch.setattr(Contract, "repeatable", always(True))
+    patch.setattr(histories, "Truth", truth)
 
 
 def a_rollback_waits_for_ever(patch: Patch) -> None:
-    patch.setattr(plan, "_at", lambda _due, now, _effect: Wait(now))
+    def at(_: int | None, now: int, __: Effect) -> Effect:
+        return Wait(now)
+
+    patch.setattr(plan, "_at", at)
 
 
 def a_compensation_is_tried_without_end(patch: Patch) -> None:
@@ -177,7 +202,11 @@ def a_retry_does_not_lift_the_rollback_up_again(patch: Patch) -> None:
 
 def each_attempt_has_a_key_of_its_own(patch: Patch) -> None:
     attempts = count()
-    patch.setattr(decide, "key_of", lambda *parts: f"{_key_of(*parts)}-{next(attempts)}")
+
+    def unheard_of(*_: object) -> str:
+        return f"key {next(attempts)}"
+
+    patch.setattr(decide, "key_of", unheard_of)
 
 
 MUTANTS: list[Callable[[Patch], None]] = [

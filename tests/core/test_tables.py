@@ -1,7 +1,8 @@
 """Is this legal? Every status is tried with every event: what the table has happens, and nothing else can."""
 
+from collections.abc import Mapping
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -37,6 +38,7 @@ from tests.core.samples import (
 _S = StepStatus
 SAGA_ID = SagaId("s1")
 CLOSING = [e.IncidentRetried, e.IncidentResolved]
+TABLES: list[Mapping[Any, Mapping[Any, Any]]] = [STEP, SAGA, APPROVAL, INCIDENT]
 
 
 @pytest.mark.parametrize(("status", "kind"), [*product(StepStatus, STEP_EVENTS)])
@@ -85,7 +87,9 @@ def test_an_incident_is_closed_once(status: IncidentStatus, kind: type[e.Inciden
 # -- where nothing can be --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("event", [event for event in EVENTS if event is not STARTED], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "event", [event for event in EVENTS if event is not STARTED], ids=lambda one: type(one).__name__
+)
 def test_nothing_comes_before_the_start(event: e.Event) -> None:
     with pytest.raises(JournalDamagedError, match=r"cannot follow entry 0 \(it has not started\)"):
         evolve(unstarted(SAGA_ID), event)
@@ -119,6 +123,11 @@ def test_nobody_vouches_for_a_step_that_was_never_proposed() -> None:
         replay(SAGA_ID, [STARTED, PROPOSED, OPENED, other])
 
 
+def test_no_incident_stops_at_a_step_that_was_never_proposed() -> None:
+    with pytest.raises(JournalDamagedError, match="step 1 was never proposed"):
+        replay(SAGA_ID, [STARTED, OPENED])
+
+
 def test_no_incident_is_closed_that_was_never_opened() -> None:
     with pytest.raises(JournalDamagedError, match="no such open incident"):
         replay(SAGA_ID, [STARTED, EVENT[e.IncidentRetried]])
@@ -133,15 +142,16 @@ def test_every_status_has_a_row_and_every_event_a_cell() -> None:
     assert set(APPROVAL) == set(ApprovalStatus)
     assert set(INCIDENT) == set(IncidentStatus)
     seen: set[type[e.Event]] = {*NEW_STEP, e.SagaStarted, e.IncidentOpened}
-    for row in (*STEP.values(), *SAGA.values(), *APPROVAL.values(), *INCIDENT.values()):
-        seen.update(row)
+    for table in TABLES:
+        seen.update(*table.values())
     assert seen == set(get_args(e.Event)) == set(EVENT)
 
 
 def entered_by(status: StepStatus) -> set[type[e.Event]]:
     """The events that lead to a status from another one."""
-    made = {kind for kind, to in NEW_STEP.items() if to is status}
-    return made | {kind for old, row in STEP.items() for kind, to in row.items() if to is status is not old}
+    made: set[type[e.Event]] = {kind for kind, to in NEW_STEP.items() if to is status}
+    made.update(kind for old, row in STEP.items() for kind, to in row.items() if to is status is not old)
+    return made
 
 
 def left_by(status: StepStatus) -> set[type[e.Event]]:

@@ -145,7 +145,15 @@ def test_what_does_not_survive_is_refused_with_the_path_of_the_culprit(value: ob
     assert str(caught.value) == says
 
 
-@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
+def in_list(inner: Json) -> Json:
+    return [inner]
+
+
+def in_object(inner: Json) -> Json:
+    return {"a": inner}
+
+
+@pytest.mark.parametrize("wrap", [in_list, in_object])
 def test_what_is_nested_too_deep_is_refused(wrap: Callable[[Json], Json]) -> None:
     value: Json = 1
     for _ in range(DEEPEST):

@@ -27,7 +27,7 @@ from tests.core.story import ALLOW, DENY, contract, start
 _G = SagaStatus
 SCALE = {"": 1, "night": 100, "release": 500}[os.environ.get("HYPOTHESIS_PROFILE", "")]
 quick = settings(max_examples=100 * SCALE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-thorough = settings(quick, max_examples=1200 * SCALE)
+thorough = settings(quick, max_examples=1500 * SCALE)
 
 
 # -- the ledger -------------------------------------------------------------------------------------------------------
@@ -41,10 +41,10 @@ def test_every_history_and_every_prefix_of_it_ends_and_its_end_is_true(tape: Tap
     judge(tape)
 
 
-def test_a_thousand_seeded_walks_do_too() -> None:
+def test_fifteen_hundred_seeded_walks_do_too() -> None:
     """The same on tapes that no shrinking has shaped; what fails here fails again by its seed."""
-    ends = Counter(judge(Tape.seeded(seed), most_steps=2 + seed % 6).saga.phase for seed in range(1000 * SCALE))
-    assert min(ends[phase] for phase in (_G.COMPLETED, _G.ROLLED_BACK, _G.INCIDENT)) > 100
+    ends = Counter(judge(Tape.seeded(seed), most_steps=2 + seed % 6).saga.phase for seed in range(1500 * SCALE))
+    assert min(ends[phase] for phase in (_G.COMPLETED, _G.ROLLED_BACK, _G.INCIDENT)) > 150
 
 
 def test_the_walks_come_to_every_place_in_the_tables() -> None:
@@ -96,7 +96,7 @@ def test_a_saga_past_its_pivot_is_not_cancelled_and_the_refusal_names_it(tape: T
         if pivots and told.after.rollback is None:
             with pytest.raises(PastPivotError) as caught:
                 decide(told.after, c.CancelSaga(by="a", why="", now=0, window_s=1))
-            assert any(f"step {step.id} ({step.topic}) took effect" in str(caught.value) for step in pivots)
+            assert f"step {told.after.pivot} (t{told.after.pivot}) took effect" in str(caught.value)
 
     Walk(tape, watch=hold).run()
 
@@ -126,7 +126,7 @@ def test_a_key_is_the_same_on_each_attempt_and_different_for_everything_else(tap
     done, undone = keys_of(walk.events)
     everything = [*done.values(), *undone.values()]
     assert all(len(keys) == 1 for keys in everything)
-    assert len(set().union(*everything)) == len(everything)
+    assert len(set[str]().union(*everything)) == len(everything)
 
 
 def test_two_sagas_that_do_the_same_share_no_key() -> None:
@@ -135,7 +135,7 @@ def test_two_sagas_that_do_the_same_share_no_key() -> None:
         for name in ("one", "other"):
             walk = Walk(Tape.seeded(seed), id=SagaId(name)).run()
             done, undone = keys_of(walk.events)
-            keys.append(set().union(*done.values(), *undone.values()))
+            keys.append(set[str]().union(*done.values(), *undone.values()))
         assert not keys[0] & keys[1]
         assert len(keys[0]) == len(keys[1])
 
@@ -198,6 +198,7 @@ def requests(saga: Saga) -> list[c.Command]:
             c.StartCompensation(step=step, certain=True, verdict=ALLOW),
             c.StartCompensation(step=step, certain=False, verdict=DENY),
             c.OpenIncident(kind=e.IncidentKind.OUTCOME_UNKNOWN, step=step, why=""),
+            c.FailWork(cause=e.Cause.FATAL, why="", step=step, now=now, window_s=9),
             *(c.RecordOutcome(step=step, outcome=outcome, now=now, jitter=0) for outcome in set(OUTCOMES)),
             *(c.RecordCompensation(step=step, outcome=outcome, now=now, jitter=0) for outcome in set(UNDO_OUTCOMES)),
         ]
@@ -231,7 +232,7 @@ def test_whatever_is_asked_is_refused_or_can_be_folded(tape: Tape) -> None:
 @quick
 @given(tape=tapes())
 def test_the_driver_s_own_request_is_refused_only_when_somebody_else_s_came_first(tape: Tape) -> None:
-    """What `plan` and `forward` ask for, `decide` accepts in the same state: else a driver would go round in circles."""
+    """What `plan` and `forward` ask for, `decide` accepts in the same state: else a driver would go round for ever."""
     walk = Walk(tape, raced=False)
     while walk.moves < walk.most_moves:
         before = walk.refused

@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class Victim:
         """How the sagas that it drove stand, by their ids."""
         code = self.await_end()
         assert code == 0, f"it ended with {code}: {self._errors()}"
-        return {said["id"]: said.get("status", said.get("error")) for said in self.said if "id" in said}
+        return {said["id"]: str(said.get("status") or said["error"]) for said in self.said if "id" in said}
 
     def died(self) -> None:
         code = self.await_end()
@@ -152,7 +152,7 @@ async def _histories(path: Path) -> list[list[Entry]]:
 
 
 @contextmanager
-def scene_at(folder: Path) -> Iterator[Scene]:
+def scene_at(folder: Path) -> Generator[Scene]:
     scene = Scene(folder)
     try:
         yield scene

@@ -1,10 +1,10 @@
 """What the enumeration runs: each scenario is small, named, and says how its saga may stand after any crash.
 
-Topics say which provider is meant: `keyed.*` honours keys (and its actions are declared idempotent), `plain.*` does not.
+Topics say which provider is meant: `keyed.*` honours keys (its actions are declared idempotent), `plain.*` does not.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +31,6 @@ from amends import (
     Work,
     given,
     register,
-    result_of,
     saga,
 )
 from amends.errors import RefusedError, UnknownSagaError
@@ -41,7 +40,7 @@ from amends.testing.crash import SETTINGS, Scenario, here
 COMPLETED, ROLLED_BACK, INCIDENT = SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT
 ID = "crash-1"
 
-Behaviour = Callable[[str], Awaitable[Any]]
+Behaviour = Callable[[str], Coroutine[Any, Any, Any]]
 UndoBehaviour = Callable[[str, Done], Awaitable[Any]]
 
 
@@ -67,7 +66,7 @@ def act(
     undo: UndoBehaviour | None = takes_back,
     probe: Behaviour | None = None,
     **contract: Any,
-) -> Action[[int], Awaitable[Any]]:
+) -> Action[[int], Coroutine[Any, Any, Any]]:
     async def action(n: int) -> Any:
         return await behaviour(topic)
 
@@ -526,10 +525,23 @@ async def caught_branch(s: Work) -> None:
     await asyncio.gather(s.do(keyed_a, 1), s.do(fatal, 2), s.do(keyed_c, 3), return_exceptions=True)
 
 
+@scenario("the function gives up waiting for a step, and does another", COMPLETED, ROLLED_BACK)
+async def gives_up_waiting(s: Work) -> str:
+    await s.do(keyed_a, 1)
+    try:
+        async with asyncio.timeout(5):
+            await s.do(slow, 2)
+    except TimeoutError:
+        await s.do(keyed_c, 3)
+    return "all the same"
+
+
 # -- before-images ---------------------------------------------------------------------------------------------------
 
 
-def with_before(topic: str, capture: Behaviour, behaviour: Behaviour = works) -> Action[[int], Awaitable[Any]]:
+def with_before(
+    topic: str, capture: Behaviour, behaviour: Behaviour = works
+) -> Action[[int], Coroutine[Any, Any, Any]]:
     async def undo(topic: str, done: Done) -> None:
         assert done.before == "as it was"
         await takes_back(topic, done)
@@ -825,21 +837,21 @@ async def retried(s: Work) -> None:
     await s.do(fatal_clean, 3)
 
 
+async def run_and_retry_and_wait(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    await run_and_retry(coordinator, definition)
+    await here().clock.sleep(120)
+
+
 @scenario(
     "a thread that everybody has given up takes effect after its incident was retried",
     INCIDENT,
     ROLLED_BACK,
-    begin=lambda coordinator, definition: run_and_retry_and_wait(coordinator, definition),
+    begin=run_and_retry_and_wait,
     then=retry_all,
 )
 async def very_late_retried(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(very_late, 2)
-
-
-async def run_and_retry_and_wait(coordinator: Coordinator, definition: SagaDefinition) -> None:
-    await run_and_retry(coordinator, definition)
-    await here().clock.sleep(120)
 
 
 undo_third_go_on = act(
@@ -967,8 +979,9 @@ steps = SagaDefinition(
     "crash.list",
     [Step(keyed_a, {"n": 1}), Step(plain_b, {"n": given("n")}), Step(keyed_c, {"n": 3}, name="last")],
 )
-steps_back = SagaDefinition("crash.list_back", [Step(keyed_a, {"n": 1}), Step(keyed_b, {"n": 2}), Step(fatal, {"n": 3})])
-assert result_of("keyed_a").step == "keyed_a"
+steps_back = SagaDefinition(
+    "crash.list_back", [Step(keyed_a, {"n": 1}), Step(keyed_b, {"n": 2}), Step(fatal, {"n": 3})]
+)
 
 
 def list_scenario(name: str, definition: SagaDefinition, unharmed: SagaStatus, *ends: SagaStatus) -> None:

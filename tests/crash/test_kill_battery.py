@@ -1,7 +1,7 @@
 """Real processes, real signals, a real file: victims die, stop and come back; others recover; the ledger has to hold.
 
-Nothing here sleeps to let something happen: a victim dies by its own hand at a named point, a stop is seen by waitpid, and what
-a process has to say it says through a pipe.
+Nothing here sleeps to let something happen: a victim dies by its own hand at a named point, a stop is seen by waitpid,
+and what a process has to say it says through a pipe.
 """
 
 import signal
@@ -66,7 +66,7 @@ def test_a_killed_saga_is_recovered(scene: Scene, name: str, point: str, status:
 
 
 def test_a_kill_between_two_steps_that_cannot_be_repeated_is_recovered(scene: Scene) -> None:
-    """The first step's outcome waits to share the second's write: whether it was durable yet is the kill's to decide."""
+    """The first step's outcome waits to share the second's write: whether it is durable yet, only the kill knows."""
     scene.kill("run", "plain", at="between")
     scene.run("resume")
     assert one(scene.audit()) in {COMPLETED, ROLLED_BACK}

@@ -2,9 +2,10 @@
 
     victims.py FOLDER COMMAND…
 
-What happens at a point is said by the environment, VICTIM_<WHAT>=point[#n], for the n-th time that it is reached in this process:
-KILL (SIGKILL itself), STOP (SIGSTOP itself), or HOLD (say so, and go on when a line comes on standard input). Points are
-`<topic>:enter`, `<topic>:done`, `<topic>:undo`, `<topic>:undone`, `between`, and `entry:<wire name>` for a durable entry.
+What happens at a point is said by the environment, VICTIM_<WHAT>=point[#n], for the n-th time that it is reached in
+this process: KILL (SIGKILL itself), STOP (SIGSTOP itself), or HOLD (say so, and go on when a line comes on standard input).
+Points are `<topic>:enter`, `<topic>:done`, `<topic>:undo`, `<topic>:undone`, `between`, and `entry:<wire name>` for a
+durable entry.
 """
 
 import asyncio
@@ -101,7 +102,9 @@ muster = Muster()
 # -- actions ---------------------------------------------------------------------------------------------------------
 
 
-def provider(topic: str, *, honours_keys: bool) -> tuple[Callable[..., Awaitable[str]], Callable[[Done], Awaitable[None]]]:
+def provider(
+    topic: str, *, honours_keys: bool
+) -> tuple[Callable[..., Awaitable[str]], Callable[[Done], Awaitable[None]]]:
     async def act(n: int) -> str:
         await muster.arrive_async()
         await at_async(f"{topic}:enter")
@@ -320,7 +323,7 @@ async def cancel(coordinator: Coordinator, name: str) -> None:
     say(id=ended.id, status=ended.status)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "run": run,
     "resume": resume,
     "resume-once": resume_once,

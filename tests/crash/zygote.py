@@ -1,9 +1,10 @@
-"""A process that forks: asked for a scenario by name on its standard input, it kills it everywhere and says what it found.
+"""A process that forks: asked for a scenario by name on its standard input, it kills it everywhere.
 
 It stays single-threaded, which a test runner's worker is not.
 """
 
 import dataclasses
+import gc
 import json
 import sys
 import tempfile
@@ -18,6 +19,8 @@ MEMORY = Path("/dev/shm")
 
 def main() -> None:
     root = MEMORY if MEMORY.is_dir() else None
+    gc.disable()  # a collection would touch, and so copy, every page that a child shares with us
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         tried = Tried()

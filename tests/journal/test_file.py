@@ -6,7 +6,7 @@ import random
 import stat
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -16,6 +16,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import (
     JournalAccessError,
+    JournalBusyError,
     JournalDamagedError,
     JournalError,
     JournalVersionError,
@@ -23,7 +24,7 @@ from amends.errors import (
 from amends.journal.codec import INLINE, chain
 from amends.journal.protocol import Entry, PersonQuery, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal, file, reader, troubles
-from amends.journal.sqlite.database import Database, Value, Values
+from amends.journal.sqlite.database import Database, Row, Value, Values
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
 
@@ -231,6 +232,36 @@ def test_who_makes_the_file_waits_for_the_one_who_makes_it_too(path: Path) -> No
     assert file._turn_to_wal(database) == "wal"
     database.close()
     other.close()
+
+
+def test_who_never_gets_its_turn_is_told_in_the_end(path: Path) -> None:
+    path.touch(0o600)
+
+    class Unlucky(Database):
+        def pragma(self, name: str, value: str | int | None = None) -> object:
+            if value == "wal":
+                raise apsw.BusyError("database is locked")
+            return super().pragma(name, value)
+
+    database = Unlucky(path, busy_timeout_s=0, vfs=None)
+    with pytest.raises(apsw.BusyError):
+        file._turn_to_wal(database)
+    database.close()
+
+
+def test_a_file_that_another_makes_meanwhile_is_not_taken_for_a_strangers(path: Path) -> None:
+    path.touch(0o600)
+
+    class Interrupted(Database):
+        def first(self, sql: str, values: Values = ()) -> Row | None:
+            if "sqlite_schema" in sql:
+                with suppress(JournalBusyError):
+                    file.open_to_write(path, busy_timeout_s=0, vfs=None).close()
+            return super().first(sql, values)
+
+    database = Interrupted(path, busy_timeout_s=0, vfs=None)
+    assert file._version(path, database) == 0
+    database.close()
 
 
 def test_who_cannot_get_the_file_for_itself_does_not_wait_for_ever(path: Path) -> None:

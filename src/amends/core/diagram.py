@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from amends.core.events import ApprovalRequested, IncidentOpened, SagaStarted
 from amends.core.transitions import (
@@ -19,12 +19,12 @@ from amends.core.transitions import (
     SagaStatus,
 )
 
-_Row = Mapping[type, StrEnum]
-_TABLES: Final[Mapping[str, tuple[_Row, Mapping[StrEnum, _Row]]]] = {
-    "saga": ({SagaStarted: SagaStatus.RUNNING}, {**SAGA}),
-    "step": (NEW_STEP, {**STEP}),
-    "approval": ({ApprovalRequested: ApprovalStatus.REQUESTED}, {**APPROVAL}),
-    "incident": ({IncidentOpened: IncidentStatus.OPEN}, {**INCIDENT}),
+_Row: TypeAlias = Mapping[Any, StrEnum]
+_TABLES: Final[Mapping[str, tuple[_Row, Mapping[Any, _Row]]]] = {
+    "saga": ({SagaStarted: SagaStatus.RUNNING}, SAGA),
+    "step": (NEW_STEP, STEP),
+    "approval": ({ApprovalRequested: ApprovalStatus.REQUESTED}, APPROVAL),
+    "incident": ({IncidentOpened: IncidentStatus.OPEN}, INCIDENT),
 }
 _PLACE: Final = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -32,12 +32,14 @@ _PLACE: Final = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)
 def diagram(table: str) -> str:
     """One table; several events that lead the same way share an arrow."""
     first, rows = _TABLES[table]
-    lines = [f"    {arrow}" for old, row in (("[*]", first), *rows.items()) for arrow in _arrows(old, row)]
-    return "\n".join(["stateDiagram-v2", *lines])
+    arrows = [*_arrows("[*]", first)]
+    for old, row in rows.items():
+        arrows += _arrows(old, row)
+    return "\n    ".join(["stateDiagram-v2", *arrows])
 
 
 def _arrows(old: str, row: _Row) -> Iterator[str]:
-    ways: dict[str, list[str]] = {}
+    ways: dict[StrEnum, list[str]] = {}
     for event, new in row.items():
         ways.setdefault(new, []).append(event.__name__)
     for new, events in ways.items():

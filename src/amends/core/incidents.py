@@ -56,7 +56,8 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
             ),
         )
     why = f"{command.why}; {_pivot_says(saga, saga.pivot)}"
-    return (_opened(saga, e.IncidentKind.PAST_PIVOT, command.step, why, _left(saga)), e.SagaHalted())
+    step = command.step if command.step in saga.steps else None  # what was raised may speak of another saga's step
+    return (_opened(saga, e.IncidentKind.PAST_PIVOT, step, why, _left(saga)), e.SagaHalted())
 
 
 def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLateSuccess) -> int:

@@ -136,9 +136,7 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
 
 
 def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
-    old = saga.steps.get(event.step)
-    if old is None:
-        raise _impossible(saga, event, f"step {event.step} was never proposed")
+    old = _known(saga, event, event.step)
     new = changed(old, event, _next_status(saga, old, event))
     order, top = saga.order, saga.top
     if old.number == 0 and isinstance(event, e.AttemptStarted):
@@ -162,6 +160,13 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
             doubts=_member(saga.doubts, new.id, is_in=new.doubtful),
         )
     )
+
+
+def _known(saga: Saga, event: e.Event, step: StepId) -> Step:
+    found = saga.steps.get(step)
+    if found is None:
+        raise _impossible(saga, event, f"step {step} was never proposed")
+    return found
 
 
 def _next_status(saga: Saga, step: Step, event: SettlingEvent) -> StepStatus:
@@ -230,12 +235,7 @@ def _gives_up(saga: Saga) -> Saga:
 
 def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
     if isinstance(event, e.IncidentOpened):
-        opened = Incident(number=event.incident, kind=event.kind, step=event.step, why=event.why, left=event.left)
-        steps = saga.steps
-        if event.step is not None and event.step in steps:
-            steps = steps.set(event.step, altered(steps[event.step], named=True))
-        named = altered(saga, head=saga.head + 1, steps=steps, incidents=(*saga.incidents, opened))
-        return _walked(_regrouped(named, () if event.step is None else (event.step,)))
+        return _open_incident(saga, event)
     incident = next((one for one in saga.incidents if one.number == event.incident), None)
     status = None if incident is None else INCIDENT[incident.status].get(type(event))
     if incident is None or status is None:
@@ -247,16 +247,22 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
     touched = dict.fromkeys((*settled, *(() if incident.step is None else (incident.step,))))
     steps, top = saga.steps, saga.top
     for name in touched:
-        step = steps.get(name)
-        if step is None:
-            raise _impossible(saga, event, f"step {name} was never proposed")
-        step = altered(step, named=name in still_named)
+        step = altered(_known(saga, event, name), named=name in still_named)
         if isinstance(event, e.IncidentRetried):
             step = renewed(step, given_up=step.given_up and saga.finished)
         elif name in settled:
             step = changed(step, event, _next_status(saga, step, event))
         steps, top = steps.set(name, step), max(top, step.number if step.owed else 0)
     return _walked(_regrouped(altered(closed, steps=steps, top=top), touched))
+
+
+def _open_incident(saga: Saga, event: e.IncidentOpened) -> Saga:
+    opened = Incident(number=event.incident, kind=event.kind, step=event.step, why=event.why, left=event.left)
+    halting = altered(saga, head=saga.head + 1, incidents=(*saga.incidents, opened))
+    if event.step is None:
+        return halting
+    named = altered(_known(saga, event, event.step), named=True)
+    return _walked(_regrouped(altered(halting, steps=saga.steps.set(named.id, named)), (named.id,)))
 
 
 def _regrouped(saga: Saga, touched: Iterable[StepId]) -> Saga:

@@ -7,6 +7,7 @@ of the property tests are made from these tables.
 Invariants that the tables carry:
 - a call is made only after an intent: only `…Started` and `ActionDispatched` lead to RUNNING and COMPENSATING;
 - nobody knows (UNKNOWN) is left only by a probe, a repeat, a compensation, a late success, or a person;
+- that a later attempt certainly failed does not settle an earlier one that was lost: the step stays UNKNOWN;
 - nothing leaves SUCCEEDED but a compensation, or a person who vouches for it;
 - a step whose compensation has succeeded is in doubt again only when its own attempt reports late: whether the effect
   came before or after the compensation, nobody knows, so it is probed or shown to a person, never compensated twice.

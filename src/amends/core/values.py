@@ -44,12 +44,12 @@ def canonical(value: object, *, what: str = "value") -> str:
     return text
 
 
-def _spell_small(value: Any) -> str | None:  # noqa: ANN401 - told apart by its exact type
+def _spell_small(value: object) -> str | None:
     """The spelling of a scalar, or of a small flat object, in one pass; None where the long way has to be taken."""
-    kind: type = type(value)
+    kind = type(value)
     if kind is not dict:
         return _spell_scalar(value, kind)
-    items: dict[Any, Any] = value
+    items = cast("dict[Any, Any]", value)
     if len(items) > _SMALL:
         return None
     parts: list[str] = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from amends.core import events as e
 from amends.core.contracts import Topic
@@ -33,25 +33,42 @@ Change: TypeAlias = TopicSeen | e.IncidentOpened | IncidentClosed | e.ApprovalRe
 
 _CLOSED: Final = INCIDENT[IncidentStatus.OPEN]
 _ANSWERED: Final = APPROVAL[ApprovalStatus.REQUESTED]
-_BEGINNINGS: Final = (e.StepProposed, e.ActionDispatched, e.IncidentOpened, e.ApprovalRequested)
-_SHOWN: Final[frozenset[type[e.Event]]] = frozenset({*_BEGINNINGS, *_CLOSED, *_ANSWERED})
 
 
 def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
     """What an append changes in the lists; nothing, for most."""
-    return tuple([change for event in events if type(event) in _SHOWN and (change := _change(event)) is not None])
+    found: list[Change] = []
+    for event in events:
+        change = _CHANGES.get(type(event))
+        if change is not None:
+            found += change(event)
+    return tuple(found)
 
 
-def _change(event: e.Event) -> Change | None:
-    match event:
-        case e.StepProposed(contract=contract, topic=topic) | e.ActionDispatched(contract=contract, topic=topic):
-            # The contract comes with the first step of its topic, so the topic is noted then and not again.
-            return None if contract is None else TopicSeen(topic)
-        case e.IncidentOpened() | e.ApprovalRequested():
-            return event
-        case e.IncidentRetried() | e.IncidentResolved():
-            return IncidentClosed(event.incident, _CLOSED[type(event)])
-        case e.ApprovalGranted() | e.ApprovalRefused() | e.ApprovalExpired() | e.ApprovalVoided():
-            return ApprovalChanged(event.step, _ANSWERED[type(event)])
-        case _:
-            return None
+def _topic(event: e.StepProposed | e.ActionDispatched) -> tuple[Change, ...]:
+    """The contract comes with the first step of its topic, so the topic is noted then and not again."""
+    return () if event.contract is None else (TopicSeen(event.topic),)
+
+
+def _asked(event: e.IncidentOpened | e.ApprovalRequested) -> tuple[Change, ...]:
+    return (event,)
+
+
+def _closed(event: e.IncidentRetried | e.IncidentResolved) -> tuple[Change, ...]:
+    return (IncidentClosed(event.incident, _CLOSED[type(event)]),)
+
+
+def _answered(
+    event: e.ApprovalGranted | e.ApprovalRefused | e.ApprovalExpired | e.ApprovalVoided,
+) -> tuple[Change, ...]:
+    return (ApprovalChanged(event.step, _ANSWERED[type(event)]),)
+
+
+_CHANGES: Final[Mapping[type[e.Event], Callable[[Any], tuple[Change, ...]]]] = {
+    e.StepProposed: _topic,
+    e.ActionDispatched: _topic,
+    e.IncidentOpened: _asked,
+    e.ApprovalRequested: _asked,
+    **dict.fromkeys(_CLOSED, _closed),
+    **dict.fromkeys(_ANSWERED, _answered),
+}

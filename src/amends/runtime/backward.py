@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import assert_never
 
 from amends.core import commands as c
-from amends.core.effects import CallPerson, Compensate, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Lost
 from amends.core.plan import plan
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import StepId
-from amends.errors import UnknownActionError
+from amends.errors import RefusedError, UnknownActionError
 from amends.runtime.run import Run, let_cancellation_go_on
 
 
@@ -30,23 +30,33 @@ class Backward:
         """Do what is due until nothing is."""
         run, book = self._run, self._run.book
         while (effect := plan(book.saga, run.around.clock.now())) is not None:
-            match effect:
-                case Settle(steps=steps):
-                    await self._settle(steps)
-                case Probe(step=step):
-                    await run.probe(step)
-                case Compensate(step=step, certain=certain):
-                    await self._compensate(step, certain=certain)
-                case Wait(until=until):
-                    await run.wait(until)
-                case CallPerson(kind=kind, step=step, why=why):
-                    book.tell(c.OpenIncident(kind=kind, step=step, why=why))
-                case End():
-                    book.tell(c.EndSaga())
-                case GiveUp() | Judge() | Perform():
-                    raise AssertionError(f"{effect} is never due for a saga that goes back")
-                case _:
-                    assert_never(effect)
+            planned_at = book.saga.head
+            try:
+                await self._do(effect)
+            except RefusedError:
+                if book.saga.head == planned_at:
+                    raise
+                # The saga moved while this was under way, and it is not due any more: plan again.
+
+    async def _do(self, effect: Effect) -> None:
+        run, book = self._run, self._run.book
+        match effect:
+            case Settle(steps=steps):
+                await self._settle(steps)
+            case Probe(step=step):
+                await run.probe(step)
+            case Compensate(step=step, certain=certain):
+                await self._compensate(step, certain=certain)
+            case Wait(until=until):
+                await run.wait(until)
+            case CallPerson(kind=kind, step=step, why=why):
+                book.tell(c.OpenIncident(kind=kind, step=step, why=why))
+            case End():
+                book.tell(c.EndSaga())
+            case GiveUp() | Judge() | Perform():
+                raise AssertionError(f"{effect} is never due for a saga that goes back")
+            case _:
+                assert_never(effect)
 
     async def _settle(self, steps: tuple[StepId, ...]) -> None:
         """Let what runs come to its end, for a while; then cancel it. Nothing is taken back before."""

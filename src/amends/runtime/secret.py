@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
@@ -107,12 +108,11 @@ def unmask(value: Json, salt: str, known: Collection[Secret] = ()) -> object:
 
 
 def scrub(text: str, known: Iterable[Secret]) -> str:
-    """A text without the values of these secrets."""
+    """A text without the values of these secrets; the longest first, because one may begin with another."""
+    values: set[str] = set()
     for secret in known:
-        try:
-            value = secret.reveal()
-        except SecretUnavailableError:
-            continue
-        if value:
-            text = text.replace(value, "[secret]")
+        with contextlib.suppress(SecretUnavailableError):
+            values.add(secret.reveal())
+    for value in sorted(values - {""}, key=len, reverse=True):
+        text = text.replace(value, "[secret]")
     return text

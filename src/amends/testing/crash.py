@@ -12,6 +12,7 @@ until a life comes to its own end.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Hashable
@@ -20,6 +21,8 @@ from typing import Final, Self
 
 from amends.clock import Clock
 from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import JournalError
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.coordinator import Coordinator
@@ -27,7 +30,7 @@ from amends.runtime.settings import Settings
 from amends.testing.crash_life import Author, Blow, Life, Script, here
 from amends.testing.world import Account, World, check
 
-__all__ = ["Ground", "Scenario", "Tried", "every_death", "every_freeze", "here"]
+__all__ = ["Ground", "Scenario", "Tried", "every_death", "every_freeze", "every_refusal", "here"]
 
 SETTINGS: Final = Settings(lease_s=120.0, poll_s=3600.0)
 
@@ -36,8 +39,8 @@ SETTINGS: Final = Settings(lease_s=120.0, poll_s=3600.0)
 class Scenario:
     """What a process does (`begin`), how its sagas may stand after a recovery, and what a person then does (`then`).
 
-    `unharmed` is how they stand when nobody dies; `at_last`, where it differs from `ends`, after `then`. A person may die in the
-    middle too, so what they do has to be something that can be done again.
+    `unharmed` is how they stand when nobody dies; `at_last`, where it differs from `ends`, after `then`. A person may
+    die in the middle too, so what they do has to be something that can be done again.
     """
 
     name: str
@@ -105,6 +108,10 @@ class Ground:
         theirs.workers, theirs.line = dict(ours.workers), ours.line
         theirs.incidents, theirs.approvals = dict(ours.incidents), dict(ours.approvals)
         return twin
+
+    def damage(self, saga: str) -> None:
+        """Change what a disk holds of a saga's second entry."""
+        self._memory.sagas[SagaId(saga)].entries[1].hash = bytes(32)
 
     def bury_workers(self) -> None:
         """Let it be known at once that nobody is alive, as on one machine it is."""
@@ -191,7 +198,7 @@ def every_freeze(
     on_waking: Callable[[Coordinator], None] | None = None,
     but_at: Collection[str] = (),
 ) -> None:
-    """Freeze at each point, past the lease; another takes over and ends it; then the first wakes and goes on, none the wiser.
+    """Freeze at each point, past the lease; another takes over; then the first wakes and goes on, none the wiser.
 
     `on_waking` is called before anything else then; `but_at` names points to leave out.
     """
@@ -229,6 +236,32 @@ def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
         return []
     woken = itertools.takewhile(lambda name: name != "claim: after", first.passed[point:])
     return [f"and then did {name.partition(': before')[0]}" for name in woken if ": before its" in name]
+
+
+def every_refusal(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -> None:
+    """Let each append fail once, as on a full disk; the process lives on, and resumes what it had to drop."""
+
+    async def go_on_all_the_same(coordinator: Coordinator) -> None:
+        with contextlib.suppress(JournalError):
+            await scenario.begin(coordinator)
+        while await coordinator.list(status=("running", "waiting", "rolling_back")):
+            await here().clock.sleep(60)
+            await coordinator.resume()
+
+    point = 0
+    while True:
+        point += 1
+        ground = make()
+        life = ground.next_life(ends_at=point, blow=Blow.REFUSE)
+        life.begin(ground, go_on_all_the_same, scenario.settings, scenario.env)
+        if point > len(life.passed):
+            return
+        at = life.passed[point - 1]
+        if at.startswith("append") and at.endswith(": before"):
+            tried.points += 1
+            tried.histories += 1
+            story = f"refused at point {point} ({at})"
+            tried.complaints += _complaints(scenario, ground, life, scenario.ends | {SagaStatus.INCIDENT}, story)
 
 
 def _where(life: Life) -> str:

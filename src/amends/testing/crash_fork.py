@@ -1,8 +1,8 @@
 """The same with real processes: each life is a child of its own on a real SQLite file, and dies by SIGKILL.
 
-Forking spares an interpreter's start for each history. The process that forks has never opened a journal, a thread or a
-loop, and never will: it only waits, and keeps count. Leases outlast every history, so what frees a dead process's sagas is
-that its death is seen.
+Forking spares an interpreter's start for each history. The process that forks has never opened a journal, a thread or
+a loop, and never will: it only waits, and keeps count. Leases outlast every history, so what frees a dead process's
+sagas is that its death is seen.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
 A point is a place where a kill makes a difference: before and after each append and each claim, before and after
 each effect. Nothing that a process does between two of them can be seen from outside.
 
-A life can end in three ways:
-- DIE: from then on nothing of it reaches the journal or the world, although its code is still there. What is left of it is
-  buried: cancelled, with a journal that answers nothing.
+A life can end in these ways:
+- DIE: from then on nothing of it reaches the journal or the world, although its code is still there. What is left of
+  it is buried: cancelled, with a journal that answers nothing.
 - FREEZE: it stands still, as under SIGSTOP, until somebody thaws it, and then goes on as if nothing had been.
 - KILL: SIGKILL, for real; only for a life in a process of its own.
+- REFUSE: it does not end, but the append that it is about to make fails, once: there is no room on the disk.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from amends.clock import Clock
 from amends.core.events import Event
 from amends.core.values import SagaId
-from amends.errors import AmendsError, JournalStoppedError
+from amends.errors import AmendsError, JournalFullError, JournalStoppedError
 from amends.gate.builtin import BuiltinGate
 from amends.journal.protocol import (
     ApprovalPage,
@@ -55,6 +56,7 @@ class Blow(Enum):
     DIE = auto()
     FREEZE = auto()
     KILL = auto()
+    REFUSE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Life:
         self._world = world
         self._ends_at = ends_at
         self._blow = blow
-        self._main: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[None]
         self._coordinator: Coordinator | None = None
         self.signal = asyncio.Event()
         """For a script that waits until one of its actions has come somewhere."""
@@ -146,11 +148,9 @@ class Life:
 
     def thaw(self, now_s: float, on_waking: Callable[[Coordinator], None] | None = None) -> None:
         """Go on after a freeze, at a later time."""
-        assert self._main is not None
-        assert self._coordinator is not None
         self.loop.pass_time(max(0.0, now_s - self.loop.time()))
         self.stopped = False
-        if on_waking is not None:
+        if on_waking is not None and self._coordinator is not None:
             on_waking(self._coordinator)
         self._let_go()
         if not self._main.done():
@@ -158,7 +158,7 @@ class Life:
         self._close(self._main)
 
     def _let_go(self) -> None:
-        """Whoever stands at a point goes on; from here on, not from when its thread comes to itself, time waits for it."""
+        """Whoever stands at a point goes on. Time waits for it from now on, though its thread still has to wake."""
         PARKED.difference_update(self._waiting)
         self._waiting.clear()
         self._thaw.set()
@@ -166,9 +166,8 @@ class Life:
 
     def bury(self) -> None:
         """Take the remains of a dead life away."""
-        assert self._main is not None
         self._main.remove_done_callback(self._stop)
-        self.loop.set_exception_handler(lambda *_: None)
+        self.loop.set_exception_handler(_unheard)
         self._let_go()
         if self._coordinator is not None:
             self.loop.run_until_complete(self._coordinator.close())
@@ -180,7 +179,7 @@ class Life:
         survived = not self.stopped
         self.stopped, self._blow = True, Blow.DIE
         self._let_go()
-        left = asyncio.all_tasks(self.loop) | {main}
+        left = self.loop.unfinished | {main}
         for one in left - {main}:
             one.cancel()
         self.loop.run_until_complete(asyncio.wait(left))
@@ -196,6 +195,11 @@ class Life:
     @property
     def dead(self) -> bool:
         return self.stopped and self._blow is not Blow.FREEZE
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the append that has just come to its point is the one to fail."""
+        return self._blow is Blow.REFUSE and len(self.passed) == self._ends_at
 
     async def reach(self, point: str) -> None:
         if self._is_last(point):
@@ -224,7 +228,7 @@ class Life:
             if self.stopped:
                 return False
             self.passed.append(point)
-            if len(self.passed) != self._ends_at:
+            if len(self.passed) != self._ends_at or self._blow is Blow.REFUSE:
                 return False
             if self._blow is Blow.KILL:
                 self.last_words()
@@ -275,6 +279,10 @@ class Life:
         return self._world.tally(name)
 
 
+def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the remains of a dead process complain about."""
+
+
 def _nothing() -> None:
     """What most say before they die."""
 
@@ -299,6 +307,8 @@ class Mortal:
     ) -> tuple[Entry, ...]:
         what = f"append {'+'.join(type(event).__name__ for event in events)}"
         await self._life.reach(f"{what}: before")
+        if self._life.is_refused:
+            raise JournalFullError("there is no room on the disk")
         with self._busy():
             entries = await self._inner.append(saga, events, after=after, summary=summary, lease=lease)
         worker, epoch = ("", 0) if lease is None else (lease.worker, lease.epoch)

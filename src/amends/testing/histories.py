@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from amends.core import commands as c
@@ -163,15 +164,15 @@ class Walk:
 
     def _due_forward(self) -> list[Move]:
         steps = [step for step in self.saga.steps.values() if step.id not in self.told_over]
-        moves = [*map(self._ends, self.saga.live)]
+        moves: list[Move] = [*map(self._ends, self.saga.live)]
         for step in steps:
             effect = forward(step, self.now)
             if effect is not None:
-                moves.append(lambda step=step, effect=effect: self._raced(lambda: self._go(step, effect)))
+                moves.append(partial(self._raced, partial(self._go, step, effect)))
         if len(self.saga.steps) < self.most_steps:
-            moves = [*moves, *[lambda: self._raced(self.propose)] * 3]
+            moves = [*moves, *[partial(self._raced, self.propose)] * 3]
         if not moves or self.tape.once_in(60):
-            moves = [lambda: self._raced(lambda: self.tell(c.FinishWork(result=None)))]
+            moves = [partial(self._raced, partial(self.tell, c.FinishWork(result=None)))]
         return moves
 
     def _due_back(self) -> list[Move]:
@@ -180,13 +181,13 @@ class Walk:
             return []
         if isinstance(effect, Settle):
             return [self._ends(step) for step in effect.steps]
-        return [lambda: self._raced(lambda: self._walk_back(effect))]
+        return [partial(self._raced, partial(self._walk_back, effect))]
 
     def _landings(self) -> list[Move]:
-        return [lambda step=step: self._land(step) for step, truth in self.truths.items() if truth.hanging]
+        return [partial(self._land, step) for step, truth in self.truths.items() if truth.hanging]
 
     def _reports(self) -> list[Move]:
-        return [lambda step=step: self._report(step) for step, truth in self.truths.items() if truth.landed]
+        return [partial(self._report, step) for step, truth in self.truths.items() if truth.landed]
 
     def _crashes(self) -> list[Move]:
         return [self.crash] if self.saga.live else []
@@ -194,7 +195,7 @@ class Walk:
     def _people(self) -> list[Move]:
         asked: list[Move] = [] if self.saga.phase is _G.ROLLED_BACK else [self.cancel]
         for incident in self.saga.open_incidents:
-            asked += [lambda one=incident: self.retry(one), lambda one=incident: self.resolve(one)]
+            asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
             asked += [self.fail, self._diverge]
         return asked
@@ -236,8 +237,8 @@ class Walk:
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
 
     def _ends(self, step: StepId) -> Move:
-        going_back = self.saga.steps[step].status is not _S.RUNNING
-        return lambda: self._end_back(step) if going_back else self._end_forward(step)
+        forwards = self.saga.steps[step].status is _S.RUNNING
+        return partial(self._end_forward if forwards else self._end_back, step)
 
     def _end_forward(self, step: StepId) -> None:
         outcome = self.tape.pick(OUTCOMES)

@@ -33,7 +33,7 @@ _ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One call that reached a provider. `key` is the call's own; `of` is the key of the action that it makes or takes back.
+    """One call that reached a provider. `key` is the call's own, `of` that of the action that it makes or takes back.
 
     A note is no call: it is how a provider that is to fail twice knows, in whatever process it is asked, that it has.
     """
@@ -181,7 +181,7 @@ class Account:
 Rule = Callable[[Account, tuple[Line, ...]], Iterator[str]]
 
 
-def _ended(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
     if account.saga.phase not in _ENDS:
         yield f"it has not ended: it is {account.saga.status}"
     unnamed = [step for step in account.saga.live if step not in account.named]
@@ -231,7 +231,7 @@ def _calls(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
             yield f"step {step} was taken back with keys that are not on record: {', '.join(sorted(strange))}"
 
 
-def _repeats(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+def _repeats(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
     keys: dict[tuple[StepId, int], str] = {}
     taken_back: set[StepId] = set()
     for saga, event in account.before:
@@ -277,7 +277,7 @@ def _is_owed(saga: Saga, step: Step) -> bool:
     return step.doubtful if saga.phase is SagaStatus.RUNNING else step.owed
 
 
-def _chain(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+def _chain(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
     hashed = FIRST
     for number, entry in enumerate(account.entries, start=1):
         hashed = chain(hashed, entry.saga, number, entry.at, entry.name, entry.body)

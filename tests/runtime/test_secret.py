@@ -1,12 +1,14 @@
 """Secrets: what the journal keeps of them, and where their values never show."""
 
 import json
+from typing import cast
 
 import pytest
 
+from amends.core.values import SECRET_MARK as MARK
 from amends.core.values import Json, canonical
 from amends.errors import NotJsonError, SecretUnavailableError
-from amends.runtime.secret import MARK, Secret, mask, scrub, secrets_in, unmask
+from amends.runtime.secret import Secret, mask, scrub, secrets_in, unmask
 
 SALT = "s1"
 VALUE = "hunter2"
@@ -14,7 +16,7 @@ VALUE = "hunter2"
 
 def stored(value: object) -> Json:
     """A round trip through the journal."""
-    return json.loads(canonical(mask(value, SALT)))
+    return cast("Json", json.loads(canonical(mask(value, SALT))))
 
 
 def test_a_secret_never_shows_itself() -> None:
@@ -81,3 +83,7 @@ def test_a_mark_that_is_no_text_is_only_data() -> None:
 def test_values_are_taken_out_of_texts() -> None:
     gone, empty = Secret.kept("sha256:00"), Secret("")
     assert scrub(f"login failed for {VALUE}", [gone, empty, Secret(VALUE)]) == "login failed for [secret]"
+
+
+def test_a_secret_that_begins_with_another_is_scrubbed_whole() -> None:
+    assert scrub("abc abcdef", [Secret("abc"), Secret("abcdef"), Secret("")]) == "[secret] [secret]"

@@ -1,0 +1,28 @@
+"""Says at the end how much was tried, so that the documentation can quote it."""
+
+from collections import Counter
+from typing import Any, cast
+
+import pytest
+
+KINDS = {
+    "died": "in-process: a death at every point, and again at every point of the recovery",
+    "killed": "SIGKILL: a forked process at every point, on a real SQLite file",
+    "slept": "asleep past its lease at every point, taken over, woken",
+    "refused": "a full disk at every append",
+}
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    totals: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    reports: list[pytest.TestReport] = terminalreporter.stats.get("passed", [])
+    for report in reports:
+        for name, tried in report.user_properties:
+            if name in totals:
+                totals[name].update({"scenarios": 1, **cast(dict[str, int], tried)})
+    if any(totals.values()):
+        terminalreporter.section("crashes")
+    for kind, total in totals.items():
+        if total:
+            counts = ", ".join(f"{total[what]:,} {what}" for what in ("scenarios", "points", "deaths", "histories"))
+            terminalreporter.write_line(f"{KINDS[kind]}: {counts}")
