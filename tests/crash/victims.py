@@ -3,9 +3,9 @@
     victims.py FOLDER COMMAND…
 
 What happens at a point is said by the environment, VICTIM_<WHAT>=point[#n], for the n-th time that it is reached in
-this process: KILL (SIGKILL itself), STOP (SIGSTOP itself), or HOLD (say so, and go on when a line comes on standard input).
-Points are `<topic>:enter`, `<topic>:done`, `<topic>:undo`, `<topic>:undone`, `between`, and `entry:<wire name>` for a
-durable entry.
+this process: KILL (SIGKILL itself), STOP (SIGSTOP itself), or HOLD (say so, and go on when a line comes on standard
+input). Points are `<topic>:enter`, `<topic>:done`, `<topic>:undo`, `<topic>:undone`, `between`, and
+`entry:<wire name>` for a durable entry.
 """
 
 import asyncio

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from amends.core.contracts import Contract
 from amends.core.events import Cause, IncidentKind
@@ -12,8 +11,7 @@ from amends.core.values import Json, StepId
 from amends.core.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSaga:
+class StartSaga(NamedTuple):
     definition: str
     version: int
     input: Json
@@ -22,16 +20,14 @@ class StartSaga:
     labels: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposeStep:
+class ProposeStep(NamedTuple):
     step: StepId
     contract: Contract
     args: Json
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchStep:
+class DispatchStep(NamedTuple):
     """Propose a step that is allowed already, and start its first attempt at once."""
 
     step: StepId
@@ -41,25 +37,21 @@ class DispatchStep:
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordVerdict:
+class RecordVerdict(NamedTuple):
     step: StepId
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepBefore:
+class KeepBefore(NamedTuple):
     step: StepId
     before: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartAttempt:
+class StartAttempt(NamedTuple):
     step: StepId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordOutcome:
+class RecordOutcome(NamedTuple):
     """`jitter`, between 0 and 1, comes from outside: the core has no dice."""
 
     step: StepId
@@ -68,16 +60,14 @@ class RecordOutcome:
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordAnswer:
+class RecordAnswer(NamedTuple):
     step: StepId
     answer: Answer
     now: int
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnrolLateSuccess:
+class EnrolLateSuccess(NamedTuple):
     step: StepId
     attempt: int
     result: Json
@@ -85,13 +75,11 @@ class EnrolLateSuccess:
     window_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishWork:
+class FinishWork(NamedTuple):
     result: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailWork:
+class FailWork(NamedTuple):
     cause: Cause
     why: str
     step: StepId | None
@@ -99,46 +87,40 @@ class FailWork:
     window_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelSaga:
+class CancelSaga(NamedTuple):
     by: str
     why: str
     now: int
     window_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartCompensation:
+class StartCompensation(NamedTuple):
     step: StepId
     certain: bool
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordCompensation:
+class RecordCompensation(NamedTuple):
     step: StepId
     outcome: Outcome
     now: int
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIncident:
+class OpenIncident(NamedTuple):
     kind: IncidentKind
     step: StepId | None
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryIncident:
+class RetryIncident(NamedTuple):
     incident: int
     by: str
     now: int
     window_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveIncident:
+class ResolveIncident(NamedTuple):
     incident: int
     by: str
     reason: str
@@ -146,13 +128,11 @@ class ResolveIncident:
     window_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndSaga:
+class EndSaga(NamedTuple):
     """Nothing is due any more: record how it ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recover:
+class Recover(NamedTuple):
     """Another driver takes over: what was in flight under the last one is lost."""
 
     now: int

@@ -34,8 +34,7 @@ class Entry(NamedTuple):
     event: Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """A worker's numbered right to drive one saga."""
 
     saga: SagaId
@@ -127,20 +126,17 @@ class PersonQuery:
     limit: int = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SagaPage:
+class SagaPage(NamedTuple):
     rows: tuple[SagaRow, ...]
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentPage:
+class IncidentPage(NamedTuple):
     rows: tuple[IncidentRow, ...]
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalPage:
+class ApprovalPage(NamedTuple):
     rows: tuple[ApprovalRow, ...]
     cursor: str | None
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from amends.clock import Clock
 from amends.core import commands as c
@@ -14,7 +14,6 @@ from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, canonical
 from amends.errors import InputError, RefusedError, UnknownIncidentError, UnknownSagaError
-from amends.evidence.timeline import Line, timeline
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.definition import SagaDefinition
@@ -23,6 +22,9 @@ from amends.runtime.observe import Observer, Observers
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.secret import mask, secrets_in
 from amends.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from amends.evidence.timeline import Line
 
 Row = TypeVar("Row")
 SYSTEM = "system:local"
@@ -48,6 +50,8 @@ class History:
     @property
     def timeline(self) -> tuple[Line, ...]:
         """What happened, a line each, for people."""
+        from amends.evidence.timeline import timeline
+
         return timeline(self.entries)
 
 

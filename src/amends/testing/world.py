@@ -197,7 +197,8 @@ def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
             yield f"the effect of step {step.id} ({step.topic}) stands {net} times"
         elif net != _wanted(saga, step) and step.id not in account.named and step.status is not _S.SETTLED:
             stands = "stands" if net else "does not stand"
-            yield f"it is {saga.phase}, step {step.id} ({step.topic}) is {step.status}, and its effect {stands}, unnamed"
+            what = f"step {step.id} ({step.topic}) is {step.status}"
+            yield f"it is {saga.phase}, {what}, and its effect {stands}, unnamed"
 
 
 def _speaks(incident: Incident) -> bool:
