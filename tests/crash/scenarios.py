@@ -450,6 +450,25 @@ async def parallel_slow(s: Work) -> None:
     await asyncio.gather(s.do(slow, 1), s.do(fatal, 2))
 
 
+async def slowish_work(topic: str) -> str:
+    await works(topic)
+    await here().clock.sleep(20)
+    return topic
+
+
+slowish = act("plain.slowish", slowish_work)
+
+
+@scenario("a branch is on its way while another goes on", COMPLETED, ROLLED_BACK)
+async def parallel_slowish(s: Work) -> None:
+    async def other() -> None:
+        for n in (2, 3):
+            await here().clock.sleep(1)
+            await s.do(keyed_a, n)
+
+    await asyncio.gather(s.do(slowish, 1), other())
+
+
 @scenario("branches that come in another order each time", COMPLETED)
 async def shuffled(s: Work) -> list[Any]:
     turn = await here().tally("shuffled")
