@@ -49,18 +49,16 @@ def _spell_small(value: object) -> str | None:
     kind = type(value)
     if kind is not dict:
         return _spell_scalar(value, kind)
-    items = cast("dict[Any, Any]", value)
+    items = cast("dict[object, object]", value)
     if len(items) > _SMALL:
         return None
-    parts: list[str] = []
+    parts: list[tuple[str, str]] = []
     for key, item in items.items():
         text = _spell_scalar(item, type(item))
         if text is None or type(key) is not str or not key.isascii():
             return None
-        parts.append(f"{_quote(key)}:{text}")
-    if len(parts) > 1:
-        parts = [parts[place] for _, place in sorted((key, place) for place, key in enumerate(items))]
-    return "{" + ",".join(parts) + "}"
+        parts.append((key, text))
+    return "{" + ",".join([f"{_quote(key)}:{text}" for key, text in sorted(parts)]) + "}"
 
 
 def _spell_scalar(value: Any, kind: type) -> str | None:  # noqa: ANN401 - told apart by its exact type
