@@ -119,7 +119,7 @@ class Logbook:
     def _failed(self, error: AmendsError) -> None:
         moved = isinstance(error, JournalConflictError) and not isinstance(error, LeaseLostError)
         if moved and self._durable.head > 0:  # a saga that was to begin, and exists, is another's
-            self._errand = asyncio.ensure_future(self._catch_up_then_over())
+            self._errand = asyncio.ensure_future(self._catch_up_then_over(because=error))
         else:
             self._break(error)
             self._over()
@@ -145,21 +145,23 @@ class Logbook:
             self._errand = asyncio.ensure_future(self._catch_up_then_over())
             await self._next_answer()
 
-    async def _catch_up_then_over(self) -> None:
+    async def _catch_up_then_over(self, because: AmendsError | None = None) -> None:
+        """`because` is the conflict that says that there is news; without any, appending again would never end."""
         try:
-            await self._catch_up()
+            if not await self._catch_up() and because is not None:
+                self._break(because)
         except AmendsError as exc:
             self._break(exc)
         finally:
             self._over()
 
-    async def _catch_up(self) -> None:
-        """Fold in another author's entries, then decide again what is not yet durable, on top of them."""
+    async def _catch_up(self) -> bool:
+        """Fold in another author's entries, then decide again what is not yet durable. Whether there were any."""
         saga = self._durable
         async for entry in self._journal.read(saga.id, after=saga.head):
             saga = evolve(saga, entry.event)
         if saga is self._durable:
-            return
+            return False
         self._durable = self.saga = saga
         again, self._told = self._told, []
         for command, _ in again:
@@ -168,6 +170,7 @@ class Logbook:
             except RefusedError as exc:
                 _log.info("saga %s moved on: %s is dropped (%s)", saga.id, type(command).__name__, exc)
         self.on_moved()
+        return True
 
     async def still_held(self) -> None:
         """Ask the store whether this lease is still the newest. Raises LeaseLostError."""

@@ -1,0 +1,163 @@
+"""One saga's pen: what becomes durable when, and what happens when another author writes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from amends.core import commands as c
+from amends.core.events import Event
+from amends.core.saga import unstarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import JournalConflictError, LeaseLostError, RefusedError
+from amends.journal.memory import MemoryJournal
+from amends.journal.protocol import Entry, Lease, Summary
+from amends.runtime.logbook import Logbook
+from amends.runtime.observe import Observers
+from tests.runtime.support import QuickClock
+
+SAGA = SagaId("s")
+START = c.StartSaga(definition="d", version=1, input=None, actor="system:test", env="test", labels={})
+CANCEL = c.CancelSaga(by="person:ann", why="no", now=1, window_s=60)
+
+
+def pen(journal: MemoryJournal, epoch: int = 1) -> Logbook:
+    return Logbook(journal, unstarted(SAGA), Lease(saga=SAGA, worker="w", epoch=epoch), Observers())
+
+
+async def stored(journal: MemoryJournal) -> list[str]:
+    return [entry.name async for entry in journal.read(SAGA)]
+
+
+def test_what_is_told_is_durable_only_after_a_commit_and_then_in_one_append() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        book = pen(journal)
+        book.tell(START)
+        book.tell(c.FinishWork(result=1))
+        assert (book.saga.status, await stored(journal)) == ("completed", [])
+        await book.commit()
+        assert await stored(journal) == ["saga.started/1", "saga.completed/1"]
+
+    asyncio.run(scene())
+
+
+def test_what_nobody_commits_is_written_soon_all_the_same() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        book = pen(journal)
+        book.tell(START)
+        book.commit_soon()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert await stored(journal) == ["saga.started/1"]
+
+    asyncio.run(scene())
+
+
+def test_a_refused_command_changes_nothing() -> None:
+    async def scene() -> None:
+        book = pen(MemoryJournal(QuickClock()))
+        book.tell(START)
+        before = book.saga
+        with pytest.raises(RefusedError):
+            book.tell(START)
+        assert book.saga is before
+
+    asyncio.run(scene())
+
+
+def test_another_author_s_entry_is_folded_in_and_what_no_longer_fits_is_dropped() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        book, moved = pen(journal), list[str]()
+        book.on_moved = lambda: moved.append(book.saga.phase)
+        book.tell(START)
+        await book.commit()
+        other = Logbook(journal, book.saga, None, Observers())
+        other.tell(CANCEL)
+        await other.commit()
+        book.tell(c.FinishWork(result=1))
+        await book.commit()
+        assert book.saga.phase is SagaStatus.ROLLING_BACK
+        assert moved == ["rolling_back"]
+        assert await stored(journal) == ["saga.started/1", "rollback.started/1"]
+
+    asyncio.run(scene())
+
+
+def test_a_pen_whose_lease_was_lost_is_broken_for_good() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        book = pen(journal)
+        book.tell(START)
+        await book.commit()
+        await journal.enlist("other", 60)
+        await journal.claim("other", saga=SAGA)
+        book.tell(c.FinishWork(result=1))
+        for _ in range(2):
+            with pytest.raises(LeaseLostError):
+                await book.commit()
+        with pytest.raises(LeaseLostError):
+            book.tell(CANCEL)
+        assert await stored(journal) == ["saga.started/1"]
+
+    asyncio.run(scene())
+
+
+def test_a_cancelled_waiter_takes_no_write_back() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        book = pen(journal)
+        book.tell(START)
+        waiting = asyncio.ensure_future(book.commit())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await book.commit()
+        assert await stored(journal) == ["saga.started/1"]
+
+    asyncio.run(scene())
+
+
+class Contrary(MemoryJournal):
+    """Says that another entry came first, and has none."""
+
+    def append(
+        self, saga: SagaId, events: Sequence[Event], *, after: int, summary: Summary, lease: Lease | None = None
+    ) -> asyncio.Future[tuple[Entry, ...]]:
+        if after:
+            raise JournalConflictError("another entry came first")
+        return super().append(saga, events, after=after, summary=summary, lease=lease)
+
+
+def test_a_conflict_without_news_breaks_the_pen_instead_of_trying_for_ever() -> None:
+    async def scene() -> None:
+        book = pen(Contrary(QuickClock()))
+        book.tell(START)
+        await book.commit()
+        book.tell(c.FinishWork(result=1))
+        with pytest.raises(JournalConflictError, match="came first"):
+            await asyncio.wait_for(book.commit(), 5)
+
+    asyncio.run(scene())
+
+
+def test_a_saga_that_exists_already_is_not_begun_again_by_another_pen() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        for turn in range(2):
+            book = pen(journal)
+            book.tell(START)
+            if turn == 0:
+                await book.commit()
+            else:
+                with pytest.raises(JournalConflictError):
+                    await book.commit()
+        assert await stored(journal) == ["saga.started/1"]
+
+    asyncio.run(scene())
