@@ -53,6 +53,11 @@ class Said:
         return line.removeprefix("amends: ")
 
 
+def _hear_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Shell:
     """A working directory, and `amends` in it."""
 
@@ -104,7 +109,13 @@ class Shell:
         """Start a command and go on; whatever becomes of it, it is gone at the end."""
         command = [sys.executable, "-m", "amends.cli.main", *words]
         with subprocess.Popen(
-            command, cwd=self.place, env=self._env(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=self.place,
+            env=self._env(env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_hear_ctrl_c,  # noqa: PLW1509 - it sets one signal, and no lock can be held for that
         ) as process:
             try:
                 yield process
