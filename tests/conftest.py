@@ -1,9 +1,15 @@
-"""Says at the end how much was tried, so that the documentation can quote it."""
+"""Says at the end how much was tried, so that the documentation can quote it; keeps clocks out of property tests."""
 
+import os
 from collections import Counter
 from typing import Any, cast
 
 import pytest
+from hypothesis import settings
+
+if "CI" not in os.environ:  # there hypothesis has a profile of its own: no deadline, the same examples every time
+    settings.register_profile("unhurried", deadline=None)
+    settings.load_profile("unhurried")
 
 KINDS = {
     "died": "in-process: a death at every point, and again at every point of the recovery",
