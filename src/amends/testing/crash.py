@@ -71,6 +71,8 @@ class Tried:
     """All that died, in a recovery too."""
     histories: int = 0
     """Recoveries that found something new, and were checked."""
+    left_out: int = 0
+    """Places that were named as not to be judged."""
     complaints: list[str] = field(default_factory=list[str])
 
 
@@ -222,6 +224,7 @@ def every_freeze(
         ground.now_s = first.loop.time()
         ground.bury_workers()
         if first.passed[point - 1] in but_at:
+            tried.left_out += 1
             continue
         tried.points += 1
         tried.complaints += [f"{scenario.name}: {story}: {what}" for what in _dispatched_asleep(first, second, point)]
