@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from amends.core.contracts import Contract
@@ -12,7 +13,10 @@ from amends.core.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a verdict may depend on. The arguments are those on record, secrets already masked."""
+    """What a verdict may depend on. The arguments are those on record, secrets already masked.
+
+    `steps` counts the saga's steps before this one; a drill's age is None where there was none, or nobody knows.
+    """
 
     env: str
     actor: str
@@ -22,6 +26,16 @@ class Facts:
     contract: Contract
     args: Json
     phase: Literal["forward", "compensation"] = "forward"
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    steps: int = 0
+    spent: Mapping[str, float] = field(default_factory=dict[str, float])
+    approval_present: bool = False
+    drill_age_days: float | None = None
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose work it is: the saga's label `tenant`."""
+        return self.labels.get("tenant")
 
 
 class Gate(Protocol):
