@@ -50,6 +50,7 @@ EVENTS: list[e.Event] = [
     e.ProbeFoundNothing(step=STEP_ID, retry_at=None),
     e.ProbeUnanswered(step=STEP_ID, error="", retry_at=None),
     e.LateSuccessEnrolled(step=STEP_ID, attempt=1, result=None),
+    e.LateLossEnrolled(step=STEP_ID, attempt=1, error="no answer"),
     e.CompensationStarted(step=STEP_ID, attempt=1, key="k", certain=True, rule="r", policy="p"),
     e.CompensationSucceeded(step=STEP_ID, attempt=1),
     e.CompensationFailed(step=STEP_ID, attempt=1, error="", changed_since=False, retry_at=None),

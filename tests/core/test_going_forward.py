@@ -286,4 +286,4 @@ def test_an_outcome_needs_an_attempt() -> None:
     story.refuses(c.RecordAnswer(step=FLIGHT, answer=Found(), now=NOW, jitter=0), f"{too_late} ProbeFound")
     story.refuses(c.StartAttempt(step=FLIGHT), f"{too_late} AttemptStarted")
     story.refuses(c.RecordCompensation(step=FLIGHT, outcome=DONE, now=NOW, jitter=0), f"{too_late} CompensationSucc")
-    story.refuses(c.EnrolLateSuccess(step=FLIGHT, attempt=1, result=None, now=NOW, window_s=1), f"{too_late} LateSucc")
+    story.refuses(c.EnrolLate(step=FLIGHT, attempt=1, outcome=Succeeded(), now=NOW, window_s=1), f"{too_late} LateSucc")

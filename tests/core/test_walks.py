@@ -13,7 +13,7 @@ from amends.core import commands as c
 from amends.core import events as e
 from amends.core.contracts import OnIncident
 from amends.core.decide import decide
-from amends.core.outcomes import FoundNothing
+from amends.core.outcomes import FoundNothing, Succeeded
 from amends.core.plan import plan
 from amends.core.saga import Saga, evolve, replay, unstarted
 from amends.core.transitions import SAGA, STEP, SagaStatus
@@ -194,7 +194,7 @@ def requests(saga: Saga) -> list[c.Command]:
             c.KeepBefore(step=step, before=None),
             c.StartAttempt(step=step),
             c.RecordAnswer(step=step, answer=FoundNothing(), now=now, jitter=0),
-            c.EnrolLateSuccess(step=step, attempt=1, result=None, now=now, window_s=9),
+            c.EnrolLate(step=step, attempt=1, outcome=Succeeded(), now=now, window_s=9),
             c.StartCompensation(step=step, certain=True, verdict=ALLOW),
             c.StartCompensation(step=step, certain=False, verdict=DENY),
             c.OpenIncident(kind=e.IncidentKind.OUTCOME_UNKNOWN, step=step, why=""),

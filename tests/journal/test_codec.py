@@ -50,6 +50,7 @@ FROZEN = {
     "probe.found_nothing/1": "retry_at step",
     "probe.unanswered/1": "error retry_at step",
     "late_success.enrolled/1": "attempt result step",
+    "late_loss.enrolled/1": "attempt error step",
     "compensation.started/1": "attempt certain key policy rule step",
     "compensation.succeeded/1": "attempt step",
     "compensation.failed/1": "attempt changed_since error retry_at step",

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from amends.core.contracts import Contract
 from amends.core.events import Cause, IncidentKind
-from amends.core.outcomes import Answer, Outcome
+from amends.core.outcomes import Answer, Lost, Outcome, Succeeded
 from amends.core.values import Json, StepId
 from amends.core.verdict import Verdict
 
@@ -67,10 +67,12 @@ class RecordAnswer(NamedTuple):
     jitter: float
 
 
-class EnrolLateSuccess(NamedTuple):
+class EnrolLate(NamedTuple):
+    """An attempt that had been given up for lost has ended after all."""
+
     step: StepId
     attempt: int
-    result: Json
+    outcome: Succeeded | Lost
     now: int
     window_s: float
 
@@ -149,7 +151,7 @@ Command: TypeAlias = (
     | StartSaga
     | FinishWork
     | RecordAnswer
-    | EnrolLateSuccess
+    | EnrolLate
     | FailWork
     | CancelSaga
     | StartCompensation

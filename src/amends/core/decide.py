@@ -44,7 +44,7 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _start_attempt(saga, on_record(saga, step))),)
         case c.RecordAnswer():
             return (fitting(saga, _answer(saga, command)),)
-        case c.EnrolLateSuccess():
+        case c.EnrolLate():
             return enrol_late(saga, command)
         case c.StartCompensation():
             return (fitting(saga, _start_compensation(saga, command)),)
@@ -83,7 +83,7 @@ def _decide_saga(
             )
         case c.FinishWork(result=result):
             require_work(saga)
-            settled = not saga.live and not saga.doubts
+            settled = not saga.live and not saga.doubts and not saga.open_incidents
             return (e.SagaCompleted(result=result) if settled else e.WorkFinished(result=result),)
         case c.FailWork():
             return fail(saga, command)

@@ -29,6 +29,7 @@ class IncidentKind(StrEnum):
     COMPENSATION_FAILED = "compensation_failed"
     COMPENSATION_TIMED_OUT = "compensation_timed_out"
     OUTCOME_UNKNOWN = "outcome_unknown"
+    EFFECT_DOUBLED = "effect_doubled"
     CHANGED_SINCE = "changed_since"
     PAST_PIVOT = "past_pivot"
     DIVERGED = "diverged"
@@ -206,6 +207,15 @@ class LateSuccessEnrolled:
     result: Json
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateLossEnrolled:
+    """An attempt that had been given up for lost ended after all, and still nobody knows: it may have taken effect."""
+
+    step: StepId
+    attempt: int
+    error: str
+
+
 # -- a step going back ------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +347,7 @@ StepEvent: TypeAlias = (
     | ProbeFoundNothing
     | ProbeUnanswered
     | LateSuccessEnrolled
+    | LateLossEnrolled
     | CompensationStarted
     | CompensationSucceeded
     | CompensationFailed

@@ -108,21 +108,58 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(
                 step, status=status, retry_at=at, given_up=step.given_up or at is None, probes=step.probes + 1
             )
-        case e.LateSuccessEnrolled(result=result):
-            again = step.status in _TAKEN_BACK
-            late = again and status is not _S.UNCOMPENSATED
-            return altered(
-                step,
-                status=status,
-                result=result,
-                certain=not again,
-                unsure=status is _S.RUNNING,
-                error="" if status is _S.SUCCEEDED and not step.given_up else step.error,
-                retry_at=None if late else step.retry_at,
-                late=late,
-                turn=step.turn + again,
-                probes=0,
-            )
+        case e.LateSuccessEnrolled() | e.LateLossEnrolled():
+            return _ended_late(step, event, status)
+        case (
+            e.CompensationStarted()
+            | e.CompensationSucceeded()
+            | e.CompensationFailed()
+            | e.CompensationLost()
+            | e.CompensationDenied()
+        ):
+            return _taken_back(step, event, status)
+        case e.BeforeCaptured(before=before):
+            return altered(step, status=status, before=before)
+        case e.ActionDenied(why=why) | e.ApprovalRefused(why=why):
+            return altered(step, status=status, error=why)
+        case e.ApprovalExpired():
+            return altered(step, status=status, error="nobody answered in time")
+        case (
+            e.ActionAllowed() | e.ApprovalRequested() | e.ApprovalGranted() | e.ApprovalVoided() | e.IncidentResolved()
+        ):
+            return altered(step, status=status)
+        case _:
+            assert_never(event)
+
+
+def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, status: StepStatus) -> Step:
+    again = step.status in _TAKEN_BACK
+    late = again and status is not _S.UNCOMPENSATED
+    seen = altered(step, status=status, late=late, turn=step.turn + again, probes=0)
+    if isinstance(event, e.LateSuccessEnrolled):
+        return altered(
+            seen,
+            result=event.result,
+            certain=not again,
+            unsure=status is _S.RUNNING,
+            error="" if status is _S.SUCCEEDED and not step.given_up else step.error,
+            retry_at=None if late else step.retry_at,
+        )
+    may_settle = step.contract.probe or step.contract.repeatable
+    retry_at = step.retry_at if status is not _S.UNKNOWN or (may_settle and not late) else None
+    over = status is _S.UNKNOWN and retry_at is None
+    return altered(
+        seen, error=event.error, certain=False, unsure=True, retry_at=retry_at, given_up=step.given_up or over
+    )
+
+
+_BackEvent: TypeAlias = (
+    e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
+)
+
+
+def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
+    match event:
         case e.CompensationStarted(attempt=attempt, certain=certain):
             return altered(step, status=status, undo_attempts=attempt, certain=certain, retry_at=None, trouble=None)
         case e.CompensationSucceeded():
@@ -135,16 +172,6 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, error=error, retry_at=at, trouble=kind)
         case e.CompensationDenied(why=why):
             return altered(step, status=status, error=why, retry_at=None, trouble=e.IncidentKind.COMPENSATION_DENIED)
-        case e.BeforeCaptured(before=before):
-            return altered(step, status=status, before=before)
-        case e.ActionDenied(why=why) | e.ApprovalRefused(why=why):
-            return altered(step, status=status, error=why)
-        case e.ApprovalExpired():
-            return altered(step, status=status, error="nobody answered in time")
-        case (
-            e.ActionAllowed() | e.ApprovalRequested() | e.ApprovalGranted() | e.ApprovalVoided() | e.IncidentResolved()
-        ):
-            return altered(step, status=status)
         case _:
             assert_never(event)
 

@@ -138,6 +138,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.AttemptFailed: _S.FAILED,
         e.AttemptLost: _S.UNKNOWN,
         e.LateSuccessEnrolled: _S.RUNNING,
+        e.LateLossEnrolled: _S.RUNNING,
     },
     _S.SUCCEEDED: {
         e.CompensationStarted: _S.COMPENSATING,
@@ -147,6 +148,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     _S.FAILED: {
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,
+        e.LateLossEnrolled: _S.UNKNOWN,
     },
     _S.UNKNOWN: {
         e.ProbeFound: _S.SUCCEEDED,
@@ -163,6 +165,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.CompensationFailed: _S.UNCOMPENSATED,
         e.CompensationLost: _S.UNCOMPENSATED,
         e.LateSuccessEnrolled: _S.RECOMPENSATING,
+        e.LateLossEnrolled: _S.RECOMPENSATING,
     },
     _S.RECOMPENSATING: {
         e.CompensationSucceeded: _S.UNKNOWN,
@@ -173,13 +176,16 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
         e.LateSuccessEnrolled: _S.UNCOMPENSATED,
+        e.LateLossEnrolled: _S.UNCOMPENSATED,
         e.IncidentResolved: _S.SETTLED,
     },
     _S.COMPENSATED: {
         e.LateSuccessEnrolled: _S.UNKNOWN,
+        e.LateLossEnrolled: _S.UNKNOWN,
     },
     _S.SETTLED: {
         e.LateSuccessEnrolled: _S.UNKNOWN,
+        e.LateLossEnrolled: _S.UNKNOWN,
     },
     _S.DENIED: {},
 }

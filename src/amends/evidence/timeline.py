@@ -70,6 +70,7 @@ _Forward: TypeAlias = (
     | e.ProbeFoundNothing
     | e.ProbeUnanswered
     | e.LateSuccessEnrolled
+    | e.LateLossEnrolled
 )
 _Back: TypeAlias = (
     e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
@@ -219,6 +220,9 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.DOUBT, f"probe got no answer: {_reason(error)}{_again(retry_at, at)}"
         case e.LateSuccessEnrolled(attempt=attempt, result=result):
             return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{_of(result)}"
+        case e.LateLossEnrolled(attempt=attempt, error=error):
+            what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
+            return direction, Tone.DOUBT, f"{what}: {_reason(error)}"
         case _:
             assert_never(event)
 

@@ -42,6 +42,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "probe.found_nothing/1": e.ProbeFoundNothing,
     "probe.unanswered/1": e.ProbeUnanswered,
     "late_success.enrolled/1": e.LateSuccessEnrolled,
+    "late_loss.enrolled/1": e.LateLossEnrolled,
     "compensation.started/1": e.CompensationStarted,
     "compensation.succeeded/1": e.CompensationSucceeded,
     "compensation.failed/1": e.CompensationFailed,

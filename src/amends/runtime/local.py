@@ -25,9 +25,10 @@ from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide import decide
 from amends.core.events import SagaStarted
+from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.values import SagaId, StepId
 from amends.errors import (
     AmendsError,
     JournalConflictError,
@@ -42,7 +43,7 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
 from amends.runtime.heartbeat import Heartbeat
-from amends.runtime.logbook import Logbook, unrecorded_successes
+from amends.runtime.logbook import Logbook, unrecorded_ends
 from amends.runtime.observe import Observers
 from amends.runtime.registry import Registry
 from amends.runtime.run import Surroundings
@@ -120,7 +121,7 @@ class LocalEngine:
             registry=registry,
             settings=settings,
             executor=Executor(settings.threads),
-            late=self._landed_late,
+            late=self._ended_late,
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
 
@@ -207,8 +208,8 @@ class LocalEngine:
         return ended(book.saga)
 
     def _report_unrecorded(self, book: Logbook) -> None:
-        for step, attempt, result in unrecorded_successes(book):
-            self._landed_late(book.saga.id, step, attempt, result)
+        for step, attempt, outcome in unrecorded_ends(book):
+            self._ended_late(book.saga.id, step, attempt, outcome)
 
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
@@ -301,15 +302,13 @@ class LocalEngine:
         if row is not None and not row.status.ended and row.status is not SagaStatus.INCIDENT:
             await self.drive(saga)
 
-    def _landed_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
-        """An attempt that had been given up took effect; its saga is not driven here any more."""
-        self._errand(self._enrol_late(saga, step, attempt, result))
+    def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
+        """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""
+        self._errand(self._enrol_late(saga, step, attempt, outcome))
 
-    async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
+    async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         window_s = self._settings.rollback_s
-        command = c.EnrolLateSuccess(
-            step=step, attempt=attempt, result=result, now=self._clock.now(), window_s=window_s
-        )
+        command = c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self._clock.now(), window_s=window_s)
         await self.request(saga, command)
         await self.drive(saga)
 

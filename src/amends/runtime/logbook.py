@@ -17,12 +17,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from amends.core.commands import Command, EnrolLateSuccess, RecordOutcome
+from amends.core.commands import Command, EnrolLate, RecordOutcome
 from amends.core.decide import decide
 from amends.core.events import Event
-from amends.core.outcomes import Succeeded
+from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve
-from amends.core.values import Json, StepId
+from amends.core.values import StepId
 from amends.errors import AmendsError, JournalConflictError, LeaseLostError, RefusedError
 from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
@@ -200,13 +200,13 @@ def _wake_at(saga: Saga) -> int | None:
 _FEW = 16
 
 
-def unrecorded_successes(book: Logbook) -> Iterator[tuple[StepId, int, Json]]:
-    """Step, attempt and result of each success that never reached the journal: another worker had taken over."""
+def unrecorded_ends(book: Logbook) -> Iterator[tuple[StepId, int, Succeeded | Lost]]:
+    """Step, attempt and outcome of each effect, sure or not, that never reached the journal: another took over."""
     for command in book.undurable:
         match command:
-            case RecordOutcome(step=step, outcome=Succeeded(result=result)):
-                yield step, book.saga.steps[step].attempts, result
-            case EnrolLateSuccess(step=step, attempt=attempt, result=result):
-                yield step, attempt, result
+            case RecordOutcome(step=step, outcome=Succeeded() | Lost() as outcome):
+                yield step, book.saga.steps[step].attempts, outcome
+            case EnrolLate(step=step, attempt=attempt, outcome=outcome):
+                yield step, attempt, outcome
             case _:
                 pass

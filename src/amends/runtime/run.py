@@ -15,7 +15,7 @@ from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.contracts import Contract, key_of
 from amends.core.events import SagaStarted
-from amends.core.outcomes import Answer, Found, NoAnswer, Outcome, Succeeded
+from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
@@ -28,7 +28,7 @@ from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.settings import Settings
 
-LateSuccess = Callable[[SagaId, StepId, int, Json], None]
+EndedLate = Callable[[SagaId, StepId, int, Succeeded | Lost], None]
 
 
 class Surroundings:
@@ -42,7 +42,7 @@ class Surroundings:
         registry: Registry,
         settings: Settings,
         executor: Executor,
-        late: LateSuccess,
+        late: EndedLate,
         lease_in_time: Callable[[], bool],
     ) -> None:
         self.clock = clock
@@ -211,26 +211,26 @@ class Run:
         self.changed.set()
 
     def ended_late(self, step: StepId, attempt: int, outcome: Outcome) -> None:
-        """An attempt that had been given up has ended after all; a success is owed again."""
-        if isinstance(outcome, Succeeded):
+        """An attempt that had been given up has ended after all; what it did, or may have done, is owed again."""
+        if not isinstance(outcome, Failed):
             try:
-                self._enrol(step, attempt, outcome.result)
+                self._enrol(step, attempt, outcome)
             except AmendsError:
-                self.around.late(self.book.saga.id, step, attempt, outcome.result)
+                self.around.late(self.book.saga.id, step, attempt, outcome)
         self.thread_ended(step)
 
-    def _enrol(self, step: StepId, attempt: int, result: Json) -> None:
+    def _enrol(self, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         if self.over:
-            self.around.late(self.book.saga.id, step, attempt, result)
+            self.around.late(self.book.saga.id, step, attempt, outcome)
             return
         now, window_s = self.around.clock.now(), self.around.settings.rollback_s
-        self.book.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=now, window_s=window_s))
+        self.book.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=now, window_s=window_s))
         self.book.commit_soon()
 
     def report_if_taken_over(self, step: StepId, outcome: Outcome) -> None:
         """An attempt has ended, and another worker drives its saga now: this pen cannot record it any more."""
-        if isinstance(self.book.broken, LeaseLostError) and isinstance(outcome, Succeeded):
-            self.around.late(self.book.saga.id, step, self.state(step).attempts, outcome.result)
+        if isinstance(self.book.broken, LeaseLostError) and not isinstance(outcome, Failed):
+            self.around.late(self.book.saga.id, step, self.state(step).attempts, outcome)
 
     # -- asking the world, and waiting --------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -71,7 +71,6 @@ class Tried:
     """All that died, in a recovery too."""
     histories: int = 0
     """Recoveries that found something new, and were checked."""
-    left_out: int = 0
     """Places that were named as not to be judged."""
     complaints: list[str] = field(default_factory=list[str])
 
@@ -198,11 +197,10 @@ def every_freeze(
     tried: Tried,
     *,
     on_waking: Callable[[Coordinator], None] | None = None,
-    but_at: Collection[str] = (),
 ) -> None:
     """Freeze at each point, past the lease; another takes over; then the first wakes and goes on, none the wiser.
 
-    `on_waking` is called before anything else then; `but_at` names points to leave out.
+    `on_waking` is called before anything else then.
     """
     incident = frozenset({SagaStatus.INCIDENT})
     with_incidents = dataclasses.replace(
@@ -223,9 +221,6 @@ def every_freeze(
         first.thaw(ground.now_s, on_waking)
         ground.now_s = first.loop.time()
         ground.bury_workers()
-        if first.passed[point - 1] in but_at:
-            tried.left_out += 1
-            continue
         tried.points += 1
         tried.complaints += [f"{scenario.name}: {story}: {what}" for what in _dispatched_asleep(first, second, point)]
         _settle(with_incidents, ground, story, tried)

@@ -115,6 +115,7 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.ProbeFoundNothing(step=STEP, retry_at=7),
     e.ProbeUnanswered(step=STEP, error="down", retry_at=None),
     e.LateSuccessEnrolled(step=STEP, attempt=2, result=PAYLOAD),
+    e.LateLossEnrolled(step=STEP, attempt=2, error="no answer in 10 s"),
     e.CompensationStarted(step=STEP, attempt=1, key="k" * 32, certain=False, rule="r", policy="p" * 64),
     e.CompensationSucceeded(step=STEP, attempt=1),
     e.CompensationFailed(step=STEP, attempt=1, error="no", changed_since=True, retry_at=None),
