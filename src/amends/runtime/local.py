@@ -114,6 +114,7 @@ class LocalEngine:
         self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
         self._errands: set[asyncio.Task[Any]] = set()
         self._alive_until = 0.0
+        self._stopped = False
         self._heartbeat: Heartbeat | None = None
         self._around = Surroundings(
             clock=clock,
@@ -304,6 +305,9 @@ class LocalEngine:
 
     def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""
+        if self._stopped:
+            _log.warning("saga %s: step %s ended after this coordinator had closed; nobody has it on record", saga, step)
+            return
         self._errand(self._enrol_late(saga, step, attempt, outcome))
 
     async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
@@ -337,6 +341,7 @@ class LocalEngine:
             await driver.wind_up()
         if self._errands:
             await asyncio.wait(self._errands, timeout=self._settings.drain_s)
+        self._stopped = True
         await _cancelled(list(self._errands))
         if self._heartbeat is not None:
             self._heartbeat.stop()
