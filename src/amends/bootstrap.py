@@ -16,7 +16,7 @@ from amends.gate.builtin import BuiltinGate
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.local import Ended
+from amends.runtime.handle import Ended
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.settings import Settings
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.effects import Effect

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic

@@ -6,8 +6,7 @@ from dataclasses import fields, replace
 from typing import cast, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic

@@ -127,7 +127,7 @@ def retry(*, incident_id: str, modules: tuple[str, ...], by: str | None, journal
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         session.require_known(saga, coordinator.registry, forward=saga.rollback is None)
@@ -153,7 +153,7 @@ def resolve(
     from amends.bootstrap import Coordinator
     from amends.cli import session
     from amends.core.events import IncidentKind
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         row = await _found(coordinator.journal, incident_id)

@@ -12,7 +12,7 @@ from amends.cli.output import Part
 from amends.core.transitions import SagaStatus
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
 from amends.journal.protocol import Entry, IncidentRow, SagaRow
-from amends.runtime.local import Ended
+from amends.runtime.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
 _DIRECTIONS: Final[Mapping[Direction, str]] = {

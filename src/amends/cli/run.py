@@ -43,7 +43,7 @@ def run(
     from amends.cli.output import Output, hint
     from amends.cli.session import exit_code, finish, followed, tell_ended
     from amends.evidence.timeline import visible
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
 
     out, begun = Output(as_json=as_json), list[str]()
 
@@ -84,7 +84,7 @@ def resume(*, modules: tuple[str, ...], journal: str, as_json: bool) -> int:
     from amends.cli import session
     from amends.cli.modules import load
     from amends.cli.output import Output
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
 
     out = Output(as_json=as_json)
 

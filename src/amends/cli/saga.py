@@ -133,7 +133,7 @@ def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, 
     from amends.bootstrap import Coordinator
     from amends.cli import session
     from amends.core.saga import Saga
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         session.require_known(state, coordinator.registry, forward=False)

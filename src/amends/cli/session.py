@@ -21,7 +21,7 @@ from amends.core.values import SagaId
 from amends.errors import InputError, JournalAccessError, UnknownActionError, UnknownDefinitionError, UnknownSagaError
 from amends.evidence.timeline import Timeline, visible
 from amends.journal.protocol import Entry, Journal
-from amends.runtime.local import Ended
+from amends.runtime.handle import Ended
 from amends.runtime.registry import Registry
 
 DONE: Final = 0

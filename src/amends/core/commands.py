@@ -38,8 +38,32 @@ class DispatchStep(NamedTuple):
 
 
 class RecordVerdict(NamedTuple):
+    """`ahead`: people are asked whatever the verdict says, short of a denial: the definition wants it so.
+
+    `contract` is the action's as it is now; an approval binds that one.
+    """
+
     step: StepId
     verdict: Verdict
+    now: int = 0
+    ahead: bool = False
+    contract: Contract | None = None
+
+
+class AnswerApproval(NamedTuple):
+    """`digest` is of what the person was shown; None: of what is asked now."""
+
+    step: StepId
+    by: str
+    granted: bool
+    why: str
+    now: int
+    digest: str | None = None
+
+
+class ExpireApproval(NamedTuple):
+    step: StepId
+    now: int
 
 
 class KeepBefore(NamedTuple):
@@ -48,7 +72,12 @@ class KeepBefore(NamedTuple):
 
 
 class StartAttempt(NamedTuple):
+    """A step that people approved starts only as what they approved: under this policy, with this contract, in time."""
+
     step: StepId
+    now: int = 0
+    policy: str = ""
+    contract: Contract | None = None
 
 
 class RecordOutcome(NamedTuple):
@@ -75,6 +104,11 @@ class EnrolLate(NamedTuple):
     outcome: Succeeded | Lost
     now: int
     window_s: float
+
+
+class VoidApproval(NamedTuple):
+    step: StepId
+    why: str
 
 
 class FinishWork(NamedTuple):
@@ -116,10 +150,25 @@ class OpenIncident(NamedTuple):
 
 
 class RetryIncident(NamedTuple):
+    """`let_run`: a person has the compensation run that the gate refused."""
+
     incident: int
     by: str
     now: int
     window_s: float
+    let_run: bool = False
+
+
+class AssignIncident(NamedTuple):
+    incident: int
+    owner: str
+    by: str
+
+
+class CommentIncident(NamedTuple):
+    incident: int
+    by: str
+    text: str
 
 
 class ResolveIncident(NamedTuple):
@@ -128,6 +177,14 @@ class ResolveIncident(NamedTuple):
     reason: str
     now: int
     window_s: float
+    proof: str = ""
+
+
+class AdoptPolicy(NamedTuple):
+    digest: str
+    text: str
+    by: str
+    why: str
 
 
 class EndSaga(NamedTuple):
@@ -152,6 +209,9 @@ Command: TypeAlias = (
     | FinishWork
     | RecordAnswer
     | EnrolLate
+    | AnswerApproval
+    | ExpireApproval
+    | VoidApproval
     | FailWork
     | CancelSaga
     | StartCompensation
@@ -159,6 +219,9 @@ Command: TypeAlias = (
     | OpenIncident
     | RetryIncident
     | ResolveIncident
+    | AssignIncident
+    | CommentIncident
+    | AdoptPolicy
     | EndSaga
     | Recover
 )

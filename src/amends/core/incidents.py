@@ -10,19 +10,20 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
+from amends.core.approvals import PERSON, requesters, void_all
 from amends.core.effects import End
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import next_back, plan
 from amends.core.refusals import fitting, later, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.values import POLICIES, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 
 _G, _S = SagaStatus, StepStatus
 _RUNTIME: Final = "system:runtime"
+_OVER: Final = "the saga is rolled back"
 _DOUBLED: Final = e.IncidentKind.EFFECT_DOUBLED
 _MAY_DOUBLE: Final = frozenset({_S.RUNNING, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 _SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
@@ -51,6 +52,7 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     require_work(saga)
     if saga.pivot is None:
         return (
+            *void_all(saga, _OVER),
             e.RollbackStarted(
                 cause=command.cause,
                 why=command.why,
@@ -77,6 +79,8 @@ def _pivot_says(saga: Saga, pivot: StepId) -> str:
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.phase is _G.ROLLING_BACK:
         return ()
+    if saga.begun is not None and saga.begun.definition == POLICIES:
+        raise RefusedError("the policies that were adopted stay on record; adopt another one instead")
     if saga.begun is None or saga.rollback is not None:
         what = "has not been started" if saga.begun is None else f"is {saga.phase}: its rollback has begun already"
         raise RefusedError(f"saga {saga.id} {what}")
@@ -89,6 +93,7 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     )
     return (
         *closed,
+        *void_all(saga, _OVER),
         e.RollbackStarted(
             cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
         ),
@@ -206,12 +211,38 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     if _only_tells(_open(saga, command.incident)):
         name = f"incident {saga.id}/{command.incident}"
         raise RefusedError(f"{name} has nothing to try again: look at the effect, then resolve it")
-    retried = e.IncidentRetried(incident=command.incident, by=command.by)
+    if command.let_run:
+        _require_let_run(saga, _open(saga, command.incident), command.by)
+    retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
     if saga.phase is _G.ROLLING_BACK:
         return (retried,)
     if saga.rollback is None:
         return (retried, e.WorkResumed(by=command.by))
     return (retried, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+
+
+def _require_let_run(saga: Saga, incident: Incident, by: str) -> None:
+    name = f"incident {saga.id}/{incident.number}"
+    if incident.kind is not e.IncidentKind.COMPENSATION_DENIED:
+        raise RefusedError(f"{name} is {incident.kind}: the gate has not refused anything that could be let run")
+    if not by.startswith(PERSON):
+        raise RefusedError(f"{by!r} is not a person; only people let a refused compensation run, as person:<name>")
+    if by.casefold() in requesters(saga):
+        raise RefusedError(f"{by} asked for saga {saga.id}, or owns or acts for who did; another person has to decide")
+
+
+def assign_incident(saga: Saga, command: c.AssignIncident) -> tuple[e.Event, ...]:
+    incident = _open(saga, command.incident)
+    if incident.owner == command.owner:
+        return ()
+    return (e.IncidentAssigned(incident=incident.number, owner=command.owner, by=command.by),)
+
+
+def comment_incident(saga: Saga, command: c.CommentIncident) -> tuple[e.Event, ...]:
+    incident = _open(saga, command.incident)
+    if not command.text.strip():
+        raise RefusedError(f"a comment on incident {saga.id}/{incident.number} needs a text")
+    return (e.IncidentCommented(incident=incident.number, by=command.by, text=command.text),)
 
 
 def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, ...]:
@@ -224,7 +255,9 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     settled = tuple(
         step for step in seen_to if saga.steps[step].status in _SETTLEABLE and (saga.steps[step].unsettled or not stuck)
     )
-    resolved = e.IncidentResolved(incident=incident.number, by=command.by, reason=command.reason, settled=settled)
+    resolved = e.IncidentResolved(
+        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
+    )
     tells = _only_tells(incident) and len(saga.open_incidents) > 1
     if tells or saga.phase in {_G.ROLLING_BACK, _G.RUNNING}:
         return (resolved,)

@@ -49,13 +49,18 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "compensation.lost/1": e.CompensationLost,
     "compensation.denied/1": e.CompensationDenied,
     "approval.requested/1": e.ApprovalRequested,
+    "approval.signed/1": e.ApprovalSigned,
     "approval.granted/1": e.ApprovalGranted,
     "approval.refused/1": e.ApprovalRefused,
     "approval.expired/1": e.ApprovalExpired,
     "approval.voided/1": e.ApprovalVoided,
+    "approval.used/1": e.ApprovalUsed,
     "incident.opened/1": e.IncidentOpened,
+    "incident.assigned/1": e.IncidentAssigned,
+    "incident.commented/1": e.IncidentCommented,
     "incident.retried/1": e.IncidentRetried,
     "incident.resolved/1": e.IncidentResolved,
+    "policy.adopted/1": e.PolicyAdopted,
 }
 
 Fields = dict[str, Any]

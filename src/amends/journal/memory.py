@@ -19,7 +19,7 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalDamagedError
 from amends.journal import cursors, refusals
 from amends.journal.codec import FIRST, Wire, chain, decode, encode
-from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
+from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes, topic_of
 from amends.journal.protocol import (
     ApprovalPage,
     ApprovalRow,
@@ -159,6 +159,10 @@ class MemoryJournal:
                 place, incident = memory.incidents.get(f"{record.id}/{number}", (0, None))
                 if incident is not None:
                     memory.incidents[incident.id] = (place, replace(incident, status=status, closed_at=at))
+            case e.IncidentAssigned(incident=number, owner=owner):
+                place, incident = memory.incidents.get(f"{record.id}/{number}", (0, None))
+                if incident is not None:
+                    memory.incidents[incident.id] = (place, replace(incident, owner=owner))
             case e.ApprovalRequested():
                 memory.line += 1
                 requested = _requested(record, change, at)
@@ -194,7 +198,8 @@ class MemoryJournal:
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_open()
         with self.memory.lock:
-            return tuple(one.id for one in self.memory.sagas.values() if one.nudged and one.worker == worker)
+            held = [one for one in self.memory.sagas.values() if one.worker == worker]
+            return tuple(one.id for one in held if one.nudged or _has_slept(one, self._clock.now()))
 
     async def retire(self, worker: str) -> None:
         self._require_open()
@@ -330,6 +335,11 @@ def _page(
     return tuple(row for _, row in page), cursor
 
 
+def _has_slept(record: Record, now: int) -> bool:
+    summary = record.summary
+    return summary.status is SagaStatus.WAITING and summary.wake_at is not None and summary.wake_at <= now
+
+
 def _opened(record: Record, event: e.IncidentOpened, at: int) -> IncidentRow:
     return IncidentRow(
         id=f"{record.id}/{event.incident}",
@@ -340,6 +350,7 @@ def _opened(record: Record, event: e.IncidentOpened, at: int) -> IncidentRow:
         step=event.step,
         why=event.why,
         left=event.left,
+        owner="",
         status=IncidentStatus.OPEN,
         opened_at=at,
         closed_at=None,
@@ -352,6 +363,7 @@ def _requested(record: Record, event: e.ApprovalRequested, at: int) -> ApprovalR
         saga=record.id,
         step=event.step,
         definition=record.begun.definition,
+        topic=topic_of(event),
         rule=event.rule,
         status=ApprovalStatus.REQUESTED,
         requested_at=at,

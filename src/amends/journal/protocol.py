@@ -83,6 +83,7 @@ class IncidentRow:
     step: StepId | None
     why: str
     left: tuple[StepId, ...]
+    owner: str
     status: str
     opened_at: int
     closed_at: int | None
@@ -96,6 +97,7 @@ class ApprovalRow:
     saga: SagaId
     step: StepId
     definition: str
+    topic: str
     rule: str
     status: str
     requested_at: int
@@ -181,7 +183,10 @@ class Journal(Protocol):
         ...
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
-        """Which of a worker's sagas others have written to since it last wrote to them. Blocking, from any thread."""
+        """Which of a worker's sagas have something new: others wrote to them since it last did, or their sleep is over.
+
+        Blocking, from any thread.
+        """
         ...
 
     async def retire(self, worker: str) -> None:

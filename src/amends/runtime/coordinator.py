@@ -17,7 +17,8 @@ from amends.errors import InputError, RefusedError, UnknownIncidentError, Unknow
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.local import Ended, Handle, LocalEngine, ended
+from amends.runtime.handle import Ended, Handle, ended
+from amends.runtime.local import LocalEngine
 from amends.runtime.observe import Observer, Observers
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.secret import mask, secrets_in

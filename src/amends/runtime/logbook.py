@@ -22,6 +22,7 @@ from amends.core.decide import decide
 from amends.core.events import Event
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve
+from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.errors import AmendsError, JournalConflictError, LeaseLostError, RefusedError
 from amends.journal.protocol import Entry, Journal, Lease, Summary
@@ -100,7 +101,7 @@ class Logbook:
             answer.add_done_callback(lambda answer: self._answered(answer, saga, told))
 
     def _ask_for(self, events: Sequence[Event], after: Saga) -> Awaitable[tuple[Entry, ...]]:
-        summary = Summary(status=after.status, wake_at=_wake_at(after))
+        summary = Summary(status=after.status, wake_at=wakes_at(after))
         return self._journal.append(after.id, events, after=self._durable.head, summary=summary, lease=self.lease)
 
     def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int) -> None:
@@ -188,13 +189,14 @@ def _nothing() -> None:
     """Who is told that a saga moved, before anyone wants to know."""
 
 
-def _wake_at(saga: Saga) -> int | None:
-    """When something is due again, for a saga that only waits. A long list is not worth the exact time."""
-    if saga.live or not saga.waiting or len(saga.waiting) > _FEW:
+def wakes_at(saga: Saga) -> int | None:
+    """When something is due again, for a saga that waits for people and nothing else; None for any other."""
+    if saga.live or not saga.waiting or len(saga.waiting) > _FEW or saga.phase is not SagaStatus.RUNNING:
         return None
-    times = [saga.steps[step].retry_at for step in saga.waiting]
-    known = [at for at in times if at is not None]
-    return min(known) if known and len(known) == len(times) else None
+    steps = [saga.steps[step] for step in saga.waiting]
+    if not all(step.status is StepStatus.AWAITING for step in steps):
+        return None
+    return min(at for step in steps if (at := step.wake_at) is not None)
 
 
 _FEW = 16

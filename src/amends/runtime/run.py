@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from amends.clock import Clock
@@ -19,15 +20,18 @@ from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome,
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
+from amends.core.verdict import Decision, Rate, Verdict
 from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, UnknownActionError
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Executor
-from amends.runtime.logbook import Logbook
+from amends.runtime.logbook import Logbook, wakes_at
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.settings import Settings
 
+_log = logging.getLogger("amends.gate")
+Admit = Callable[[Rate], Awaitable[int]]
 EndedLate = Callable[[SagaId, StepId, int, Succeeded | Lost], None]
 
 
@@ -42,6 +46,7 @@ class Surroundings:
         registry: Registry,
         settings: Settings,
         executor: Executor,
+        admit: Admit,
         late: EndedLate,
         lease_in_time: Callable[[], bool],
     ) -> None:
@@ -50,6 +55,7 @@ class Surroundings:
         self.registry = registry
         self.settings = settings
         self.executor = executor
+        self.admit = admit
         self.late = late
         self.lease_in_time = lease_in_time
         self.lapses = 0
@@ -84,6 +90,9 @@ class Run:
         self.secrets: dict[StepId, tuple[Secret, ...]] = {}
         self.changed = asyncio.Event()
         self.draining = False
+        self.parked = False
+        """It waits for people and for nothing else, and was put away: only its row is left."""
+        self.on_parked: Callable[[], None] = self.changed.set
         self.over = False
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
 
@@ -171,7 +180,29 @@ class Run:
             secrets=self.secrets.get(state.id, ()),
         )
 
-    def facts(self, step: StepId, contract: Contract, args: Json, *, back: bool = False) -> Facts:
+    def judge(self, facts: Facts) -> Verdict:
+        """What the gate says; a gate that cannot answer says no."""
+        try:
+            return self.around.gate.judge(facts)
+        except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
+            _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
+            return Verdict(decision=Decision.DENY, rule="error", policy="", why=f"the gate could not answer: {exc!r}")
+
+    async def keep_rates(self, rates: tuple[Rate, ...], until: int | None = None) -> bool:
+        """Wait until every rate lets one more pass; whether that was before `until`."""
+        clock = self.around.clock
+        for rate in rates:
+            while (wait_ms := await self.around.admit(rate)) > 0:
+                due = clock.now() + wait_ms
+                await self.wait(due if until is None else min(due, until))
+                self.stop_if_draining()
+                if until is not None and clock.now() >= until:
+                    return False
+        return True
+
+    def facts(
+        self, step: StepId, contract: Contract, args: Json, *, back: bool = False, approval_present: bool = False
+    ) -> Facts:
         begun = self.begun
         return Facts(
             env=begun.env,
@@ -182,6 +213,9 @@ class Run:
             contract=contract,
             args=args,
             phase="compensation" if back else "forward",
+            labels=begun.labels,
+            steps=len(self.book.saga.steps) - (step in self.book.saga.steps),
+            approval_present=approval_present,
         )
 
     # -- threads that were given up -----------------------------------------------------------------------------------
@@ -258,6 +292,16 @@ class Run:
         asked = self.asked(state)
         call = self.call(state, ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
+
+    async def wait_for_people(self, until: int) -> None:
+        """Until someone answers, or the time is up. A saga that waits for nothing else does not wait in memory."""
+        head, clock = self.book.saga.head, self.around.clock
+        await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
+        idle = self.book.saga.head == head and not self.in_flight
+        if idle and clock.now() < until and wakes_at(self.book.saga) is not None:
+            self.parked = self.draining = True
+            self.on_parked()
+            await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now
 
     async def wait(self, until: int) -> None:
         """Until then, or until something changes."""

@@ -13,7 +13,7 @@ from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus
 from amends.core.values import SagaId, canonical
 from amends.errors import JournalConflictError
-from amends.journal import refusals
+from amends.journal import projection, refusals
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
 from amends.journal.protocol import Entry, Lease, Summary
 from amends.journal.sqlite.database import Database
@@ -159,6 +159,8 @@ def _project(database: Database, row: int, append: Append) -> None:
                     "UPDATE incident SET status = ?, closed_at = ? WHERE saga = ? AND number = ?",
                     (status.value, append.at, row, number),
                 )
+            case e.IncidentAssigned(incident=number, owner=owner):
+                database.run("UPDATE incident SET owner = ? WHERE saga = ? AND number = ?", (owner, row, number))
             case e.ApprovalRequested():
                 _request_approval(database, row, change, append.at)
             case ApprovalChanged(step=step, status=status):
@@ -172,8 +174,8 @@ def _project(database: Database, row: int, append: Append) -> None:
 def _open_incident(database: Database, row: int, opened: e.IncidentOpened, at: int) -> None:
     database.run(
         """
-        INSERT OR REPLACE INTO incident (saga, number, kind, step, why, remaining, status, opened_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        INSERT OR REPLACE INTO incident (saga, number, kind, step, why, remaining, owner, status, opened_at)
+        VALUES (?, ?, ?, ?, ?, ?, '', ?, ?)
         """,
         (
             row,
@@ -192,10 +194,10 @@ def _request_approval(database: Database, row: int, asked: e.ApprovalRequested, 
     """Asked again, a step goes to the end of the line."""
     database.run(
         """
-        INSERT OR REPLACE INTO approval (saga, step, rule, status, requested_at, expires_at)
-        VALUES (?, ?, ?, ?, ?, ?)
+        INSERT OR REPLACE INTO approval (saga, step, topic, rule, status, requested_at, expires_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)
         """,
-        (row, asked.step, asked.rule, ApprovalStatus.REQUESTED.value, at, asked.expires_at),
+        (row, asked.step, projection.topic_of(asked), asked.rule, ApprovalStatus.REQUESTED.value, at, asked.expires_at),
     )
 
 

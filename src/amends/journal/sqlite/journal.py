@@ -182,7 +182,7 @@ class SqliteJournal:
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_home()
-        return self._reader.ask_blocking(partial(leases.nudged, worker=worker))
+        return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now()))
 
     async def retire(self, worker: str) -> None:
         self._require_home()
