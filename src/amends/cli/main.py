@@ -11,6 +11,7 @@ import click
 from amends.cli.demo import demo
 from amends.cli.incident import incident
 from amends.cli.options import show_help
+from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
 from amends.errors import AmendsError
@@ -40,6 +41,7 @@ cli.add_command(run)
 cli.add_command(resume)
 cli.add_command(saga)
 cli.add_command(incident)
+cli.add_command(policy)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
