@@ -6,7 +6,6 @@ and no condition on its value can be told.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -133,6 +132,8 @@ def as_json(value: object) -> Json:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The right word that this one was probably meant to be."""
+    import difflib  # only mistakes need it
+
     words = list(known)
     short = word[:_LONGEST_WORD]
     close = difflib.get_close_matches(short, words, n=1) or [
