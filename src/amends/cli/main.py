@@ -22,6 +22,7 @@ INTERRUPTED: Final = 130
 _ENDS = """\b
 Exit codes:
   0  done: completed, or nothing needs a person
+  1  a policy does not pass its own test
   2  wrong usage, bad input, or an error: one line on stderr says which
   3  rolled back            4  an incident: a person is needed
   5  denied by the gate     6  not over yet: it waits, or another process drives it
