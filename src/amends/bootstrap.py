@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from amends.clock import Clock, SystemClock
 from amends.errors import InputError, RefusedError
 from amends.gate.builtin import BuiltinGate
+from amends.gate.policy import PolicyGate
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
 from amends.runtime.definition import SagaDefinition
@@ -29,6 +31,7 @@ class Coordinator(runtime.Coordinator):
         cls,
         journal: str = "amends.db",
         *,
+        policy: str | PathLike[str] | None = None,
         env: str = "development",
         registry: Registry = PROCESS,
         settings: Settings | None = None,
@@ -38,14 +41,15 @@ class Coordinator(runtime.Coordinator):
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
+        policy: the file that the gate goes by; the built-in one where none is named. Raises PolicyError on opening.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         """
 
         async def opened() -> Coordinator:
-            used = clock or SystemClock()
+            used, gate = clock or SystemClock(), open_gate(policy)
             store = await open_journal(journal, used)
             try:
-                made = cls(journal=store, gate=BuiltinGate(), clock=used, env=env, registry=registry, settings=settings)
+                made = cls(journal=store, gate=gate, clock=used, env=env, registry=registry, settings=settings)
                 await made.__aenter__()
             except BaseException:  # whatever it was, it flies on; the journal must not stay open
                 await store.close()
@@ -107,6 +111,15 @@ class Opening(Awaitable[Coordinator]):
     ) -> None:
         if self._coordinator is not None:
             await self._coordinator.close()
+
+
+def open_gate(policy: str | PathLike[str] | None) -> PolicyGate:
+    """The gate of a policy's file, or the built-in one. Raises PolicyError: nothing starts with half a policy."""
+    if policy is None:
+        return BuiltinGate()
+    from amends.gate.load import load_policy
+
+    return PolicyGate(load_policy(policy))
 
 
 async def open_journal(address: str, clock: Clock) -> Journal:

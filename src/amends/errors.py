@@ -24,6 +24,7 @@ AmendsError
 │   ├── UnknownIncidentError
 │   ├── UnknownActionError
 │   └── UnknownDefinitionError
+├── PolicyError                 a policy's file cannot be read, or says what no policy can say
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 └── JournalError                the store
     ├── JournalConflictError    another entry came first
@@ -152,6 +153,14 @@ class UnknownActionError(UnknownError):
 
 class UnknownDefinitionError(UnknownError):
     """No definition is registered under this name and version."""
+
+
+class PolicyError(AmendsError):
+    """A policy's file is refused as a whole. `mistakes` are lines of the form `file:line: what, which, what to do`."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = tuple(mistakes)
 
 
 class SecretUnavailableError(AmendsError):

@@ -11,6 +11,7 @@ import click
 from amends.cli.demo import demo
 from amends.cli.incident import incident
 from amends.cli.options import show_help
+from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
 from amends.errors import AmendsError
@@ -21,6 +22,7 @@ INTERRUPTED: Final = 130
 _ENDS = """\b
 Exit codes:
   0  done: completed, or nothing needs a person
+  1  a policy does not pass its own test
   2  wrong usage, bad input, or an error: one line on stderr says which
   3  rolled back            4  an incident: a person is needed
   5  denied by the gate     6  not over yet: it waits, or another process drives it
@@ -40,6 +42,7 @@ cli.add_command(run)
 cli.add_command(resume)
 cli.add_command(saga)
 cli.add_command(incident)
+cli.add_command(policy)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -22,6 +22,7 @@ from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Decision, Rate, Verdict
 from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, UnknownActionError
+from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Executor
@@ -203,20 +204,7 @@ class Run:
     def facts(
         self, step: StepId, contract: Contract, args: Json, *, back: bool = False, approval_present: bool = False
     ) -> Facts:
-        begun = self.begun
-        return Facts(
-            env=begun.env,
-            actor=begun.actor,
-            saga=self.book.saga.id,
-            definition=begun.definition,
-            step=step,
-            contract=contract,
-            args=args,
-            phase="compensation" if back else "forward",
-            labels=begun.labels,
-            steps=len(self.book.saga.steps) - (step in self.book.saga.steps),
-            approval_present=approval_present,
-        )
+        return facts_of(self.book.saga, step, contract, args, back=back, approval_present=approval_present)
 
     # -- threads that were given up -----------------------------------------------------------------------------------
 
