@@ -26,6 +26,8 @@ AmendsError
 │   └── UnknownDefinitionError
 ├── PolicyError                 a policy's file cannot be read, or says what no policy can say
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
+├── EvidenceError               what should be evidence cannot be read or made
+│   └── EvidenceKeyError        the key that signs is missing, not safe, or not the journal's
 └── JournalError                the store
     ├── JournalConflictError    another entry came first
     │   └── LeaseLostError      another worker drives this saga now
@@ -35,6 +37,7 @@ AmendsError
     ├── JournalAccessError      the file or its directory cannot be read or written
     ├── JournalDamagedError     what is stored does not verify
     ├── JournalVersionError     written by a newer version
+    ├── PayloadRemovedError     what an entry held was removed, as retention asks; only its digest is kept
     └── ForkedError             used in a child of the process that opened it
 """
 
@@ -167,6 +170,14 @@ class SecretUnavailableError(AmendsError):
     """The journal keeps a secret's digest, never its value."""
 
 
+class EvidenceError(AmendsError):
+    """What should be evidence cannot be read, or cannot be made."""
+
+
+class EvidenceKeyError(EvidenceError):
+    """The key that signs is missing, open to others, or not the one that the journal is signed by."""
+
+
 class JournalError(AmendsError):
     """The store could not do what was asked."""
 
@@ -201,6 +212,10 @@ class JournalDamagedError(JournalError):
 
 class JournalVersionError(JournalError):
     """The journal was written by a newer version of amends."""
+
+
+class PayloadRemovedError(JournalError):
+    """What this entry held was removed, as retention asks. Its number, time, name and digest are kept."""
 
 
 class ForkedError(JournalError):

@@ -190,7 +190,10 @@ def test_what_people_see_as_waiting_is_running_with_something_to_wait_for() -> N
     awaiting = replay(SAGA_ID, [STARTED, PROPOSED, EVENT[e.ApprovalRequested]])
     assert (awaiting.phase, awaiting.status) == (SagaStatus.RUNNING, SagaStatus.WAITING)
     refused = replay(SAGA_ID, [STARTED, PROPOSED, EVENT[e.ApprovalRequested], EVENT[e.ApprovalExpired]])
-    assert (refused.status, refused.steps[STEP_ID].error) == (SagaStatus.RUNNING, "its approval was not given, or not used, in time")
+    assert (refused.status, refused.steps[STEP_ID].error) == (
+        SagaStatus.RUNNING,
+        "its approval was not given, or not used, in time",
+    )
 
 
 @pytest.mark.parametrize("status", SagaStatus)

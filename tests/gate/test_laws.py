@@ -8,8 +8,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from amends.core.contracts import Reversibility
 from amends.core.verdict import Decision, Verdict

@@ -146,7 +146,7 @@ def test_a_secret_reaches_the_gate_masked_as_it_stands_on_record() -> None:
     assert_same(gate, recorded)
 
 
-# Approvals, which no runtime asks for yet
+# Approvals
 
 STEP = StepId("1")
 CONTRACT = Contract(topic=Topic("mail.send"), reversibility=Reversibility.IRREVERSIBLE)
@@ -154,7 +154,7 @@ BEGUN = e.SagaStarted(
     definition="trip.book", version=1, input=None, actor="agent:a", env="production", labels={"tenant": "acme"}
 )
 PROPOSED = e.StepProposed(step=STEP, topic=CONTRACT.topic, version=1, args={"to": "ann"}, digest="d", contract=CONTRACT)
-ASKED = e.ApprovalRequested(step=STEP, digest="d", rule="ask", policy="p", needed=1, expires_at=9)
+ASKED = e.ApprovalRequested(step=STEP, digest="d", shown={}, rule="ask", policy="p", needs=(), expires_at=9)
 
 
 def test_a_request_for_approval_is_a_verdict_that_asked_people() -> None:
@@ -165,12 +165,12 @@ def test_a_request_for_approval_is_a_verdict_that_asked_people() -> None:
 
 
 def test_what_is_judged_after_people_agreed_says_so_until_their_word_no_longer_counts() -> None:
-    granted: list[e.Event] = [BEGUN, PROPOSED, ASKED, e.ApprovalGranted(step=STEP, by="person:ann")]
+    granted: list[e.Event] = [BEGUN, PROPOSED, ASKED, e.ApprovalGranted(step=STEP, by="person:ann", digest="d")]
     voided: list[e.Event] = [*granted, e.ApprovalVoided(step=STEP, why="the policy changed")]
     again: list[e.Event] = [*voided, e.ActionAllowed(step=STEP, rule="fine", policy="q")]
     *_, last = recorded_verdicts(SagaId("s"), again)
     assert (last.decision, last.approved, last.facts.approval_present) == (Decision.ALLOW, False, False)
-    asked_again: list[e.Event] = [*voided, ASKED, e.ApprovalGranted(step=STEP, by="person:ann")]
+    asked_again: list[e.Event] = [*voided, ASKED, e.ApprovalGranted(step=STEP, by="person:ann", digest="d")]
     started = e.AttemptStarted(step=STEP, attempt=1, key="k")
     done = e.AttemptSucceeded(step=STEP, attempt=1, result=None)
     verdicts = list(recorded_verdicts(SagaId("s"), [*asked_again, started, done]))

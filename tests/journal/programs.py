@@ -13,6 +13,7 @@ from amends.core.values import SagaId
 from amends.errors import ForkedError, JournalConflictError
 from amends.journal.protocol import Journal, Lease, PersonQuery, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
+from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import resumed, started
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
@@ -96,6 +97,22 @@ async def all_of(journal: Journal) -> None:
     _ = [entry async for entry in journal.read(SagaId("s"))]
 
 
+async def whole_log(journal: Journal) -> None:
+    _ = [logged async for logged in journal.log()]
+
+
+async def everything_stored(journal: Journal) -> None:
+    _ = [stored async for stored in journal.stored()]
+
+
+async def every_hash(journal: Journal) -> None:
+    _ = [hashed async for hashed in journal.hashes()]
+
+
+async def every_checkpoint(journal: Journal) -> None:
+    _ = [checkpoint async for checkpoint in journal.checkpoints()]
+
+
 async def renew(journal: Journal) -> None:
     journal.renew("w", 1)
 
@@ -116,6 +133,20 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     lambda journal: journal.sagas(SagaQuery()),
     lambda journal: journal.incidents(PersonQuery()),
     lambda journal: journal.approvals(PersonQuery()),
+    whole_log,
+    everything_stored,
+    every_hash,
+    every_checkpoint,
+    lambda journal: journal.payload("0"),
+    lambda journal: journal.cursor("c"),
+    lambda journal: journal.move_cursor("c", 1),
+    lambda journal: journal.admit("k", most=1, per_s=1),
+    lambda journal: journal.tree(),
+    lambda journal: journal.checkpoint(),
+    lambda journal: journal.signers(),
+    lambda journal: journal.seal(),
+    lambda journal: journal.hand_over(PlainNotary()),
+    lambda journal: journal.remove_payloads(ended_before=1),
     lambda journal: journal.close(),
 )
 

@@ -16,7 +16,7 @@ class TestMemoryJournal(JournalSuite):
         self.memory = Memory()
 
     async def open(self) -> Journal:
-        return MemoryJournal(self.clock, self.memory)
+        return MemoryJournal(self.clock, self.memory, notary=self.notary)
 
 
 class TestSqliteJournal(JournalSuite):
@@ -25,4 +25,4 @@ class TestSqliteJournal(JournalSuite):
         self.place = tmp_path / "journal.db"
 
     async def open(self) -> Journal:
-        return await SqliteJournal.open(self.place, self.clock)
+        return await SqliteJournal.open(self.place, self.clock, notary=self.notary)

@@ -11,6 +11,7 @@ from amends.journal.codec import Wire
 from amends.journal.memory import MemoryJournal
 from amends.journal.protocol import Summary
 from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import resumed, started
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
@@ -41,3 +42,29 @@ def test_what_is_written_while_somebody_reads_is_read_too() -> None:
         return numbers
 
     assert asyncio.run(live()) == [1, 2, 3, 4]
+
+
+def test_a_journal_that_never_had_a_key_begins_with_the_heirs() -> None:
+    async def live() -> list[tuple[str, str]]:
+        journal = MemoryJournal(ManualClock())
+        await journal.append(SAGA, [started()], after=0, summary=RUNNING)
+        await journal.hand_over(PlainNotary("bob"))
+        assert await journal.checkpoint() is not None
+        return [(signer.key.partition("+")[2], signer.note) for signer in await journal.signers()]
+
+    assert asyncio.run(live()) == [("bob", "")]
+
+
+def test_a_copy_goes_on_alone() -> None:
+    async def live() -> None:
+        journal = MemoryJournal(ManualClock())
+        await journal.append(SAGA, [started()], after=0, summary=RUNNING)
+        await journal.admit("k", most=2, per_s=1)
+        twin = MemoryJournal(ManualClock(), journal.memory.copy())
+        await twin.append(SAGA, [resumed()], after=1, summary=RUNNING)
+        await twin.admit("k", most=2, per_s=1)
+        assert ((await journal.tree()).size, (await twin.tree()).size) == (1, 2)
+        assert [len([one async for one in each.log()]) for each in (journal, twin)] == [1, 2]
+        assert await journal.admit("k", most=2, per_s=1) == 0
+
+    asyncio.run(live())

@@ -9,7 +9,7 @@ import pytest
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.journal.protocol import PersonQuery, SagaQuery
-from amends.journal.sqlite import file, leases, lists, reader
+from amends.journal.sqlite import file, leases, lists, log, reader, retention
 from amends.journal.sqlite.database import Values
 from amends.journal.sqlite.leases import Claim
 
@@ -92,3 +92,25 @@ def test_a_claim_looks_only_at_what_the_gone_ones_held(explain: Explain) -> None
 def test_nudges_and_entries_are_found_by_their_index(explain: Explain) -> None:
     assert explain(leases._NUDGED, ("w",)) == ["SEARCH saga USING INDEX saga_nudged (worker=?)"]
     assert explain(reader._ENTRIES, (1, 2, 3)) == ["SEARCH entry USING INDEX entry_number (saga=? AND number>?)"]
+
+
+@pytest.mark.parametrize("after", [0, 9])
+def test_the_log_is_read_in_its_order(explain: Explain, after: int) -> None:
+    by_number = "SEARCH old USING INDEX entry_number (saga=? AND number=?)"
+    by_row = "SEARCH saga USING INTEGER PRIMARY KEY (rowid=?)"
+    for names in (None, {"saga.started/1"}):
+        plan = explain(*log.statement(after, names, 10))
+        assert plan[0] == "SEARCH entry USING INTEGER PRIMARY KEY (rowid>?)"
+        assert {by_number, by_row} <= set(plan)
+    for names in ({"incident.opened/1"}, {"approval.requested/1", "incident.opened/2"}):
+        assert explain(*log.statement(after, names, 10))[0] == "SEARCH entry USING INDEX entry_asking (seq>?)"
+
+
+def test_rates_and_retention_are_found_by_their_index(explain: Explain) -> None:
+    assert explain("SELECT at FROM admission WHERE key = ? AND at > ? ORDER BY at", ("k", 1)) == [
+        "SEARCH admission USING COVERING INDEX admission_key (key=? AND at>?)"
+    ]
+    assert explain("DELETE FROM admission WHERE until <= ?", (1,)) == [
+        "SEARCH admission USING INDEX admission_until (until<?)"
+    ]
+    assert explain(retention._ENDED, (1, 2, 3)) == ["SEARCH saga USING INTEGER PRIMARY KEY (rowid>?)"]

@@ -1,15 +1,17 @@
 """The shipped rules can fail: a journal that breaks one does not pass."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 import pytest
 
 from amends.core.events import Event
 from amends.core.values import SagaId
+from amends.journal.attested import Notary
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Entry, Journal, Lease, SagaPage, SagaQuery, Summary
+from amends.journal.memory.state import Record
+from amends.journal.protocol import Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
 from amends.testing.journal_suite import JournalSuite
 from amends.testing.journal_suite.ground import Ground
 
@@ -72,8 +74,37 @@ class PagesByOffset(MemoryJournal):
 
 
 class KeepsItsMemoryToItself(MemoryJournal):
-    def __init__(self, clock: Any, memory: Memory) -> None:
-        super().__init__(clock, Memory())
+    def __init__(self, clock: Any, memory: Memory, *, notary: Notary) -> None:
+        super().__init__(clock, Memory(), notary=notary)
+
+
+class LogsSagaAfterSaga(MemoryJournal):
+    async def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        found = [one async for one in super().log(names=names)]
+        for place, one in enumerate(sorted(found, key=lambda one: one.entry.saga)[after:], after + 1):
+            yield Logged(place, one.entry)
+
+
+class AdmitsEveryone(MemoryJournal):
+    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+        await super().admit(key, most=most, per_s=per_s)
+        return 0
+
+
+class SignsNothing(MemoryJournal):
+    def __init__(self, clock: Any, memory: Memory, *, notary: Notary) -> None:
+        super().__init__(clock, memory)
+
+
+class SignsByAnyKey(MemoryJournal):
+    def _adopt(self, notary: Notary) -> None:
+        self.memory.signers.clear()
+        super()._adopt(notary)
+
+
+class RemovesWhatIsGoingOn(MemoryJournal):
+    def _is_over(self, record: Record, ended_before: int) -> bool:
+        return True
 
 
 class StaysOpen(MemoryJournal):
@@ -81,12 +112,12 @@ class StaysOpen(MemoryJournal):
         """As if nothing had been said."""
 
 
-def breaks(kind: Callable[[Any, Memory], Journal], rule: str) -> bool:
+def breaks(kind: Callable[..., Journal], rule: str) -> bool:
     class Suite(JournalSuite):
         memory = Memory()
 
         async def open(self) -> Journal:
-            return kind(self.clock, self.memory)
+            return kind(self.clock, self.memory, notary=self.notary)
 
     try:
         getattr(Suite(), rule)()
@@ -105,10 +136,15 @@ def breaks(kind: Callable[[Any, Memory], Journal], rule: str) -> bool:
         (NeverNudges, "test_the_holder_hears_of_what_others_wrote"),
         (PagesByOffset, "test_what_comes_new_does_not_shift_the_pages"),
         (KeepsItsMemoryToItself, "test_another_handle_sees_at_once_what_one_has_written"),
+        (LogsSagaAfterSaga, "test_the_log_has_every_entry_of_every_saga_in_the_order_of_writing"),
+        (AdmitsEveryone, "test_so_many_are_admitted_and_no_more_until_the_oldest_falls_out"),
+        (SignsNothing, "test_what_ends_a_saga_is_signed_with_it"),
+        (SignsByAnyKey, "test_every_handle_of_a_journal_signs_by_the_same_key"),
+        (RemovesWhatIsGoingOn, "test_only_what_ended_before_and_has_nothing_open_is_removed"),
         (StaysOpen, "test_after_close_every_call_is_refused"),
     ],
 )
-def test_a_journal_that_breaks_a_rule_does_not_pass(kind: Callable[[Any, Memory], Journal], rule: str) -> None:
+def test_a_journal_that_breaks_a_rule_does_not_pass(kind: Callable[..., Journal], rule: str) -> None:
     assert breaks(kind, rule)
     assert not breaks(MemoryJournal, rule)
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from amends.core import events as e
-from amends.core.saga import Saga, evolve, unstarted
+from amends.core.approvals import AHEAD
+from amends.core.saga import Saga, Step, evolve, unstarted
+from amends.core.transitions import ApprovalStatus
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision
 from amends.gate.facts import facts_of
@@ -43,29 +45,32 @@ def recorded_verdicts(saga: SagaId, events: Iterable[e.Event]) -> Iterator[Recor
     Raises JournalDamagedError for events that do not follow each other.
     """
     state = unstarted(saga)
-    approved: set[StepId] = set()
     for event in events:
         state = evolve(state, event)
-        if isinstance(event, e.ApprovalGranted):
-            approved.add(event.step)
-        elif isinstance(event, e.ApprovalVoided | e.ApprovalExpired):
-            approved.discard(event.step)
-        elif isinstance(event, _Judged):
-            yield _recorded(state, event, approved=event.step in approved and not isinstance(event, _Back))
+        if isinstance(event, _Judged):
+            yield _recorded(state, event)
 
 
-def _recorded(state: Saga, event: _Judged, *, approved: bool) -> Recorded:
+def _recorded(state: Saga, event: _Judged) -> Recorded:
     step = state.steps[event.step]
     back = isinstance(event, _Back)
+    present = _present(step, event)
     return Recorded(
         entry=state.head,
         step=step.id,
-        facts=facts_of(state, step.id, step.contract, step.args, back=back, approval_present=approved),
+        facts=facts_of(state, step.id, step.contract, step.args, back=back, approval_present=present),
         decision=_decision(event),
         rule=event.rule,
         policy=event.policy,
-        approved=approved,
+        approved=present or bool(back and step.let_run_by),
     )
+
+
+def _present(step: Step, event: _Judged) -> bool:
+    """Whether the gate was told that people had agreed: to what is asked ahead it is told so before they do."""
+    if isinstance(event, e.ApprovalRequested):
+        return event.rule == AHEAD
+    return step.approval is not None and step.approval.status in {ApprovalStatus.GRANTED, ApprovalStatus.USED}
 
 
 def _decision(event: _Judged) -> Decision:

@@ -2,7 +2,8 @@
 
 An event becomes a name and a body, the canonical JSON of its fields (see fields.py). A large payload is kept beside
 the body, under its digest; the body holds the digest, so the hash covers it all the same. An entry's hash also covers
-the hash of the entry before: change, remove or move one, and none after it verifies.
+the hash of the entry before: change, remove or move one, and none after it verifies. It covers the body by its digest,
+so a body can be removed later: what is left in its place is that digest, and the chain still verifies.
 
 The meaning of a wire name never changes. A new shape gets a new number (`attempt.lost/2`), and UPCASTS the function
 that lifts the old one to it. A name from the future is refused, never guessed at.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
@@ -68,6 +70,8 @@ UPCASTS: Final[dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
 
 INLINE: Final = 256 * 1024
 FIRST: Final = bytes(32)
+_REMOVED: Final = "sha256:"
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BLOBS: Final = "blobs"
 _NO_BLOBS: Final[Mapping[str, str]] = {}
 _LAYOUTS: Final = {name: Layout(kind) for name, kind in WIRE.items()}
@@ -199,5 +203,23 @@ _read: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_numb
 
 
 def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str) -> bytes:
-    """The hash of an entry: SHA-256 over the hash before (FIRST where there is none) and all that is stored of it."""
-    return hashlib.sha256(b"%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n{body}".encode())).digest()
+    """The hash of an entry: SHA-256 over the hash before (FIRST where there is none) and all that is stored of it.
+
+    A body counts by its digest, so that one that was removed and only left its digest gives the same hash.
+    """
+    removed = removed_digest(body)
+    kept = hashlib.sha256(body.encode()).digest() if removed is None else removed
+    return hashlib.sha256(b"%b%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n".encode(), kept)).digest()
+
+
+def without_payload(body: str) -> str:
+    """What is stored in place of a body that is removed: its digest. What was removed already stays as it is."""
+    return body if removed_digest(body) is not None else f"{_REMOVED}{digest(body)}"
+
+
+def removed_digest(body: str) -> bytes | None:
+    """The digest of a body that was removed; None for one that is there. A body is an object, so it opens with `{`."""
+    if not body.startswith(_REMOVED):
+        return None
+    text = body[len(_REMOVED) :]
+    return bytes.fromhex(text) if _DIGEST.fullmatch(text) else None

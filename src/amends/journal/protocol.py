@@ -7,17 +7,22 @@ risen, nothing is written. So a worker that slept through the end of its lease c
 A lease belongs to a worker, and a worker's lifetime is one row that it renews: holding ten thousand sagas costs one
 small write each half minute. A saga is free to be claimed when its worker has not renewed in time, has given up its
 leases, or (where that can be told on the same machine) is no longer alive.
+
+All entries of a journal, of whichever saga, stand in one order, without gaps. Over them grows a Merkle tree, whose root
+a notary signs now and then: a checkpoint. What is before one that somebody else holds cannot be changed unseen.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 from amends.core.events import Event, IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
+from amends.errors import PayloadRemovedError
+from amends.journal.attested import Attested
 
 _DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK})
 
@@ -32,6 +37,39 @@ class Entry(NamedTuple):
     body: str
     hash: bytes
     event: Event
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether its body was removed; then its event cannot be had, and asking for it raises PayloadRemovedError."""
+        return False
+
+
+class RemovedEntry(Entry):
+    """An entry of which retention left everything but its content. `body` holds the digest of what stood there."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, saga: SagaId, number: int, at: int, name: str, body: str, hashed: bytes) -> RemovedEntry:
+        return cls(saga, number, at, name, body, hashed, cast("Event", None))
+
+    @property
+    def event(self) -> Event:  # pyright: ignore[reportIncompatibleVariableOverride] - it cannot be had
+        raise PayloadRemovedError(
+            f"saga {self.saga}, entry {self.number} ({self.name}): what it held was removed, as retention asks; "
+            "its number, time, name and digest are kept"
+        )
+
+    @property
+    def is_removed(self) -> bool:
+        return True
+
+
+class Logged(NamedTuple):
+    """An entry and its place in the journal: 1, 2, 3 over all sagas, without gaps."""
+
+    position: int
+    entry: Entry
 
 
 class Lease(NamedTuple):
@@ -143,7 +181,7 @@ class ApprovalPage(NamedTuple):
     cursor: str | None
 
 
-class Journal(Protocol):
+class Journal(Attested, Protocol):
     """Every method is safe to call from several coroutines of the loop that opened it.
 
     Writes are answered in the order of asking. A wait that is cancelled does not take its write back.
@@ -172,6 +210,25 @@ class Journal(Protocol):
 
     def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
         """The entries past `after`, in order, each checked against the hash chain. Nothing for an unknown saga."""
+        ...
+
+    def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        """The entries of all sagas past a position, in journal order, each checked; only those of these wire names."""
+        ...
+
+    async def cursor(self, name: str) -> int:
+        """The position that was last kept under this name; 0 where none was."""
+        ...
+
+    async def move_cursor(self, name: str, position: int) -> None:
+        """Keep a position of the log under a name."""
+        ...
+
+    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+        """Count a use, for all programs on this journal: 0 where it is among `most` in `per_s` seconds.
+
+        Else nothing is counted, and the answer is how many milliseconds from now it may be worth asking again.
+        """
         ...
 
     async def enlist(self, worker: str, ttl_s: float) -> None:

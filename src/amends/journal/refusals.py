@@ -7,10 +7,18 @@ from typing import Final
 
 from amends.core.events import Event, SagaStarted
 from amends.core.values import SagaId
-from amends.errors import InputError, JournalConflictError, JournalStoppedError, LeaseLostError, UnknownSagaError
+from amends.errors import (
+    EvidenceKeyError,
+    InputError,
+    JournalConflictError,
+    JournalStoppedError,
+    LeaseLostError,
+    UnknownSagaError,
+)
 from amends.journal.protocol import Lease
 
 LONGEST_ID: Final = 200
+LONGEST_NAME: Final = 1_000
 
 
 def conflict(saga: SagaId, after: int, head: int) -> JournalConflictError:
@@ -46,3 +54,22 @@ def begun(saga: SagaId, events: Sequence[Event], after: int, lease: Lease | None
     if not saga.isprintable() or not 0 < len(saga) <= LONGEST_ID:
         raise InputError(f"{saga[:LONGEST_ID]!r} cannot be a saga's id: 1 to {LONGEST_ID} printable characters can")
     return events[0]
+
+
+def check_name(name: str, what: str) -> None:
+    """Raises InputError for what cannot be the name of a cursor or a rate."""
+    is_text = name.encode(errors="replace").decode() == name
+    if not is_text or not 0 < len(name) <= LONGEST_NAME:
+        raise InputError(f"{name[:80]!r} cannot name {what}: 1 to {LONGEST_NAME} characters of text can")
+
+
+def check_position(position: int) -> None:
+    if position < 0:
+        raise InputError(f"{position} is no position in the log; they count from 1, and 0 is before the first")
+
+
+def not_held(key: str) -> EvidenceKeyError:
+    return EvidenceKeyError(
+        f"the journal is signed by {key}, and the key that was given is another one; give the right one "
+        "(its file, AMENDS_EVIDENCE_KEY or AMENDS_EVIDENCE_KEY_FILE), or change keys: amends evidence rotate"
+    )

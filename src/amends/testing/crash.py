@@ -27,7 +27,8 @@ from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.settings import Settings
-from amends.testing.crash_life import Author, Blow, Life, Script, here
+from amends.testing.crash_journal import Author
+from amends.testing.crash_life import Blow, Life, Script, here
 from amends.testing.world import Account, World, check
 
 __all__ = ["Ground", "Scenario", "Tried", "every_death", "every_freeze", "every_refusal", "here"]
@@ -101,13 +102,7 @@ class Ground:
         twin.world = World(lines=self.world.everything)
         twin.authors = list(self.authors)
         twin.now_s, twin.lives = self.now_s, self.lives
-        ours, theirs = self._memory, twin._memory
-        theirs.sagas = {
-            name: dataclasses.replace(one, entries=list(one.entries), topics=set(one.topics))
-            for name, one in ours.sagas.items()
-        }
-        theirs.workers, theirs.line = dict(ours.workers), ours.line
-        theirs.incidents, theirs.approvals = dict(ours.incidents), dict(ours.approvals)
+        twin._memory = self._memory.copy()
         return twin
 
     def damage(self, saga: str) -> None:

@@ -23,7 +23,8 @@ from amends.core.transitions import SagaStatus
 from amends.journal.protocol import Journal
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.crash import Scenario, Tried, statuses_besides
-from amends.testing.crash_life import Author, Blow, Life, Script
+from amends.testing.crash_journal import Author
+from amends.testing.crash_life import Blow, Life, Script
 from amends.testing.world import World, check
 
 

@@ -17,32 +17,19 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 from amends.clock import Clock
-from amends.core.events import Event
-from amends.core.values import SagaId
-from amends.errors import AmendsError, JournalFullError, JournalStoppedError
+from amends.errors import AmendsError, JournalStoppedError
 from amends.gate.builtin import BuiltinGate
-from amends.journal.protocol import (
-    ApprovalPage,
-    Entry,
-    IncidentPage,
-    Journal,
-    Lease,
-    PersonQuery,
-    SagaPage,
-    SagaQuery,
-    SagaRow,
-    Summary,
-)
+from amends.journal.protocol import Entry, Journal, SagaQuery
 from amends.runtime.action import Asked, Done, key
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.settings import Settings
+from amends.testing.crash_journal import Author, Mortal
 from amends.testing.crash_loop import PARKED, LoopClock, PatientLoop
 from amends.testing.world import World
 
@@ -57,16 +44,6 @@ class Blow(Enum):
     FREEZE = auto()
     KILL = auto()
     REFUSE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Author:
-    """Who wrote an entry: a worker in an epoch, or (epoch 0) someone without a lease."""
-
-    saga: SagaId
-    number: int
-    worker: str
-    epoch: int
 
 
 class Store(Protocol):
@@ -285,98 +262,3 @@ def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 def _nothing() -> None:
     """What most say before they die."""
-
-
-class Mortal:
-    """A life's handle on the journal. After its death nothing goes through any more."""
-
-    def __init__(self, inner: Journal, life: Life, authors: list[Author]) -> None:
-        self._inner = inner
-        self._life = life
-        self._authors = authors
-        self._busy = life.loop.busy
-
-    async def append(
-        self,
-        saga: SagaId,
-        events: Sequence[Event],
-        *,
-        after: int,
-        summary: Summary,
-        lease: Lease | None = None,
-    ) -> tuple[Entry, ...]:
-        what = f"append {'+'.join(type(event).__name__ for event in events)}"
-        await self._life.reach(f"{what}: before")
-        if self._life.is_refused:
-            raise JournalFullError("there is no room on the disk")
-        with self._busy():
-            entries = await self._inner.append(saga, events, after=after, summary=summary, lease=lease)
-        worker, epoch = ("", 0) if lease is None else (lease.worker, lease.epoch)
-        self._authors.extend(Author(saga, entry.number, worker, epoch) for entry in entries)
-        if events:
-            await self._life.reach(f"{what}: after")
-        return entries
-
-    async def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
-        await self._life.stay_dead()
-        with self._busy():
-            entries = [entry async for entry in self._inner.read(saga, after=after)]
-        for entry in entries:
-            yield entry
-
-    async def enlist(self, worker: str, ttl_s: float) -> None:
-        await self._life.stay_dead()
-        with self._busy():
-            await self._inner.enlist(worker, ttl_s)
-
-    def renew(self, worker: str, ttl_s: float) -> None:
-        if not self._life.stopped:
-            self._inner.renew(worker, ttl_s)
-
-    def nudged(self, worker: str) -> tuple[SagaId, ...]:
-        return () if self._life.stopped else self._inner.nudged(worker)
-
-    async def retire(self, worker: str) -> None:
-        await self._life.stay_dead()
-        with self._busy():
-            await self._inner.retire(worker)
-
-    async def claim(
-        self,
-        worker: str,
-        *,
-        definitions: Collection[str] | None = None,
-        saga: SagaId | None = None,
-        due_by: int | None = None,
-        limit: int = 500,
-    ) -> tuple[Lease, ...]:
-        await self._life.reach("claim: before")
-        with self._busy():
-            leases = await self._inner.claim(worker, definitions=definitions, saga=saga, due_by=due_by, limit=limit)
-        if leases:
-            await self._life.reach("claim: after")
-        return leases
-
-    async def saga(self, saga: SagaId) -> SagaRow | None:
-        await self._life.stay_dead()
-        with self._busy():
-            return await self._inner.saga(saga)
-
-    async def sagas(self, query: SagaQuery) -> SagaPage:
-        await self._life.stay_dead()
-        with self._busy():
-            return await self._inner.sagas(query)
-
-    async def incidents(self, query: PersonQuery) -> IncidentPage:
-        await self._life.stay_dead()
-        with self._busy():
-            return await self._inner.incidents(query)
-
-    async def approvals(self, query: PersonQuery) -> ApprovalPage:
-        await self._life.stay_dead()
-        with self._busy():
-            return await self._inner.approvals(query)
-
-    async def close(self) -> None:
-        with self._busy():
-            await self._inner.close()

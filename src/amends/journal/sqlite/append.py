@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
 from amends.core import events as e
-from amends.core.transitions import ApprovalStatus, IncidentStatus
+from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.values import SagaId, canonical
 from amends.errors import JournalConflictError
 from amends.journal import projection, refusals
@@ -56,9 +56,13 @@ def write(batch: Batch, append: Append) -> int:
             _extend(database, row, append)
     for digest, text in append.blobs.items():
         database.run("INSERT INTO blob (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
+        database.run("INSERT INTO blob_use (saga, digest) VALUES (?, ?) ON CONFLICT DO NOTHING", (row, digest))
     batch.entries.extend([(row, one.number, one.at, one.name, one.body, one.hash) for one in append.entries])
     if append.changes:
         _project(database, row, append)
+    status = append.summary.status
+    if status.ended or status is SagaStatus.INCIDENT:
+        batch.is_end = True
     return row
 
 
@@ -111,7 +115,7 @@ def _extend(database: Database, row: int, append: Append) -> None:
     changed = database.run(
         """
         UPDATE saga SET head = ?, hash = ?, updated_at = ?, status = ?, wake_at = ?, ended_at = ?, nudged = ?,
-                        worker = iif(?, worker, '')
+                        removed = 0, worker = iif(?, worker, '')
          WHERE id = ? AND head = ? AND epoch = ifnull(?, epoch)
         """,
         (

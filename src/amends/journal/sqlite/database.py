@@ -99,9 +99,10 @@ class Database:
 
         self._raw.set_wal_hook(hook)
 
-    def checkpoint(self) -> tuple[int, int]:
-        """Pages in the log, and how many of them are now in their place; waits for nobody."""
-        return self._raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    def checkpoint(self, *, cut: bool = False) -> tuple[int, int]:
+        """Pages in the log, and how many of them are now in their place; waits for nobody, unless the log is cut."""
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if cut else apsw.SQLITE_CHECKPOINT_PASSIVE
+        return self._raw.wal_checkpoint(mode=mode)
 
     def close(self) -> None:
         self._raw.close()

@@ -23,7 +23,9 @@ import apsw
 from amends.errors import JournalAccessError, JournalDamagedError, JournalVersionError
 from amends.journal.codec import FIRST, chain
 from amends.journal.sqlite import troubles
+from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database
+from amends.journal.tree import Tree
 
 APPLICATION: Final = 0x616D6E64  # "amnd"
 VERIFIED_AT_OPEN: Final = 64
@@ -35,8 +37,11 @@ _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
 _making: Final = threading.Lock()
 
 
-def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Database:
-    """The writer's connection: ours, durable, of this version, its newest entries verified."""
+def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None, checked: bool = True) -> Database:
+    """The writer's connection: ours, durable, of this version, its newest entries verified.
+
+    Whoever wants to see what is wrong with a file opens it unchecked.
+    """
     try:
         if vfs is None:
             _make(path)
@@ -49,7 +54,9 @@ def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Data
         version = _version(path, database)
         _make_durable(path, database)
         _migrate(path, database, version)
-        _verify_newest(path, database)
+        database.pragma("secure_delete", 1)
+        if checked:
+            _verify_newest(path, database)
     except apsw.Error as exc:
         database.close()
         raise troubles.said(path, exc) from None
@@ -158,14 +165,22 @@ def _migrate(path: Path, database: Database, version: int) -> None:
 def _verify_newest(path: Path, database: Database) -> None:
     """Check what was written last: where a crash or a bad disk shows first, at a price that does not grow."""
     sql = """
-        SELECT saga.name, entry.number, entry.at, entry.name, entry.body, entry.hash,
+        SELECT entry.seq, saga.name, entry.number, entry.at, entry.name, entry.body, entry.hash,
                (SELECT hash FROM entry AS before WHERE before.saga = entry.saga AND before.number = entry.number - 1)
           FROM entry LEFT JOIN saga ON saga.id = entry.saga
          ORDER BY entry.seq DESC LIMIT ?
     """
     try:
-        for saga, number, at, name, body, hashed, before in database.rows(sql, (VERIFIED_AT_OPEN,)):
-            if chain(before or FIRST, saga, number, at, name, body) != hashed:
-                raise JournalDamagedError(f"{path}: saga {saga}, entry {number}: it does not match its hash")
+        with database.moment():  # another process may be writing just now
+            size = Tree.read(*tree_row(database)).size
+            newest = database.rows(sql, (VERIFIED_AT_OPEN,))
     except UnicodeDecodeError as exc:
         raise JournalDamagedError(f"{path}: an entry is not text ({exc.reason})") from None
+    for _, saga, number, at, name, body, hashed, before in newest:
+        if chain(before or FIRST, saga, number, at, name, body) != hashed:
+            raise JournalDamagedError(f"{path}: saga {saga}, entry {number}: it does not match its hash")
+    if [row[0] for row in newest] != list(range(size, max(0, size - VERIFIED_AT_OPEN), -1)):
+        raise JournalDamagedError(
+            f"{path}: its tree counts {size} entries, and those that are there are not these; "
+            "keep a copy, and see which: amends evidence verify"
+        )

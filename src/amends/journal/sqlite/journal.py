@@ -18,6 +18,7 @@ from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import AmendsError, ForkedError
 from amends.journal import refusals
+from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored
 from amends.journal.codec import FIRST, chain, encode
 from amends.journal.projection import changes
 from amends.journal.protocol import (
@@ -25,15 +26,19 @@ from amends.journal.protocol import (
     Entry,
     IncidentPage,
     Lease,
+    Logged,
     PersonQuery,
     SagaPage,
     SagaQuery,
     SagaRow,
     Summary,
 )
-from amends.journal.sqlite import append, file, leases, lists, reader
+from amends.journal.rates import check as check_rate
+from amends.journal.sqlite import append, file, leases, lists, log, rates, reader, retention
+from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
+from amends.journal.tree import Tree
 
 REMEMBERED: Final = 65_536
 
@@ -52,13 +57,27 @@ class SqliteJournal:
 
     @classmethod
     async def open(
-        cls, path: str | os.PathLike[str], clock: Clock, *, busy_timeout_s: float = 10.0, vfs: str | None = None
+        cls,
+        path: str | os.PathLike[str],
+        clock: Clock,
+        *,
+        notary: Notary | None = None,
+        pace: Pace = Pace(),  # noqa: B008 - it never changes
+        busy_timeout_s: float = 10.0,
+        checked: bool = True,
+        vfs: str | None = None,
     ) -> SqliteJournal:
-        """Open a journal, or make one. `vfs` names an apsw VFS to go through, which then holds the file alone."""
+        """Open a journal, or make one. Without a notary nothing is signed.
+
+        `checked`: its newest entries and checkpoint are verified. `vfs` names an apsw VFS to go through, which then
+        holds the file alone.
+        """
         place = _absolute(path)
-        writer = Writer(place, partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs))
+        attestation = Attestation(notary, pace, now=clock.now, new_id=clock.new_id)
+        how = partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs, checked=checked)
+        writer = Writer(place, how, attestation)
         try:
-            await writer.ask(_nothing)
+            await writer.ask(_adopt)
         except BaseException:  # whatever it was, it flies on; the thread must not stay
             writer.close()
             raise
@@ -167,6 +186,94 @@ class SqliteJournal:
                 yield entry
             is_last, after = chunk.is_last, after + len(chunk.entries)
 
+    # -- the log ------------------------------------------------------------------------------------------------
+
+    async def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        self._require_home()
+        wanted = None if names is None else frozenset(names)
+        is_last = False
+        while not is_last:
+            chunk = await self._reader.ask(partial(log.chunk, after=after, names=wanted))
+            for logged in chunk.logged:
+                yield logged
+                after = logged.position
+            is_last = chunk.is_last
+
+    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        self._require_home()
+        while rows := await self._reader.ask(partial(log.stored, after=after)):
+            for stored in rows:
+                yield stored
+                after = stored.position
+
+    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
+        self._require_home()
+        while found := await self._reader.ask(partial(log.hashes, after=after)):
+            for position, hashed in found:
+                yield hashed
+                after = position
+
+    async def payload(self, digest: str) -> str | None:
+        self._require_home()
+        return await self._reader.ask(partial(log.payload, digest=digest))
+
+    async def cursor(self, name: str) -> int:
+        self._require_home()
+        refusals.check_name(name, "a cursor")
+        return await self._reader.ask(partial(log.cursor, name=name))
+
+    async def move_cursor(self, name: str, position: int) -> None:
+        self._require_home()
+        refusals.check_name(name, "a cursor")
+        refusals.check_position(position)
+        await self._writer.ask(partial(log.move_cursor, name=name, position=position))
+
+    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+        self._require_home()
+        span = check_rate(key, most, per_s)
+        now = self._clock.now
+        return await self._writer.ask(lambda batch: rates.admit(batch, key, most, span, now()))
+
+    # -- evidence -----------------------------------------------------------------------------------------------
+
+    async def tree(self) -> Tree:
+        self._require_home()
+        return await self._reader.ask(log.tree)
+
+    async def checkpoint(self) -> Checkpoint | None:
+        self._require_home()
+        return await self._reader.ask(log.checkpoint)
+
+    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
+        self._require_home()
+        while found := await self._reader.ask(partial(log.checkpoints, after=after)):
+            for checkpoint in found:
+                yield checkpoint
+                after = checkpoint.size
+
+    async def signers(self) -> tuple[Signer, ...]:
+        self._require_home()
+        return await self._reader.ask(log.signers)
+
+    async def seal(self) -> Checkpoint | None:
+        self._require_home()
+        await self._writer.ask(_seal)
+        return await self.checkpoint()
+
+    async def hand_over(self, heir: Notary) -> Checkpoint:
+        self._require_home()
+        return await self._writer.ask(partial(_hand_over, heir=heir))
+
+    async def remove_payloads(self, *, ended_before: int) -> int:
+        self._require_home()
+        count, reached = 0, 0
+        while True:
+            removed = await self._writer.ask(partial(retention.remove, ended_before=ended_before, after=reached))
+            count += removed.entries
+            if removed.reached is None:
+                return count
+            reached = removed.reached
+
     # -- leases -------------------------------------------------------------------------------------------------
 
     async def enlist(self, worker: str, ttl_s: float) -> None:
@@ -255,5 +362,16 @@ def _no_entries(_checked: None) -> tuple[Entry, ...]:
     return ()
 
 
-def _nothing(_batch: Batch) -> None:
+def _adopt(batch: Batch) -> None:
     """Asked first: to answer it, the file has to be open."""
+    batch.attestation.adopt(batch.database)
+
+
+def _seal(batch: Batch) -> None:
+    batch.attestation.stand(batch.database)  # this handle may not have looked at it yet
+    batch.is_end = True
+
+
+def _hand_over(batch: Batch, heir: Notary) -> Checkpoint:
+    batch.flush()
+    return batch.attestation.hand_over(batch.database, heir)

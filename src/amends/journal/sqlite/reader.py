@@ -17,8 +17,9 @@ from amends.core.events import Event
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import JournalDamagedError, JournalVersionError
-from amends.journal.codec import FIRST, chain, decode, references
-from amends.journal.protocol import Entry
+from amends.journal.attested import Stored
+from amends.journal.codec import FIRST, chain, decode, references, removed_digest
+from amends.journal.protocol import Entry, RemovedEntry
 from amends.journal.sqlite import troubles
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.lane import Ask, Lane
@@ -99,7 +100,7 @@ def chunk(database: Database, saga: SagaId, after: int) -> Chunk:
     entries: list[Entry] = []
     for entry in _entries(database, saga, newest.row, after, previous):
         if entry.number == newest.number and entry.hash != newest.hash:
-            raise _damaged(saga, entry.number, "it is not the one that the saga was left with")
+            raise damaged(saga, entry.number, "it is not the one that the saga was left with")
         entries.append(entry)
     reached = after + len(entries)
     if not entries:
@@ -115,29 +116,33 @@ def _entries(database: Database, saga: SagaId, row: int, after: int, previous: b
                 number += 1
                 if found != number:
                     raise _missing(saga, number)
-                if chain(previous, saga, number, at, name, body) != hashed:
-                    raise _damaged(saga, number, "it does not match its hash")
-                blobs = _blobs(database, body)
-                yield Entry(
-                    saga=saga,
-                    number=number,
-                    at=at,
-                    name=name,
-                    body=body,
-                    hash=hashed,
-                    event=_decoded(saga, number, name, body, blobs),
-                )
+                entry, more = verified(database, previous, Stored(0, saga, number, at, name, body, hashed))
+                yield entry
                 previous = hashed
-                size += len(body) + sum(map(len, blobs.values()))
+                size += more
                 if size > CHUNK_CHARACTERS:
                     return
         except UnicodeDecodeError as exc:
-            raise _damaged(saga, number + 1, f"it is not text ({exc.reason})") from None
+            raise damaged(saga, number + 1, f"it is not text ({exc.reason})") from None
 
 
 _ENTRIES: Final = """
     SELECT number, at, name, body, hash FROM entry WHERE saga = ? AND number > ? ORDER BY number LIMIT ?
 """
+
+
+def verified(database: Database, previous: bytes, stored: Stored) -> tuple[Entry, int]:
+    """An entry of which all is as it was written, and how many characters that is. Raises JournalDamagedError."""
+    _, name, number, at, wire, body, hashed = stored
+    saga = SagaId(name)
+    if chain(previous, saga, number, at, wire, body) != hashed:
+        raise damaged(saga, number, "it does not match its hash")
+    if removed_digest(body) is not None:
+        return RemovedEntry.of(saga, number, at, wire, body, hashed), len(body)
+    blobs = _blobs(database, body)
+    event = _decoded(saga, number, wire, body, blobs)
+    entry = Entry(saga=saga, number=number, at=at, name=wire, body=body, hash=hashed, event=event)
+    return entry, len(body) + sum(map(len, blobs.values()))
 
 
 def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
@@ -164,11 +169,11 @@ def _decoded(saga: SagaId, number: int, name: str, body: str, blobs: Mapping[str
         raise type(exc)(f"saga {saga}, entry {number} ({name}): {exc}") from None
 
 
-def _damaged(saga: SagaId, number: int, how: str) -> JournalDamagedError:
+def damaged(saga: SagaId, number: int, how: str) -> JournalDamagedError:
     return JournalDamagedError(
         f"saga {saga}, entry {number}: {how}; nothing of it is acted upon; keep a copy and restore a backup"
     )
 
 
 def _missing(saga: SagaId, number: int) -> JournalDamagedError:
-    return _damaged(saga, number, "it is missing")
+    return damaged(saga, number, "it is missing")

@@ -7,7 +7,8 @@ Invariants:
 - `BEGIN IMMEDIATE`, so that a transaction never finds out half-way that it may not write;
 - a request that is refused (another entry came first, the lease has ended) has changed nothing yet when it is
   refused, so the others of its batch are not touched;
-- an answer is given after COMMIT has returned, never before.
+- an answer is given after COMMIT has returned, never before;
+- the tree over all entries, and what is signed of it, change with the entries (see attest.py).
 
 | trouble                        | the batch                                | what follows                            |
 |--------------------------------|------------------------------------------|-----------------------------------------|
@@ -25,6 +26,7 @@ Checkpoints are made here too, after the batch has been told, and an I/O error i
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ import apsw
 
 from amends.errors import JournalStoppedError
 from amends.journal.sqlite import troubles
+from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.lane import Ask, Lane, fail
 
@@ -44,27 +47,39 @@ R = TypeVar("R")
 LARGEST_BATCH: Final = 1024
 CHECKPOINT_PAGES: Final = 1000
 
-EntryRow = tuple[int, int, int, str, str, bytes]
-
 
 @dataclass(slots=True)
 class Batch:
-    """One transaction, and the entries that go in together at its end."""
+    """One transaction, and the entries that go in together at its end.
+
+    `is_end`: a saga came to its end in it, so it is signed. `cuts_log`: what the log still holds of it has to go.
+    """
 
     database: Database
+    attestation: Attestation
     entries: list[EntryRow] = field(default_factory=list[EntryRow])
+    is_end: bool = False
+    cuts_log: bool = False
+
+    def flush(self) -> None:
+        """Let the entries in now, for a question that needs them in their place."""
+        if self.entries:
+            self.attestation.grow(self.database, self.entries)
+            self.entries = []
 
 
 class Writer:
     """`commits` counts transactions; `stopped` says why there will be no more."""
 
-    def __init__(self, path: Path, open_file: Callable[[], Database]) -> None:
+    def __init__(self, path: Path, open_file: Callable[[], Database], attestation: Attestation) -> None:
         self.commits = 0
         self.stopped: JournalStoppedError | None = None
         self._path = path
         self._open_file = open_file
+        self._attestation = attestation
         self._database: Database | None = None
         self._log_pages = 0
+        self._cuts_log = False
         self._checkpoint_at = CHECKPOINT_PAGES
         self._lane = Lane[Batch](
             "amends-writer", most=LARGEST_BATCH, serve=self._serve, rest=self._checkpoint, leave=self._leave
@@ -100,13 +115,15 @@ class Writer:
     def _commit(self, asks: Sequence[Ask[Batch, Any]]) -> None:
         database = self._database or self._opened()
         database.run("BEGIN IMMEDIATE")
-        batch = Batch(database)
+        batch = Batch(database, self._attestation)
         for ask in asks:
             ask.answer(batch)
-        if batch.entries:
-            database.run_many(_INSERT, batch.entries)
+        batch.flush()
+        self._attestation.sign(database, is_end=batch.is_end)
         database.run("COMMIT")
+        self._attestation.committed()
         self.commits += 1
+        self._cuts_log = self._cuts_log or batch.cuts_log
 
     def _opened(self) -> Database:
         database = self._database = self._open_file()
@@ -119,6 +136,7 @@ class Writer:
         self._log_pages = pages
 
     def _roll_back(self) -> None:
+        self._attestation.rolled_back()
         if self._database is not None:
             try:
                 self._database.roll_back()
@@ -131,20 +149,26 @@ class Writer:
 
     def _checkpoint(self) -> None:
         """Move what is in the write-ahead log to its place, now that nobody waits for it."""
-        if self._database is None or self.stopped or self._log_pages < self._checkpoint_at:
+        due = self._cuts_log or self._log_pages >= self._checkpoint_at
+        if self._database is None or self.stopped or not due:
             return
         self._checkpoint_at = self._log_pages + CHECKPOINT_PAGES
         try:
-            self._database.checkpoint()
+            self._database.checkpoint(cut=self._cuts_log)
+            self._cuts_log = False
         except apsw.IOError as exc:
             self._stop(exc)
         except apsw.Error:
             pass  # busy, or no room: all of it is safe in the log, and the next one will try
 
     def _leave(self) -> None:
+        if self._attestation.is_unsigned and self.stopped is None:
+            self._serve([Ask(_end, concurrent.futures.Future[None]())])
         if self._database is not None:
             with suppress(apsw.Error):  # what was acknowledged is in the log, and whoever opens next finds it there
                 self._database.close()
 
 
-_INSERT: Final = "INSERT INTO entry (saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?)"
+def _end(batch: Batch) -> None:
+    """The last question of all: have what is left signed."""
+    batch.is_end = True

@@ -29,6 +29,7 @@ from amends.testing.journal_suite.ground import (
     equal,
     events,
     held,
+    logged,
     refusal,
     rule,
 )
@@ -285,6 +286,10 @@ class EntryRules(Ground):
         await refusal(journal.sagas(SagaQuery()), JournalStoppedError)
         await refusal(journal.incidents(PersonQuery()), JournalStoppedError)
         await refusal(journal.approvals(PersonQuery()), JournalStoppedError)
+        await refusal(logged(journal), JournalStoppedError)
+        await refusal(journal.cursor("c"), JournalStoppedError)
+        await refusal(journal.move_cursor("c", 1), JournalStoppedError)
+        await refusal(journal.admit("k", most=1, per_s=1), JournalStoppedError)
         await refusal(asyncio.to_thread(journal.renew, "w", TTL_S), JournalStoppedError)
         await refusal(asyncio.to_thread(journal.nudged, "w"), JournalStoppedError)
 

@@ -1,16 +1,17 @@
-"""What the rules stand on: a clock, handles that get closed, and a few words for appending. No rules."""
+"""What the rules stand on: a clock, a notary, handles that get closed, a few words for appending. No rules."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Final, TypeVar
 
 from amends.core.events import Event
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
-from amends.journal.protocol import Entry, Journal, Lease, Summary
+from amends.journal.protocol import Entry, Journal, Lease, Logged, Summary
 from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import started
 
 RUNNING: Final = Summary(status=SagaStatus.RUNNING)
@@ -21,10 +22,14 @@ class Ground:
     """One test's store. A test class has no __init__, so what a rule needs is made when it runs."""
 
     clock: ManualClock
+    notary: PlainNotary
     _handles: list[Journal]
 
     async def open(self) -> Journal:
-        """A handle on this test's store, going by `self.clock`; another call gives another handle on the same store."""
+        """A handle on this test's store, going by `self.clock` and signed by `self.notary`.
+
+        Another call gives another handle on the same store.
+        """
         raise NotImplementedError
 
     async def another(self) -> Journal:
@@ -36,6 +41,7 @@ class Ground:
     async def stand(self, rule: Callable[[Journal], Coroutine[None, None, None]]) -> None:
         """Run one rule on a fresh handle."""
         self.clock = ManualClock()
+        self.notary = PlainNotary()
         self._handles = []
         try:
             await rule(await self.another())
@@ -96,6 +102,10 @@ async def entries(journal: Journal, saga: SagaId, *, after: int = 0) -> list[Ent
 
 async def events(journal: Journal, saga: SagaId) -> list[Event]:
     return [entry.event async for entry in journal.read(saga)]
+
+
+async def logged(journal: Journal, *, after: int = 0, names: Collection[str] | None = None) -> list[Logged]:
+    return [one async for one in journal.log(after=after, names=names)]
 
 
 def held(saga: SagaId, worker: str, epoch: int = 1) -> Lease:

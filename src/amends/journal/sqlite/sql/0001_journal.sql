@@ -1,4 +1,5 @@
--- The journal itself. `seq` is the order of everything in the file; `number` is the order within one saga.
+-- The journal itself. `seq` is the order of everything in the file, from 1 and without gaps; `number` is the order within
+-- one saga. A body that was removed has left its digest: 'sha256:' and 64 hexadecimal digits.
 CREATE TABLE entry (
     seq    INTEGER PRIMARY KEY,
     saga   INTEGER NOT NULL,
@@ -9,6 +10,29 @@ CREATE TABLE entry (
     hash   BLOB    NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX entry_number ON entry (saga, number);
+-- What people are asked, among everything else that is in the log.
+CREATE INDEX entry_asking ON entry (seq) WHERE name GLOB 'approval.requested/*' OR name GLOB 'incident.opened/*';
+
+-- The tree over the hashes of all entries, in the order of `seq`: its size, and the roots of its full subtrees.
+CREATE TABLE tree (
+    id   INTEGER PRIMARY KEY CHECK (id = 1),
+    size INTEGER NOT NULL,
+    kept BLOB    NOT NULL
+) STRICT;
+INSERT INTO tree (id, size, kept) VALUES (1, 0, x'');
+
+-- Roots of it that were signed, and the public keys they are signed by; a key's note is how the one before named it.
+CREATE TABLE checkpoint (
+    size INTEGER PRIMARY KEY,
+    at   INTEGER NOT NULL,
+    note TEXT    NOT NULL
+) STRICT;
+CREATE TABLE signer (
+    id   INTEGER PRIMARY KEY,
+    key  TEXT    NOT NULL,
+    at   INTEGER NOT NULL,
+    note TEXT    NOT NULL
+) STRICT;
 
 -- Large payloads, under the SHA-256 of their text.
 CREATE TABLE blob (
@@ -16,9 +40,15 @@ CREATE TABLE blob (
     digest TEXT NOT NULL UNIQUE,
     data   TEXT NOT NULL
 ) STRICT;
+CREATE TABLE blob_use (
+    saga   INTEGER NOT NULL,
+    digest TEXT    NOT NULL,
+    PRIMARY KEY (saga, digest)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_use_digest ON blob_use (digest);
 
 -- One row for each saga: the fence (head, epoch), and what lists show. Written with the entries, in one transaction.
--- `worker` is '' where nobody ever held it.
+-- `worker` is '' where nobody ever held it. `removed` is 1 where the bodies of all its entries were removed.
 CREATE TABLE saga (
     id             INTEGER PRIMARY KEY,
     name           TEXT    NOT NULL UNIQUE,
@@ -38,7 +68,8 @@ CREATE TABLE saga (
     updated_at     INTEGER NOT NULL,
     ended_at       INTEGER,
     open_incidents INTEGER NOT NULL,
-    open_approvals INTEGER NOT NULL
+    open_approvals INTEGER NOT NULL,
+    removed        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX saga_started    ON saga (started_at);
 CREATE INDEX saga_status     ON saga (status, started_at);
@@ -95,3 +126,19 @@ CREATE TABLE worker (
     pid     INTEGER NOT NULL,
     started TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- How far somebody has come who reads the log.
+CREATE TABLE cursor (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    position INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What was admitted under a rate, and until when it counts.
+CREATE TABLE admission (
+    id    INTEGER PRIMARY KEY,
+    key   TEXT    NOT NULL,
+    at    INTEGER NOT NULL,
+    until INTEGER NOT NULL
+) STRICT;
+CREATE INDEX admission_key   ON admission (key, at);
+CREATE INDEX admission_until ON admission (until);

@@ -1,0 +1,137 @@
+"""The part of the port that evidence is made from: what is stored, the tree over it, and who signs the tree's root."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple, Protocol
+
+from amends.journal.tree import Tree
+
+
+class Stored(NamedTuple):
+    """An entry as it lies in the store, checked by nobody: for whoever checks it."""
+
+    position: int
+    saga: str
+    number: int
+    at: int
+    name: str
+    body: str
+    hash: bytes
+
+
+class Checkpoint(NamedTuple):
+    """A root that was signed: of the tree over the first `size` entries. `note` is text, in the form of C2SP."""
+
+    size: int
+    at: int
+    note: str
+
+
+class Signer(NamedTuple):
+    """A public key of the journal's notary. `note` is how the key before it named it; the first has none."""
+
+    key: str
+    at: int
+    note: str
+
+
+class Handover(NamedTuple):
+    """What a new key begins with: a checkpoint that both keys sign, and the record that names the new one."""
+
+    checkpoint: str
+    record: str
+
+
+class Pace(NamedTuple):
+    """When a checkpoint is due though no saga has come to its end: after so many entries, or so long."""
+
+    entries: int = 1_000
+    seconds: float = 60.0
+
+    def is_due(self, entries: int, milliseconds: int) -> bool:
+        """Whether this much, and so long, since the last one is too much. A clock that was set back is no excuse."""
+        return entries >= self.entries or not 0 <= milliseconds < self.seconds * 1000
+
+
+class Notary(Protocol):
+    """Who signs where a journal stands. Called inside a transaction, by the writer: it must not take long.
+
+    A public key is text that carries the name of the journal that it signs for.
+    """
+
+    def public(self, origin: str) -> str:
+        """Its public key under this name; makes the key where there is none yet. Raises EvidenceKeyError."""
+        ...
+
+    def holds(self, key: str) -> bool:
+        """Whether it can sign by this key; it looks again, where the key has changed hands since."""
+        ...
+
+    def sign(self, key: str, size: int, root: bytes, at: int) -> str:
+        """A checkpoint's note."""
+        ...
+
+    def read(self, key: str, note: str) -> tuple[int, bytes]:
+        """Size and root of a checkpoint that this key has signed. Raises EvidenceError where it has not."""
+        ...
+
+    def succeed(self, before: Notary | None, key: str, size: int, root: bytes, at: int) -> Handover:
+        """Take over from another notary, whose key is `key`; from nobody, where that key is lost."""
+        ...
+
+
+def origin_of(key: str) -> str:
+    """The name of the journal that a public key signs for."""
+    return key.partition("+")[0]
+
+
+class Attested(Protocol):
+    """The part of a journal that evidence is made from, and by which anybody can check it."""
+
+    def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        """All entries past a position, in journal order, as they are: nothing is checked."""
+        ...
+
+    def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
+        """Only their hashes."""
+        ...
+
+    async def payload(self, digest: str) -> str | None:
+        """The text of a payload that is kept beside its entry's body."""
+        ...
+
+    async def tree(self) -> Tree:
+        """The tree as it stands."""
+        ...
+
+    async def checkpoint(self) -> Checkpoint | None:
+        """The newest."""
+        ...
+
+    def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
+        """Those past a size, smallest first."""
+        ...
+
+    async def signers(self) -> tuple[Signer, ...]:
+        """The public keys that have signed, oldest first; the last one signs now."""
+        ...
+
+    async def seal(self) -> Checkpoint | None:
+        """Sign where the journal stands, if something came since; the newest checkpoint."""
+        ...
+
+    async def hand_over(self, heir: Notary) -> Checkpoint:
+        """Let another notary sign from now on. Raises EvidenceKeyError where the present key is not held here.
+
+        Without a notary of its own the journal takes the heir as it is: for a key that is lost.
+        """
+        ...
+
+    async def remove_payloads(self, *, ended_before: int) -> int:
+        """Remove what the entries of sagas held that ended before this time; how many entries that were.
+
+        Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
+        open; payloads kept beside a body go with the last entry that needs them. It cannot be taken back.
+        """
+        ...

@@ -1,0 +1,195 @@
+"""The log of a journal in memory: its order, its tree, its checkpoints; cursors, rates and retention."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+
+from amends.clock import Clock
+from amends.errors import EvidenceError
+from amends.journal import rates, refusals
+from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored, origin_of
+from amends.journal.codec import Wire, without_payload
+from amends.journal.memory import lists
+from amends.journal.memory.state import Kept, Memory, Record
+from amends.journal.protocol import Logged
+from amends.journal.tree import Tree
+
+
+class MemoryLog:
+    """The part of a handle that knows no single saga."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        memory: Memory | None = None,
+        *,
+        notary: Notary | None = None,
+        pace: Pace = Pace(),  # noqa: B008 - it never changes
+    ) -> None:
+        self.memory = Memory() if memory is None else memory
+        self._clock = clock
+        self._notary = notary
+        self._pace = pace
+        self._closed = False
+        if notary is not None:
+            self._adopt(notary)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._sign(is_end=True)
+        self._closed = True
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise refusals.closed()
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    async def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        self._require_open()
+        order = self.memory.order
+        while after < len(order):
+            saga, number = order[after]
+            after += 1
+            entry = self.memory.verified(saga, number)
+            if names is None or entry.name in names:
+                yield Logged(after, entry)
+                self._require_open()
+
+    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        self._require_open()
+        while after < len(self.memory.order):
+            after += 1
+            yield self.memory.stored(after)
+
+    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
+        async for stored in self.stored(after=after):
+            yield stored.hash
+
+    async def payload(self, digest: str) -> str | None:
+        self._require_open()
+        every = (kept.wire.blobs for one in self.memory.sagas.values() for kept in one.entries)
+        return next((blobs[digest] for blobs in every if digest in blobs), None)
+
+    async def cursor(self, name: str) -> int:
+        self._require_open()
+        refusals.check_name(name, "a cursor")
+        return self.memory.cursors.get(name, 0)
+
+    async def move_cursor(self, name: str, position: int) -> None:
+        self._require_open()
+        refusals.check_name(name, "a cursor")
+        refusals.check_position(position)
+        self.memory.cursors[name] = position
+
+    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+        self._require_open()
+        span, now = rates.check(key, most, per_s), self._clock.now()
+        with self.memory.lock:
+            uses = [min(at, now) for at in self.memory.uses.get(key, ()) if at > now - span]
+            wait = rates.wait_ms(uses, most, span, now)
+            self.memory.uses[key] = uses if wait else [*uses, now]
+        return wait
+
+    # -- evidence -----------------------------------------------------------------------------------------------------
+
+    async def tree(self) -> Tree:
+        self._require_open()
+        return self.memory.tree.copy()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        self._require_open()
+        return self._newest
+
+    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
+        self._require_open()
+        for checkpoint in sorted(self.memory.checkpoints.values()):
+            if checkpoint.size > after:
+                yield checkpoint
+
+    async def signers(self) -> tuple[Signer, ...]:
+        self._require_open()
+        return tuple(self.memory.signers)
+
+    async def seal(self) -> Checkpoint | None:
+        self._require_open()
+        with self.memory.lock:
+            self._sign(is_end=True)
+        return self._newest
+
+    async def hand_over(self, heir: Notary) -> Checkpoint:
+        self._require_open()
+        with self.memory.lock:
+            tree, at = self.memory.tree, self._clock.now()
+            key = self._key
+            if key is None:
+                note = heir.sign(self._begin(heir), tree.size, tree.root, at)
+            elif self._notary is not None and not self._notary.holds(key):
+                raise refusals.not_held(key)
+            else:
+                note, record = heir.succeed(self._notary, key, tree.size, tree.root, at)
+                self.memory.signers.append(Signer(heir.public(origin_of(key)), at, record))
+            self._notary = heir
+            checkpoint = self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
+        return checkpoint
+
+    async def remove_payloads(self, *, ended_before: int) -> int:
+        self._require_open()
+        with self.memory.lock:
+            every = list(self.memory.sagas.values())
+            return sum(self._remove(record) for record in every if self._is_over(record, ended_before))
+
+    # -- its own ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _newest(self) -> Checkpoint | None:
+        found = self.memory.checkpoints
+        return found[max(found)] if found else None
+
+    @property
+    def _key(self) -> str | None:
+        return self.memory.signers[-1].key if self.memory.signers else None
+
+    def _adopt(self, notary: Notary) -> None:
+        key = self._key
+        if key is None:
+            self._begin(notary)
+        elif not notary.holds(key):
+            raise refusals.not_held(key)
+
+    def _begin(self, notary: Notary) -> str:
+        key = notary.public(f"amends/{self._clock.new_id()}")
+        self.memory.signers.append(Signer(key, self._clock.now(), ""))
+        return key
+
+    def _sign(self, *, is_end: bool) -> None:
+        """Sign what has come since the last checkpoint, if it is time."""
+        tree, newest, key = self.memory.tree, self._newest, self._key
+        signed, since = (newest.size, newest.at) if newest else (0, self.memory.signers[0].at if key else 0)
+        if self._notary is None or key is None or tree.size == signed or not self._notary.holds(key):
+            return
+        at = self._clock.now()
+        if is_end or self._pace.is_due(tree.size - signed, at - since):
+            try:
+                note = self._notary.sign(key, tree.size, tree.root, at)
+            except EvidenceError:
+                return  # the next one will try
+            self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
+
+    def _is_over(self, record: Record, ended_before: int) -> bool:
+        row = lists.row(self.memory, record)
+        has_ended = row.ended_at is not None and row.ended_at < ended_before
+        return has_ended and not row.open_incidents and not row.open_approvals and not record.removed
+
+    def _remove(self, record: Record) -> int:
+        count = 0
+        for place, kept in enumerate(record.entries):
+            body = without_payload(kept.wire.body)
+            count += body != kept.wire.body
+            record.entries[place] = Kept(kept.at, Wire(kept.wire.name, body, {}), kept.hash)
+        for name, (place, row) in self.memory.incidents.items():
+            if row.saga == record.id:
+                self.memory.incidents[name] = (place, replace(row, why=""))
+        record.removed, record.begun = True, replace(record.begun, labels={}, input=None)
+        return count

@@ -1,0 +1,106 @@
+"""What the handles of one journal in memory share, as programs share a file."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+from amends.core import events as e
+from amends.core.values import SagaId
+from amends.errors import JournalDamagedError
+from amends.journal.attested import Checkpoint, Signer, Stored
+from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
+from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, RemovedEntry, Summary
+from amends.journal.tree import Tree, leaf
+
+
+@dataclass(slots=True)
+class Kept:
+    """An entry as it is kept: what a file would hold of it."""
+
+    at: int
+    wire: Wire
+    hash: bytes
+
+
+@dataclass(slots=True)
+class Record:
+    """One saga: its entries, who holds it, and what lists show of it."""
+
+    id: SagaId
+    place: int
+    begun: e.SagaStarted
+    started_at: int
+    updated_at: int
+    summary: Summary
+    worker: str
+    epoch: int
+    nudged: bool = False
+    removed: bool = False
+    entries: list[Kept] = field(default_factory=list[Kept])
+    topics: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True)
+class Memory:
+    """Rows for people have a place in line; `order` is the journal's: which entry of which saga."""
+
+    sagas: dict[SagaId, Record] = field(default_factory=dict[SagaId, Record])
+    workers: dict[str, float] = field(default_factory=dict[str, float])
+    incidents: dict[str, tuple[int, IncidentRow]] = field(default_factory=dict[str, tuple[int, IncidentRow]])
+    approvals: dict[str, tuple[int, ApprovalRow]] = field(default_factory=dict[str, tuple[int, ApprovalRow]])
+    line: int = 0
+    order: list[tuple[SagaId, int]] = field(default_factory=list[tuple[SagaId, int]])
+    tree: Tree = field(default_factory=Tree)
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
+    signers: list[Signer] = field(default_factory=list[Signer])
+    cursors: dict[str, int] = field(default_factory=dict[str, int])
+    uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def copy(self) -> Memory:
+        """Another one with the same in it, as a copy of a file would have."""
+        return Memory(
+            sagas={
+                name: replace(one, entries=list(one.entries), topics=set(one.topics))
+                for name, one in self.sagas.items()
+            },
+            workers=dict(self.workers),
+            incidents=dict(self.incidents),
+            approvals=dict(self.approvals),
+            line=self.line,
+            order=list(self.order),
+            tree=self.tree.copy(),
+            checkpoints=dict(self.checkpoints),
+            signers=list(self.signers),
+            cursors=dict(self.cursors),
+            uses={key: list(uses) for key, uses in self.uses.items()},
+        )
+
+    def add(self, record: Record, event: e.Event, wire: Wire, at: int) -> Entry:
+        """Put an entry at the end of its saga, of the journal and of the tree."""
+        previous = record.entries[-1].hash if record.entries else FIRST
+        number = len(record.entries) + 1
+        hashed = chain(previous, record.id, number, at, wire.name, wire.body)
+        record.entries.append(Kept(at, wire, hashed))
+        self.order.append((record.id, number))
+        self.tree.add(leaf(hashed))
+        return Entry(saga=record.id, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
+
+    def stored(self, position: int) -> Stored:
+        saga, number = self.order[position - 1]
+        kept = self.sagas[saga].entries[number - 1]
+        return Stored(position, saga, number, kept.at, kept.wire.name, kept.wire.body, kept.hash)
+
+    def verified(self, saga: SagaId, number: int) -> Entry:
+        """Raises JournalDamagedError for what does not match its hash."""
+        entries = self.sagas[saga].entries
+        kept = entries[number - 1]
+        at, wire, hashed = kept.at, kept.wire, kept.hash
+        previous = entries[number - 2].hash if number > 1 else FIRST
+        if chain(previous, saga, number, at, wire.name, wire.body) != hashed:
+            raise JournalDamagedError(f"saga {saga}, entry {number}: it does not match its hash")
+        if removed_digest(wire.body) is not None:
+            return RemovedEntry.of(saga, number, at, wire.name, wire.body, hashed)
+        event = decode(wire.name, wire.body, wire.blobs)
+        return Entry(saga=saga, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)

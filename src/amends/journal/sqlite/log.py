@@ -1,0 +1,152 @@
+"""The journal as one list: entries of all sagas in their order, their hashes, and the checkpoints over them.
+
+As in the reader, each answer is a short question of its own, so that nobody who reads for long holds the log back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from amends.core.values import canonical
+from amends.errors import JournalDamagedError
+from amends.journal.attested import Checkpoint, Signer, Stored
+from amends.journal.codec import FIRST
+from amends.journal.protocol import Logged
+from amends.journal.sqlite import reader
+from amends.journal.sqlite.attest import tree_row
+from amends.journal.sqlite.database import Database, Row
+from amends.journal.sqlite.writer import Batch
+from amends.journal.tree import Tree
+
+CHUNK_ENTRIES: Final = 512
+CHUNK_HASHES: Final = 8_192
+Statement = tuple[str, tuple[str | int, ...]]
+
+# As the index `entry_asking` has them: SQLite uses it where it finds its condition letter by letter.
+_ASKING: Final = "(name GLOB 'approval.requested/*' OR name GLOB 'incident.opened/*')"
+_ASKED: Final = ("approval.requested/", "incident.opened/")
+
+_BEFORE: Final = "(SELECT hash FROM entry AS old WHERE old.saga = entry.saga AND old.number = entry.number - 1)"
+_LOGGED: Final = f"""
+    SELECT seq, (SELECT saga.name FROM saga WHERE saga.id = entry.saga), number, at, name, body, hash, {_BEFORE}
+      FROM entry
+"""  # noqa: S608 - all of it is constant
+
+
+class Chunk(NamedTuple):
+    logged: tuple[Logged, ...]
+    is_last: bool
+
+
+def statement(after: int, names: Collection[str] | None, limit: int) -> Statement:
+    terms, values = ["seq > ?"], list[str | int]([after])
+    indexed = ""
+    if names is not None:
+        terms.append("name IN (SELECT value FROM json_each(?))")
+        values.append(canonical(sorted(names)))
+        if names and all(name.startswith(_ASKED) for name in names):
+            indexed = "INDEXED BY entry_asking"
+            terms.append(_ASKING)
+    return f"{_LOGGED} {indexed} WHERE {' AND '.join(terms)} ORDER BY seq LIMIT ?", (*values, limit)
+
+
+def chunk(database: Database, after: int, names: Collection[str] | None) -> Chunk:
+    """The next entries past a position, verified. Raises JournalDamagedError, naming the entry."""
+    found: list[Logged] = []
+    reached, size = after, 0
+    with database.each(*statement(after, names, CHUNK_ENTRIES)) as rows:
+        try:
+            for *row, before in rows:
+                stored = _stored(tuple(row))
+                if names is None and stored.position != reached + 1:
+                    raise _damaged(reached + 1, "it is missing")
+                entry, more = reader.verified(database, FIRST if before is None else before, stored)
+                found.append(Logged(stored.position, entry))
+                reached, size = stored.position, size + more
+                if size > reader.CHUNK_CHARACTERS:
+                    return Chunk(tuple(found), is_last=False)
+        except UnicodeDecodeError as exc:
+            raise _damaged(reached + 1, f"it is not text ({exc.reason})") from None
+    return Chunk(tuple(found), is_last=len(found) < CHUNK_ENTRIES)
+
+
+def _damaged(position: int, how: str) -> JournalDamagedError:
+    return JournalDamagedError(
+        f"the entry at position {position} or after it: {how}; keep a copy of the file and restore a backup"
+    )
+
+
+# -- unchecked --------------------------------------------------------------------------------------------------------
+
+_STORED: Final = """
+    SELECT entry.seq, saga.name, entry.number, entry.at, entry.name, entry.body, entry.hash
+      FROM entry LEFT JOIN saga ON saga.id = entry.saga WHERE entry.seq > ? ORDER BY entry.seq LIMIT ?
+"""
+_STORED_AS_BYTES: Final = """
+    SELECT entry.seq, CAST(saga.name AS BLOB), entry.number, entry.at, CAST(entry.name AS BLOB),
+           CAST(entry.body AS BLOB), entry.hash
+      FROM entry LEFT JOIN saga ON saga.id = entry.saga WHERE entry.seq > ? ORDER BY entry.seq LIMIT ?
+"""
+
+
+def stored(database: Database, after: int) -> tuple[Stored, ...]:
+    """The next rows past a position, whatever is in them; none past the last."""
+    try:
+        return tuple([_stored(row) for row in database.rows(_STORED, (after, CHUNK_ENTRIES))])
+    except UnicodeDecodeError:
+        rows = database.rows(_STORED_AS_BYTES, (after, CHUNK_ENTRIES))
+        return tuple([_stored(tuple(map(_text, row[:-1])) + row[-1:]) for row in rows])
+
+
+def _stored(row: Row) -> Stored:
+    position, saga, number, at, name, body, hashed = row
+    return Stored(position, saga or "", number, at, name, body, hashed)
+
+
+def _text(value: bytes | int | None) -> str | int | None:
+    """What is no text becomes one that no hash matches."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def hashes(database: Database, after: int) -> tuple[tuple[int, bytes], ...]:
+    sql = "SELECT seq, hash FROM entry WHERE seq > ? ORDER BY seq LIMIT ?"
+    return tuple([(position, hashed) for position, hashed in database.rows(sql, (after, CHUNK_HASHES))])
+
+
+def payload(database: Database, digest: str) -> str | None:
+    found = database.first("SELECT data FROM blob WHERE digest = ?", (digest,))
+    return None if found is None else found[0]
+
+
+# -- the tree ---------------------------------------------------------------------------------------------------------
+
+
+def tree(database: Database) -> Tree:
+    return Tree.read(*tree_row(database))
+
+
+def checkpoint(database: Database) -> Checkpoint | None:
+    found = database.first("SELECT size, at, note FROM checkpoint ORDER BY size DESC LIMIT 1")
+    return None if found is None else Checkpoint(*found)
+
+
+def checkpoints(database: Database, after: int) -> tuple[Checkpoint, ...]:
+    sql = "SELECT size, at, note FROM checkpoint WHERE size > ? ORDER BY size LIMIT ?"
+    return tuple([Checkpoint(*row) for row in database.rows(sql, (after, CHUNK_ENTRIES))])
+
+
+def signers(database: Database) -> tuple[Signer, ...]:
+    return tuple([Signer(*row) for row in database.rows("SELECT key, at, note FROM signer ORDER BY id")])
+
+
+# -- cursors ----------------------------------------------------------------------------------------------------------
+
+
+def cursor(database: Database, name: str) -> int:
+    found = database.first("SELECT position FROM cursor WHERE name = ?", (name,))
+    return 0 if found is None else int(found[0])
+
+
+def move_cursor(batch: Batch, name: str, position: int) -> None:
+    batch.database.run("INSERT OR REPLACE INTO cursor (name, position) VALUES (?, ?)", (name, position))

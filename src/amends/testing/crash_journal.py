@@ -1,0 +1,189 @@
+"""A life's handle on the journal: what goes through it goes through at the life's own points, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from amends.core.events import Event
+from amends.core.values import SagaId
+from amends.errors import JournalFullError
+from amends.journal.attested import Checkpoint, Notary, Signer, Stored
+from amends.journal.protocol import (
+    ApprovalPage,
+    Entry,
+    IncidentPage,
+    Journal,
+    Lease,
+    Logged,
+    PersonQuery,
+    SagaPage,
+    SagaQuery,
+    SagaRow,
+    Summary,
+)
+from amends.journal.tree import Tree
+
+if TYPE_CHECKING:
+    from amends.testing.crash_life import Life
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who wrote an entry: a worker in an epoch, or (epoch 0) someone without a lease."""
+
+    saga: SagaId
+    number: int
+    worker: str
+    epoch: int
+
+
+class Mortal:
+    """A life's handle on the journal. After its death nothing goes through any more."""
+
+    def __init__(self, inner: Journal, life: Life, authors: list[Author]) -> None:
+        self._inner = inner
+        self._life = life
+        self._authors = authors
+        self._busy = life.loop.busy
+
+    async def append(
+        self,
+        saga: SagaId,
+        events: Sequence[Event],
+        *,
+        after: int,
+        summary: Summary,
+        lease: Lease | None = None,
+    ) -> tuple[Entry, ...]:
+        what = f"append {'+'.join(type(event).__name__ for event in events)}"
+        await self._life.reach(f"{what}: before")
+        if self._life.is_refused:
+            raise JournalFullError("there is no room on the disk")
+        with self._busy():
+            entries = await self._inner.append(saga, events, after=after, summary=summary, lease=lease)
+        worker, epoch = ("", 0) if lease is None else (lease.worker, lease.epoch)
+        self._authors.extend(Author(saga, entry.number, worker, epoch) for entry in entries)
+        if events:
+            await self._life.reach(f"{what}: after")
+        return entries
+
+    async def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
+        await self._life.stay_dead()
+        for entry in await self._all(self._inner.read(saga, after=after)):
+            yield entry
+
+    async def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        await self._life.stay_dead()
+        for logged in await self._all(self._inner.log(after=after, names=names)):
+            yield logged
+
+    async def cursor(self, name: str) -> int:
+        return await self._answer(self._inner.cursor(name))
+
+    async def move_cursor(self, name: str, position: int) -> None:
+        await self._answer(self._inner.move_cursor(name, position))
+
+    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+        return await self._answer(self._inner.admit(key, most=most, per_s=per_s))
+
+    async def enlist(self, worker: str, ttl_s: float) -> None:
+        await self._answer(self._inner.enlist(worker, ttl_s))
+
+    def renew(self, worker: str, ttl_s: float) -> None:
+        if not self._life.stopped:
+            self._inner.renew(worker, ttl_s)
+
+    def nudged(self, worker: str) -> tuple[SagaId, ...]:
+        return () if self._life.stopped else self._inner.nudged(worker)
+
+    async def retire(self, worker: str) -> None:
+        await self._answer(self._inner.retire(worker))
+
+    async def claim(
+        self,
+        worker: str,
+        *,
+        definitions: Collection[str] | None = None,
+        saga: SagaId | None = None,
+        due_by: int | None = None,
+        limit: int = 500,
+    ) -> tuple[Lease, ...]:
+        await self._life.reach("claim: before")
+        with self._busy():
+            leases = await self._inner.claim(worker, definitions=definitions, saga=saga, due_by=due_by, limit=limit)
+        if leases:
+            await self._life.reach("claim: after")
+        return leases
+
+    async def saga(self, saga: SagaId) -> SagaRow | None:
+        return await self._answer(self._inner.saga(saga))
+
+    async def sagas(self, query: SagaQuery) -> SagaPage:
+        return await self._answer(self._inner.sagas(query))
+
+    async def incidents(self, query: PersonQuery) -> IncidentPage:
+        return await self._answer(self._inner.incidents(query))
+
+    async def approvals(self, query: PersonQuery) -> ApprovalPage:
+        return await self._answer(self._inner.approvals(query))
+
+    async def close(self) -> None:
+        with self._busy():
+            await self._inner.close()
+
+    # -- evidence -----------------------------------------------------------------------------------------------------
+
+    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        await self._life.stay_dead()
+        for stored in await self._all(self._inner.stored(after=after)):
+            yield stored
+
+    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
+        await self._life.stay_dead()
+        for hashed in await self._all(self._inner.hashes(after=after)):
+            yield hashed
+
+    async def payload(self, digest: str) -> str | None:
+        return await self._answer(self._inner.payload(digest))
+
+    async def tree(self) -> Tree:
+        return await self._answer(self._inner.tree())
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return await self._answer(self._inner.checkpoint())
+
+    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
+        await self._life.stay_dead()
+        for checkpoint in await self._all(self._inner.checkpoints(after=after)):
+            yield checkpoint
+
+    async def signers(self) -> tuple[Signer, ...]:
+        return await self._answer(self._inner.signers())
+
+    async def seal(self) -> Checkpoint | None:
+        return await self._answer(self._inner.seal())
+
+    async def hand_over(self, heir: Notary) -> Checkpoint:
+        return await self._answer(self._inner.hand_over(heir))
+
+    async def remove_payloads(self, *, ended_before: int) -> int:
+        return await self._answer(self._inner.remove_payloads(ended_before=ended_before))
+
+    # -- its own ------------------------------------------------------------------------------------------------------
+
+    async def _answer(self, asked: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            await self._life.stay_dead()
+        except BaseException:  # whatever it was, it flies on; what was asked is never asked
+            asked.close()
+            raise
+        with self._busy():
+            return await asked
+
+    async def _all(self, found: AsyncIterator[_T]) -> list[_T]:
+        with self._busy():
+            return [one async for one in found]

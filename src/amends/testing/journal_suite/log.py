@@ -1,0 +1,163 @@
+"""The rules of the log: one order over all sagas, cursors in it, and rates that everybody shares."""
+
+from __future__ import annotations
+
+import asyncio
+
+from amends.core.events import Event
+from amends.core.values import SagaId
+from amends.errors import InputError
+from amends.journal.codec import INLINE
+from amends.journal.protocol import Journal
+from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, logged, refusal, rule
+from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
+
+
+class LogRules(Ground):
+    @rule
+    async def test_the_log_has_every_entry_of_every_saga_in_the_order_of_writing(self, journal: Journal) -> None:
+        handles = [journal, await self.another()]
+        written = list(await journal.append(SagaId("s0"), [started()], after=0, summary=RUNNING))
+        for turn in range(1, 12):
+            handle, saga = handles[turn % 2], SagaId(f"s{turn % 3}")
+            row = await handle.saga(saga)
+            events: list[Event] = [resumed(str(turn)) if row else started(), resumed("again")]
+            written += await handle.append(saga, events, after=row.entries if row else 0, summary=RUNNING)
+        for handle in handles:
+            found = await logged(handle)
+            equal([one.entry for one in found], written)
+            equal([one.position for one in found], list(range(1, len(written) + 1)))
+
+    @rule
+    async def test_sagas_that_write_at_once_leave_no_gap_in_the_log(self, journal: Journal) -> None:
+        handles = [journal, await self.another()]
+        names = [SagaId(f"s{number}") for number in range(30)]
+        starts = [
+            handles[place % 2].append(name, [started(), *walked("a.1")], after=0, summary=RUNNING)
+            for place, name in enumerate(names)
+        ]
+        await asyncio.gather(*starts)
+        found = await logged(journal)
+        equal([one.position for one in found], list(range(1, 151)))
+        for name in names:
+            equal([one.entry for one in found if one.entry.saga == name], await entries(journal, name))
+
+    @rule
+    async def test_what_was_refused_leaves_no_gap_in_the_log(self, journal: Journal) -> None:
+        saga = await begin(journal, "s")
+        asked = [journal.append(saga, [resumed(str(turn))], after=1, summary=RUNNING) for turn in range(5)]
+        await asyncio.gather(*asked, return_exceptions=True)
+        await add(journal, saga, resumed())
+        equal([one.position for one in await logged(journal)], [1, 2, 3])
+
+    @rule
+    async def test_the_log_is_read_from_any_position_on(self, journal: Journal) -> None:
+        saga = await begin(journal, "s")
+        for first in range(1, 1000, 250):
+            batch = [resumed(str(number)) for number in range(first, first + 250)]
+            await journal.append(saga, batch, after=first, summary=RUNNING)
+        whole = await logged(journal)
+        equal(len(whole), 1001)
+        for after in (0, 1, 511, 512, 513, 1000, 1001, 2000):
+            equal(await logged(journal, after=after), whole[after:])
+
+    @rule
+    async def test_the_log_is_read_by_wire_names(self, journal: Journal) -> None:
+        saga, other = await begin(journal, "s"), await begin(journal, "t")
+        for turn in range(1, 4):
+            await add(journal, saga, opened(turn), requested(f"a.{turn}"), resumed())
+            await add(journal, other, requested(f"b.{turn}"))
+        whole = await logged(journal)
+        for names in (
+            {"approval.requested/1"},
+            {"incident.opened/1"},
+            {"approval.requested/1", "incident.opened/1"},
+            {"saga.started/1"},
+            {"saga.started/1", "incident.opened/1"},
+            {"incident.opened/2"},
+            set[str](),
+        ):
+            for after in (0, 3, 7):
+                expected = [one for one in whole[after:] if one.entry.name in names]
+                equal((names, await logged(journal, after=after, names=names)), (names, expected))
+
+    @rule
+    async def test_the_log_has_large_payloads_too(self, journal: Journal) -> None:
+        saga = await begin(journal, "s")
+        await add(journal, saga, succeeded("x" * INLINE), succeeded(["y" * INLINE]))
+        equal([one.entry.event for one in await logged(journal, after=1)], [
+            succeeded("x" * INLINE), succeeded(["y" * INLINE])
+        ])  # fmt: skip
+
+    # -- cursors ------------------------------------------------------------------------------------------------------
+
+    @rule
+    async def test_a_cursor_stays_where_it_was_moved_to(self, journal: Journal) -> None:
+        other = await self.another()
+        equal(await journal.cursor("webhook"), 0)
+        await journal.move_cursor("webhook", 17)
+        await other.move_cursor("mail", 3)
+        equal((await other.cursor("webhook"), await journal.cursor("mail")), (17, 3))
+        await other.move_cursor("webhook", 4)
+        equal(await journal.cursor("webhook"), 4)
+
+    @rule
+    async def test_what_can_be_no_cursor_is_refused(self, journal: Journal) -> None:
+        for name in ("", "\ud800", "x" * 1001):
+            await refusal(journal.cursor(name), InputError)
+            await refusal(journal.move_cursor(name, 1), InputError)
+        await refusal(journal.move_cursor("webhook", -1), InputError)
+
+    # -- rates --------------------------------------------------------------------------------------------------------
+
+    @rule
+    async def test_so_many_are_admitted_and_no_more_until_the_oldest_falls_out(self, journal: Journal) -> None:
+        other = await self.another()
+        for handle in (journal, other, journal):
+            equal(await handle.admit("mail", most=3, per_s=60), 0)
+            self.clock.advance(1)
+        equal([await handle.admit("mail", most=3, per_s=60) for handle in (other, journal)], [57_000, 57_000])
+        self.clock.advance(56.999)
+        equal(await journal.admit("mail", most=3, per_s=60), 1)
+        self.clock.advance(0.001)
+        equal([await journal.admit("mail", most=3, per_s=60) for _ in range(2)], [0, 1_000])
+
+    @rule
+    async def test_rates_of_different_names_do_not_know_each_other(self, journal: Journal) -> None:
+        equal(await journal.admit("a", most=1, per_s=1), 0)
+        equal(await journal.admit("b\x1fc", most=1, per_s=3600), 0)
+        equal([await journal.admit("a", most=1, per_s=1), await journal.admit("b\x1fc", most=1, per_s=3600)], [
+            1_000, 3_600_000
+        ])  # fmt: skip
+        self.clock.advance(5)
+        equal([await journal.admit("a", most=1, per_s=1), await journal.admit("b\x1fc", most=1, per_s=3600)], [
+            0, 3_595_000
+        ])  # fmt: skip
+
+    @rule
+    async def test_a_rate_that_became_stricter_counts_what_was_admitted_before(self, journal: Journal) -> None:
+        for _ in range(4):
+            equal(await journal.admit("mail", most=4, per_s=60), 0)
+            self.clock.advance(10)
+        equal(await journal.admit("mail", most=2, per_s=60), 40_000)
+        equal(await journal.admit("mail", most=5, per_s=60), 0)
+
+    @rule
+    async def test_a_clock_that_is_set_back_keeps_nobody_out_for_longer_than_the_rate(self, journal: Journal) -> None:
+        equal(await journal.admit("mail", most=1, per_s=60), 0)
+        self.clock.jump(-3600)
+        equal(await journal.admit("mail", most=1, per_s=60), 60_000)
+        self.clock.advance(60)
+        equal(await journal.admit("mail", most=1, per_s=60), 0)
+
+    @rule
+    async def test_what_is_no_rate_is_refused(self, journal: Journal) -> None:
+        for key, most, per_s in (("", 1, 1), ("\ud800", 1, 1), ("a", 0, 1), ("a", 1, 0), ("a", 1, float("inf"))):
+            await refusal(journal.admit(key, most=most, per_s=per_s), InputError)
+
+    @rule
+    async def test_of_those_who_ask_at_once_no_more_than_allowed_are_admitted(self, journal: Journal) -> None:
+        handles = [journal, await self.another()]
+        asked = [handles[turn % 2].admit("mail", most=5, per_s=60) for turn in range(40)]
+        waits = await asyncio.gather(*asked)
+        equal((waits.count(0), waits.count(60_000)), (5, 35))
