@@ -13,12 +13,12 @@ from typing import Any
 
 from amends.clock import Clock, SystemClock
 from amends.errors import InputError, RefusedError
-from amends.gate.builtin import BuiltinGate
-from amends.gate.policy import PolicyGate
+from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended
+from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.settings import Settings
 
@@ -41,15 +41,21 @@ class Coordinator(runtime.Coordinator):
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
-        policy: the file that the gate goes by; the built-in one where none is named. Raises PolicyError on opening.
+        policy: the file that the gate goes by from now on, on this journal; it is adopted, on record, if it is not the
+            one that was adopted last. Where none is named that one judges, else the built-in one. Raises PolicyError.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         """
 
         async def opened() -> Coordinator:
-            used, gate = clock or SystemClock(), open_gate(policy)
+            used, numbers = clock or SystemClock(), settings or Settings()
+            wanted = None if policy is None else _loaded(policy)
             store = await open_journal(journal, used)
             try:
-                made = cls(journal=store, gate=gate, clock=used, env=env, registry=registry, settings=settings)
+                gate = Policies(store, used, numbers.poll_s)
+                await gate.refresh()
+                if wanted is not None:
+                    await gate.adopt(wanted, by=runtime.SYSTEM, why=f"a coordinator was opened with {policy}")
+                made = cls(journal=store, gate=gate, clock=used, env=env, registry=registry, settings=numbers)
                 await made.__aenter__()
             except BaseException:  # whatever it was, it flies on; the journal must not stay open
                 await store.close()
@@ -113,13 +119,10 @@ class Opening(Awaitable[Coordinator]):
             await self._coordinator.close()
 
 
-def open_gate(policy: str | PathLike[str] | None) -> PolicyGate:
-    """The gate of a policy's file, or the built-in one. Raises PolicyError: nothing starts with half a policy."""
-    if policy is None:
-        return BuiltinGate()
+def _loaded(policy: str | PathLike[str]) -> Policy:
     from amends.gate.load import load_policy
 
-    return PolicyGate(load_policy(policy))
+    return load_policy(policy)
 
 
 async def open_journal(address: str, clock: Clock) -> Journal:

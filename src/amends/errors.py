@@ -22,6 +22,7 @@ AmendsError
 ├── UnknownError                a name that nothing answers to
 │   ├── UnknownSagaError
 │   ├── UnknownIncidentError
+│   ├── UnknownApprovalError
 │   ├── UnknownActionError
 │   └── UnknownDefinitionError
 ├── PolicyError                 a policy's file cannot be read, or says what no policy can say
@@ -148,6 +149,10 @@ class UnknownSagaError(UnknownError):
 
 class UnknownIncidentError(UnknownError):
     """No incident has this id."""
+
+
+class UnknownApprovalError(UnknownError):
+    """No approval has this id."""
 
 
 class UnknownActionError(UnknownError):

@@ -157,7 +157,12 @@ def _names(need: Need, by: str) -> bool:
 
 def is_met(needs: Iterable[Need], signers: tuple[str, ...]) -> bool:
     """Whether these people are enough for every rule that asked."""
-    return all(len({_same(by) for by in signers if _names(need, by)}) >= need.approvals for need in needs)
+    return all(signed(need, signers) >= need.approvals for need in needs)
+
+
+def signed(need: Need, signers: tuple[str, ...]) -> int:
+    """How many of those whom a rule asks have agreed."""
+    return len({_same(by) for by in signers if _names(need, by)})
 
 
 def expire(saga: Saga, command: c.ExpireApproval) -> tuple[e.Event, ...]:

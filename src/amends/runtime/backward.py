@@ -111,7 +111,7 @@ class Backward:
         """One attempt: judged, intent durable, lease still ours, then the call, then its outcome."""
         run, book, clock = self._run, self._run.book, self._run.around.clock
         approved = state.approval is not None and state.approval.status is ApprovalStatus.USED
-        verdict = run.judge(run.facts(state.id, state.contract, state.args, back=True, approval_present=approved))
+        verdict = await run.judge(run.facts(state.id, state.contract, state.args, back=True, approval_present=approved))
         if verdict.decision is not Decision.DENY and not await run.keep_rates(verdict.rates, book.saga.deadline_at):
             return
         if book.saga.steps[state.id] is not state:

@@ -126,7 +126,7 @@ class Forward:
     async def _begin(self, step: StepId, action: Action[..., Any], args: Json, digest: str) -> None:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
-        verdict = run.judge(run.facts(step, contract, args))
+        verdict = await run.judge(run.facts(step, contract, args))
         if verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None:
             start = c.DispatchStep(step=step, contract=contract, args=args, digest=digest, verdict=verdict)
             await self._perform(step, action, start)
@@ -137,7 +137,7 @@ class Forward:
     async def _judge(self, step: StepId, action: Action[..., Any], *, ahead: bool) -> None:
         run = self._run
         state = run.state(step)
-        verdict = run.judge(run.facts(step, action.contract, state.args, approval_present=ahead))
+        verdict = await run.judge(run.facts(step, action.contract, state.args, approval_present=ahead))
         await self._judged(step, action, verdict, ahead=ahead)
 
     async def _judged(self, step: StepId, action: Action[..., Any], verdict: Verdict, *, ahead: bool = False) -> None:
@@ -192,7 +192,7 @@ class Forward:
         state = run.state(step)
         if state.approval is None or state.approval.status is not ApprovalStatus.GRANTED:
             return ""
-        verdict = run.judge(run.facts(step, action.contract, state.args, approval_present=True))
+        verdict = await run.judge(run.facts(step, action.contract, state.args, approval_present=True))
         if verdict.decision is Decision.DENY:
             run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
             return None

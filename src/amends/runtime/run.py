@@ -27,6 +27,7 @@ from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Executor
 from amends.runtime.logbook import Logbook, wakes_at
+from amends.runtime.policies import Policies
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.settings import Settings
@@ -53,6 +54,7 @@ class Surroundings:
     ) -> None:
         self.clock = clock
         self.gate = gate
+        self.policies = gate if isinstance(gate, Policies) else None
         self.registry = registry
         self.settings = settings
         self.executor = executor
@@ -181,9 +183,12 @@ class Run:
             secrets=self.secrets.get(state.id, ()),
         )
 
-    def judge(self, facts: Facts) -> Verdict:
-        """What the gate says; a gate that cannot answer says no."""
+    async def judge(self, facts: Facts) -> Verdict:
+        """What the gate says, by the policy of now; a gate that cannot answer says no."""
         try:
+            policies = self.around.policies
+            if policies is not None and policies.is_stale:
+                await policies.refresh()
             return self.around.gate.judge(facts)
         except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
