@@ -279,7 +279,8 @@ class Coordinator:
 
         if not isinstance(self._gate, Policies):
             raise RefusedError("this coordinator has a gate of its own, which goes by no policy")
-        return await self._gate.adopt(load_policy(policy), by=checked_actor(by), why=why)
+        adopter = checked_actor(by)
+        return await self._gate.adopt(load_policy(policy), by=adopter, why=why)
 
     # -- incidents ----------------------------------------------------------------------------------------------------
 

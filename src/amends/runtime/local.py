@@ -52,6 +52,7 @@ from amends.runtime.settings import Settings
 
 _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
+_SHORTEST_S: Final = 0.05
 
 
 class LocalEngine:
@@ -157,12 +158,17 @@ class LocalEngine:
         return Handle(saga, task, self._watch)
 
     async def _watch(self, saga: SagaId) -> asyncio.Task[Ended]:
-        """The next drive of a saga that waits for people."""
-        run = self._runs.get(saga)
-        if run is not None:
-            return run[1]
-        watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
-        return await asyncio.shield(watched)
+        """The next drive of a saga that waits for people; where it was driven to its end meanwhile, that."""
+        while (run := self._runs.get(saga)) is None:
+            watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
+            state = await self.load(saga)
+            if state.phase is not SagaStatus.RUNNING and saga not in self._runs:
+                self._watched.pop(saga, None)
+                return asyncio.ensure_future(_told(state))
+            await asyncio.wait({watched}, timeout=max(self._settings.poll_s, _SHORTEST_S))
+            if watched.cancelled():
+                raise asyncio.CancelledError
+        return run[1]
 
     async def _drive(self, driver: Driver, definition: SagaDefinition | None, secrets: tuple[Secret, ...]) -> Ended:
         book = driver.book
@@ -352,6 +358,10 @@ class LocalEngine:
             await self._journal.retire(self.worker)
         except JournalError as exc:
             _log.warning("the leases could not be given back: %s", exc)
+
+
+async def _told(saga: Saga) -> Ended:
+    return ended(saga)
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
