@@ -108,6 +108,8 @@ WRONG_USAGE = [
     (["saga", "cancel", "x"], "missing option '--module'"),
     (["incident", "retry", "x/1"], "missing option '--module'"),
     (["incident", "resolve", "x/1"], "missing option '--reason'"),
+    (["incident", "assign", "x/1"], "missing option '--owner'"),
+    (["incident", "comment", "x/1"], "missing option '--text'"),
     (["approval", "refuse", "x/1"], "missing option '--why'"),
     (["policy", "adopt", "policy.yaml"], "missing option '--why'"),
     (["run", "shop:chat", "--actor", "ann"], "'ann' is not an actor: write agent:<name>, "),
@@ -272,7 +274,7 @@ def test_the_version_is_told(amends: Shell) -> None:
 def test_the_help_of_every_command_can_be_asked_for(amends: Shell) -> None:
     commands = ["run", "resume", "demo", "saga list", "saga show", "saga cancel", "policy adopt", "policy show"]
     commands += ["approval list", "approval show", "approval grant", "approval refuse"]
-    commands += [f"incident {verb}" for verb in ("list", "show", "retry", "resolve")]
+    commands += [f"incident {verb}" for verb in ("list", "show", "assign", "comment", "retry", "resolve")]
     for command in commands:
         said = amends.here(*command.split(), "--help")
         assert said.code == 0

@@ -45,6 +45,7 @@ APPROVAL_HEADS: Final = (
 INCIDENT_HEADS: Final = (
     ("ID", 28),
     ("STATUS", 8),
+    ("OWNER", 16),
     ("SAGA", 20),
     ("OPENED", 19),
     ("KIND", 22),
@@ -102,8 +103,9 @@ def time_left(until: int, now: int) -> str:
 
 def incident_cells(row: IncidentRow) -> tuple[Part, ...]:
     kind, why = row.kind.replace("_", " "), visible(row.why, 80)
-    texts = (visible(row.id), row.status, visible(row.definition), moment(row.opened_at), kind, why)
-    return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 3: _FAINT})
+    owner, opened = visible(row.owner) or "-", moment(row.opened_at)
+    texts = (visible(row.id), row.status, owner, visible(row.definition), opened, kind, why)
+    return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 4: _FAINT})
 
 
 def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
