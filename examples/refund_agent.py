@@ -8,6 +8,7 @@ again. The second time the mail cannot be written, so the money is called back.
 
 import asyncio
 import tempfile
+from pathlib import Path
 
 import amends
 from amends import (
@@ -107,8 +108,20 @@ async def show(coordinator: Coordinator, ended: Ended) -> None:
     print(f"   requests to the bank: {bank.requests}; paid in all: {paid} cents\n")
 
 
+# In production, what cannot be taken back needs a person, unless a policy says otherwise.
+POLICY = """
+version: v1
+rules:
+  - id: mails-to-customers
+    when: {topic: mail.send, actor: "agent:desk"}
+    decision: allow
+"""
+
+
 async def main(place: str) -> None:
-    async with Coordinator.open(f"{place}/amends.db", env="production") as coordinator:
+    policy = Path(place) / "policy.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    async with Coordinator.open(f"{place}/amends.db", policy=policy, env="production") as coordinator:
         await show(coordinator, await coordinator.run(answer, "A-17", "the lamp is broken", actor="agent:desk"))
         await show(coordinator, await coordinator.run(answer, "B-4", "the vase came broken", actor="agent:desk"))
 
