@@ -153,7 +153,7 @@ def opened(memory: Memory, clock: QuickClock, definition: Any) -> Coordinator:
 
 @driven
 async def test_two_consumers_race_for_one_approval_and_it_is_used_once() -> None:
-    """Every interleaving that the loop makes of it: one grants and both go on, from a different number of steps apart."""
+    """One grants and both go on, so many steps of the loop apart."""
     for apart in range(60):
         world, memory, clock = World(), Memory(), QuickClock()
         definition = paying(world)
