@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amends.clock import Clock, SystemClock
 from amends.errors import InputError, RefusedError
@@ -19,6 +20,9 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.local import Ended
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from amends.evidence.notary import KeyNotary
 
 
 class Coordinator(runtime.Coordinator):
@@ -34,16 +38,19 @@ class Coordinator(runtime.Coordinator):
         settings: Settings | None = None,
         signals: bool = True,
         clock: Clock | None = None,
+        evidence_key: str | None = None,
     ) -> Opening:
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
+        evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
+        AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
         """
 
         async def opened() -> Coordinator:
             used = clock or SystemClock()
-            store = await open_journal(journal, used)
+            store = await open_journal(journal, used, evidence_key=evidence_key)
             try:
                 made = cls(journal=store, gate=BuiltinGate(), clock=used, env=env, registry=registry, settings=settings)
                 await made.__aenter__()
@@ -109,19 +116,30 @@ class Opening(Awaitable[Coordinator]):
             await self._coordinator.close()
 
 
-async def open_journal(address: str, clock: Clock) -> Journal:
+async def open_journal(
+    address: str, clock: Clock, *, evidence_key: str | None = None, signs: bool = True, checked: bool = True
+) -> Journal:
     """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, or `:memory:`.
 
-    Only the store that is used is imported.
+    Whoever only looks does not sign, and needs no key. Only the store that is used is imported.
     """
     path = journal_file(address)
+    notary = evidence_notary(path, evidence_key) if signs else None
     if path is None:
         from amends.journal.memory import MemoryJournal
 
-        return MemoryJournal(clock)
+        return MemoryJournal(clock, notary=notary)
     from amends.journal.sqlite import SqliteJournal
 
-    return await SqliteJournal.open(path, clock)
+    return await SqliteJournal.open(path, clock, notary=notary, checked=checked)
+
+
+def evidence_notary(journal: Path | None, evidence_key: str | None = None) -> KeyNotary:
+    """Who signs the journal at this path."""
+    from amends.evidence.keys import key_source
+    from amends.evidence.notary import KeyNotary
+
+    return KeyNotary(key_source(journal, evidence_key, os.environ))
 
 
 def journal_file(address: str) -> Path | None:

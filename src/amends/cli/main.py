@@ -9,6 +9,7 @@ from typing import Final, NoReturn, cast
 import click
 
 from amends.cli.demo import demo
+from amends.cli.evidence import evidence
 from amends.cli.incident import incident
 from amends.cli.options import show_help
 from amends.cli.run import resume, run
@@ -40,6 +41,7 @@ cli.add_command(run)
 cli.add_command(resume)
 cli.add_command(saga)
 cli.add_command(incident)
+cli.add_command(evidence)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
