@@ -9,6 +9,7 @@ from typing import Final, NoReturn, cast
 import click
 
 from amends.cli.demo import demo
+from amends.cli.evidence import evidence
 from amends.cli.incident import incident
 from amends.cli.options import show_help
 from amends.cli.policy import policy
@@ -43,6 +44,7 @@ cli.add_command(resume)
 cli.add_command(saga)
 cli.add_command(incident)
 cli.add_command(policy)
+cli.add_command(evidence)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
