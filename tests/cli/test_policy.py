@@ -1,4 +1,4 @@
-"""`amends policy`: check, explain, test, replay, coverage."""
+"""`amends policy`: check, explain, test, replay, coverage, adopt, show."""
 
 import json
 import re
@@ -283,3 +283,76 @@ def test_a_group_alone_shows_its_commands(amends: Shell) -> None:
     said = amends.here("policy")
     assert said.code == 2
     assert "coverage" in said.err
+
+
+# adopt, show
+
+
+def adopted(shell: Shell) -> list[dict[str, Any]]:
+    entries = shell.here("saga", "show", "amends.policy", "--json").of_type("entry")
+    return [entry["body"] for entry in entries if entry["name"] == "policy.adopted/1"]
+
+
+def test_a_policy_is_adopted_on_record_and_judges_from_then_on(money: Shell) -> None:
+    said = money.here("policy", "adopt", "money.yaml", "--why", "big money", "--by", "person:ann")
+    assert said.code == 0
+    assert re.fullmatch(r"policy [0-9a-f]{12} adopted by person:ann: big money\n", said.out)
+    (record,) = adopted(money)
+    assert (record["by"], record["why"], record["text"]) == ("person:ann", "big money", MONEY)
+    (money.place / "money.yaml").unlink()
+    asked = '{"item": "lamp", "cents": 200000}'
+    assert money.here("run", "shop:buy", "--input", asked).code == 6
+    assert money.here("approval", "list", "--json").records[0]["rule"] == "two-people-for-big-money"
+
+
+def test_the_policy_in_force_is_not_adopted_again(money: Shell) -> None:
+    assert money.here("policy", "adopt", "money.yaml", "--why", "big money", "--json").records[0]["adopted"] is True
+    again = money.here("policy", "adopt", "money.yaml", "--why", "once more")
+    assert (again.code, again.out.partition(" is ")[2]) == (0, "in force already; nothing is written\n")
+    write(money, "money.yaml", f"# a remark changes nothing\n{MONEY}")
+    assert money.here("policy", "adopt", "money.yaml", "--why", "x", "--json").records[0]["adopted"] is False
+    assert len(adopted(money)) == 1
+
+
+def test_what_cannot_be_adopted_is_refused_and_makes_no_journal(money: Shell) -> None:
+    write(money, "bad.yaml", "version: v1\nrules:\n  - id: a\n    decison: deny\n")
+    complaint = money.here("policy", "adopt", "bad.yaml", "--why", "x").complaint
+    assert complaint == "bad.yaml:3: a rule without decision (and more: amends policy check bad.yaml)"
+    assert "--why is empty" in money.here("policy", "adopt", "money.yaml", "--why", " ").complaint
+    assert "is not an actor" in money.here("policy", "adopt", "money.yaml", "--why", "x", "--by", "ann").complaint
+    in_memory = money.here("policy", "adopt", "money.yaml", "--why", "x", "--journal", ":memory:").complaint
+    assert in_memory.startswith("a journal in memory is gone with its process")
+    assert money.here("run", "shop:chat", "--policy", "bad.yaml").complaint == complaint
+    assert not (money.place / "amends.db").exists()
+
+
+def test_the_policy_in_force_is_shown_with_who_adopted_it_and_why(money: Shell) -> None:
+    digest = money.here("policy", "check", "money.yaml", "--json").records[0]["digest"]
+    money.here("policy", "adopt", "money.yaml", "--why", "big money", "--by", "person:ann")
+    head, text = money.here("policy", "show").out.split("\n\n")
+    facts = head.splitlines()
+    assert (facts[0], facts[2]) == (f"policy      {digest}", "why         big money")
+    assert re.fullmatch(r"adopted     \d{4}-\d\d-\d\d \d\d:\d\d:\d\d by person:ann", facts[1])
+    assert text == MONEY
+    (record,) = money.here("policy", "show", "--json").records
+    assert (record["digest"], record["by"], record["text"]) == (digest, "person:ann", MONEY)
+    assert money.here("policy", "adopt", "money.yaml", "--why", "x", "--journal", "other.db").code == 0
+
+
+def test_where_none_was_adopted_the_built_in_one_is_shown(amends: Shell) -> None:
+    assert amends.here("policy", "show").complaint.startswith("there is no journal amends.db")
+    assert amends.here("run", "shop:chat").code == 0
+    shown = amends.here("policy", "show").out
+    assert "adopted     never: this is the built-in one" in shown
+    assert "- id: builtin-irreversible-in-production" in shown
+    assert amends.here("policy", "show", "--json").records[0]["adopted_at"] is None
+
+
+def test_running_and_resuming_can_name_a_policy_which_is_adopted(money: Shell) -> None:
+    assert money.here("run", "shop:chat", "--policy", "money.yaml").code == 0
+    write(money, "other.yaml", MONEY.replace("100000", "5000"))
+    assert money.here("resume", "shop", "--policy", "other.yaml").code == 0
+    assert [(one["by"], one["why"]) for one in adopted(money)] == [
+        ("system:local", "a coordinator was opened with money.yaml"),
+        ("system:local", "a coordinator was opened with other.yaml"),
+    ]

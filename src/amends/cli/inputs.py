@@ -7,10 +7,13 @@ import sys
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from amends.errors import InputError
+from amends.errors import InputError, PolicyError
 from amends.gate.schema import duration_s
+
+if TYPE_CHECKING:
+    from amends.gate.policy import Policy
 
 
 def read_document(given: str | None, *, option: str = "--input") -> object:
@@ -51,6 +54,19 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse(constant: str) -> NoReturn:
     raise InputError(f"the input holds {constant}, which is not JSON")
+
+
+def read_policy(file: str) -> Policy:
+    """A policy for a command that is about something else: one mistake stands for all."""
+    from amends.gate.load import load_policy
+
+    try:
+        return load_policy(file)
+    except PolicyError as exc:
+        if len(exc.mistakes) == 1:
+            raise
+        more = f"{exc.mistakes[0]} (and more: amends policy check {file})"
+        raise PolicyError([more]) from None
 
 
 def read_labels(given: Iterable[str]) -> dict[str, str]:

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
-from amends.cli.looks import heading
+from amends.cli.looks import heading, moment
 from amends.cli.output import Output, Part, hint
 from amends.core.contracts import Contract, Reversibility
+from amends.core.events import PolicyAdopted
+from amends.core.values import POLICIES, SagaId
 from amends.core.verdict import Decision, Verdict
 from amends.evidence.timeline import span, spelled, visible
 from amends.gate.cases import Case
 from amends.gate.explain import Heard
+from amends.gate.load import builtin_policy
 from amends.gate.policy import Policy, Rule, judge, strictness
 from amends.gate.recompute import Recorded, recorded_verdicts
 from amends.journal.protocol import Journal, SagaQuery, SagaRow
@@ -34,6 +37,7 @@ _CHANGE_HEADS: Final = (
 )
 _ACTION_HEADS: Final = (("TOPIC", 24), ("VERSION", 7), ("REVERSIBILITY", 13), ("DRILLED", 7), ("NOTE", 0))
 _PAGE: Final = 200
+_SHORT: Final = 12
 
 
 def _cells(heads: Sequence[tuple[str, int]], texts: Sequence[str], style: str = "", at: int = -1) -> tuple[Part, ...]:
@@ -238,3 +242,38 @@ def _action_fields(contract: Contract) -> dict[str, object]:
         "risk": contract.risk,
         "drilled": None,
     }
+
+
+# -- adopt, show ------------------------------------------------------------------------------------------------------
+
+
+def tell_adopted(out: Output, policy: Policy, by: str, why: str, *, is_new: bool) -> None:
+    out.record("policy", {"digest": policy.digest, "adopted": is_new, "by": by, "why": why})
+    if is_new:
+        out.say(f"policy {policy.digest[:_SHORT]} ", ("adopted", "green"), f" by {visible(by)}: {visible(why)}")
+    else:
+        out.say(f"policy {policy.digest[:_SHORT]} is in force already; nothing is written")
+
+
+async def tell_in_force(out: Output, journal: Journal) -> None:
+    """The newest policy of a journal, else the built-in one, as its text stands on record."""
+    newest: PolicyAdopted | None = None
+    at: int | None = None
+    async for entry in journal.read(SagaId(POLICIES)):
+        if isinstance(entry.event, PolicyAdopted):
+            newest, at = entry.event, entry.at
+    if newest is None or at is None:
+        built_in = builtin_policy()
+        digest, text, by, why = built_in.digest, built_in.text, "", ""
+        adopted = "never: this is the built-in one, which judges where none was adopted"
+    else:
+        digest, text, by, why = newest.digest, newest.text, newest.by, newest.why
+        adopted = f"{moment(at)} by {visible(by)}"
+    out.record("policy", {"digest": digest, "adopted_at": at, "by": by, "why": why, "text": text})
+    out.say(("policy      ", "dim"), (visible(digest), "bold"))
+    out.say(("adopted     ", "dim"), adopted)
+    if why:
+        out.say(("why         ", "dim"), visible(why))
+    out.say()
+    for line in text.splitlines():
+        out.say(visible(line))

@@ -8,6 +8,7 @@ from typing import Final, NoReturn, cast
 
 import click
 
+from amends.cli.approval import approval
 from amends.cli.demo import demo
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
@@ -42,6 +43,7 @@ cli.add_command(demo)
 cli.add_command(run)
 cli.add_command(resume)
 cli.add_command(saga)
+cli.add_command(approval)
 cli.add_command(incident)
 cli.add_command(policy)
 cli.add_command(evidence)

@@ -1,4 +1,4 @@
-"""`amends policy`: check, explain, test, replay, coverage."""
+"""`amends policy`: check, explain, test, replay, coverage, adopt, show."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from amends.cli.options import common, show_help, with_journal
+from amends.cli.options import author, common, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
     from amends.core.values import Json
-    from amends.gate.policy import Policy
 
 FAILED: Final = 1
 REFUSED: Final = 2
@@ -21,7 +20,7 @@ _file = click.argument("file", metavar="FILE")
 @click.group(invoke_without_command=True)
 @click.pass_context
 def policy(context: click.Context) -> None:
-    """Check a policy, try it, and see what it would have changed."""
+    """Check a policy, try it, see what it would have changed, and have it judge."""
     show_help(context)
 
 
@@ -63,14 +62,14 @@ def explain(*, file: str, described: str, as_json: bool) -> None:
     The facts are named as in rules, flat or nested: {"env": "production", "topic": "mail.send", "args.to": "ann"}.
     """
     from amends.cli import judged
-    from amends.cli.inputs import read_document
+    from amends.cli.inputs import read_document, read_policy
     from amends.cli.output import Output
     from amends.errors import InputError
     from amends.gate.described import described_facts
     from amends.gate.explain import heard
     from amends.gate.policy import judge
 
-    loaded = _loaded(file)
+    loaded = read_policy(file)
     document = read_document(described, option="--facts")
     if not isinstance(document, dict):
         raise InputError('--facts is an object, such as {"env": "production", "topic": "mail.send"}')
@@ -88,11 +87,12 @@ def try_cases(*, file: str, cases: str, as_json: bool) -> int:
     The exit code is 0 if all get it and 1 if one does not.
     """
     from amends.cli import judged
+    from amends.cli.inputs import read_policy
     from amends.cli.output import Output
     from amends.gate.cases import parse_cases
     from amends.gate.load import read_file
 
-    loaded, out = _loaded(file), Output(as_json=as_json)
+    loaded, out = read_policy(file), Output(as_json=as_json)
     failed, found = 0, parse_cases(read_file(cases), name=cases)
     for case in found:
         passed, verdict = case.tried(loaded)
@@ -117,12 +117,12 @@ def replay(*, file: str, since: str, until: str | None, journal: str, as_json: b
     import asyncio
 
     from amends.cli import judged
-    from amends.cli.inputs import read_moment
+    from amends.cli.inputs import read_moment, read_policy
     from amends.cli.output import Output
     from amends.cli.session import opened_to_read
     from amends.clock import SystemClock
 
-    loaded, now = _loaded(file), SystemClock().now()
+    loaded, now = read_policy(file), SystemClock().now()
     begin = read_moment(since, "--since", now)
     end = now if until is None else read_moment(until, "--until", now)
 
@@ -152,15 +152,49 @@ def coverage(*, modules: tuple[str, ...], as_json: bool) -> None:
     judged.tell_coverage(out, [action.contract for action in PROCESS.actions()])
 
 
-def _loaded(file: str) -> Policy:
-    """A policy for a command that is about something else: one mistake stands for all."""
-    from amends.errors import PolicyError
-    from amends.gate.load import load_policy
+@policy.command()
+@_file
+@click.option("--why", required=True, help="The reason, as it goes on record.")
+@with_author
+@with_journal
+def adopt(*, file: str, why: str, by: str | None, journal: str, as_json: bool) -> None:
+    """Have a policy judge from now on, in every process on this journal.
 
-    try:
-        return load_policy(file)
-    except PolicyError as exc:
-        if len(exc.mistakes) == 1:
-            raise
-        more = f"{exc.mistakes[0]} (and more: amends policy check {file})"
-        raise PolicyError([more]) from None
+    Its text goes on record, with who adopted it and why; the file is not read again. Running processes take it up
+    within a second or so. What people were asked under the policy before no longer counts, and is judged again.
+    """
+    from amends.bootstrap import Coordinator, journal_file
+    from amends.cli import judged
+    from amends.cli.inputs import read_policy
+    from amends.cli.output import Output
+    from amends.cli.session import finish
+    from amends.errors import InputError
+
+    if not why.strip():
+        raise InputError("--why is empty; say why the policy changes")
+    if journal_file(journal) is None:
+        raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
+    loaded, who = read_policy(file), author(by)
+
+    async def whole() -> bool:
+        async with Coordinator.open(journal) as coordinator:
+            return await coordinator.adopt(file, by=who, why=why)
+
+    judged.tell_adopted(Output(as_json=as_json), loaded, who, why, is_new=finish(whole()))
+
+
+@policy.command()
+@with_journal
+def show(*, journal: str, as_json: bool) -> None:
+    """Show the policy that judges now: its digest, who adopted it, when and why, and its text."""
+    import asyncio
+
+    from amends.cli import judged
+    from amends.cli.output import Output
+    from amends.cli.session import opened_to_read
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            await judged.tell_in_force(Output(as_json=as_json), opened)
+
+    asyncio.run(whole())

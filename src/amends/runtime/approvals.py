@@ -101,11 +101,13 @@ def lacking(approval: Approval | Asking) -> str:
     from amends.core.approvals import signed
 
     left = [(need, need.approvals - signed(need, approval.signers)) for need in approval.needs]
-    return ", ".join(
-        f"{count} of {' or '.join(need.approvers) if need.approvers else 'anyone else'}"
-        for need, count in left
-        if count > 0
-    )
+    return ", ".join(_people(count, need.approvers) for need, count in left if count > 0)
+
+
+def _people(count: int, approvers: tuple[str, ...]) -> str:
+    if approvers:
+        return f"{count} of {' or '.join(approvers)}"
+    return "1 person" if count == 1 else f"{count} people"
 
 
 def approval_id(name: str) -> tuple[SagaId, StepId]:
