@@ -32,3 +32,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if total:
             counts = ", ".join(f"{total[what]:,} {what}" for what in ("scenarios", "points", "deaths", "histories"))
             terminalreporter.write_line(f"{KINDS[kind]}: {counts}")
+    tampered = Counter[str]()
+    for report in reports:
+        for name, tried in report.user_properties:
+            if name == "tampered":
+                tampered.update(cast(dict[str, int], tried))
+    if tampered:
+        terminalreporter.section("tampering")
+        for what, count in tampered.items():
+            terminalreporter.write_line(f"{what}: {count:,}")
+        terminalreporter.write_line(f"all of them seen, or named as unattested: {sum(tampered.values()):,}")

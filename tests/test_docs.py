@@ -109,6 +109,7 @@ def commands(text: str) -> list[Command]:
 VARYING = (
     (r"\b\d\d:\d\d:\d\d\.\d{3}\b", "<time>"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?", "<date>"),
+    (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<moment>"),
     (r"\b01[0-9a-hjkmnp-tv-z]{24}\b", "<id>"),
     (r"\b[0-9a-f]{32}(?:[0-9a-f]{32})?\b", "<digest>"),
     (r'("(?:at|\w+_at)": )\d{13}', r"\1<ms>"),

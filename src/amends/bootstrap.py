@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amends.clock import Clock, SystemClock
 from amends.errors import InputError, RefusedError
@@ -21,6 +22,9 @@ from amends.runtime.handle import Ended
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from amends.evidence.notary import KeyNotary
 
 
 class Coordinator(runtime.Coordinator):
@@ -37,6 +41,7 @@ class Coordinator(runtime.Coordinator):
         settings: Settings | None = None,
         signals: bool = True,
         clock: Clock | None = None,
+        evidence_key: str | None = None,
     ) -> Opening:
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
@@ -44,12 +49,14 @@ class Coordinator(runtime.Coordinator):
         policy: the file that the gate goes by from now on, on this journal; it is adopted, on record, if it is not the
             one that was adopted last. Where none is named that one judges, else the built-in one. Raises PolicyError.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
+        evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
+        AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
         """
 
         async def opened() -> Coordinator:
             used, numbers = clock or SystemClock(), settings or Settings()
             wanted = None if policy is None else _loaded(policy)
-            store = await open_journal(journal, used)
+            store = await open_journal(journal, used, evidence_key=evidence_key)
             try:
                 gate = Policies(store, used, numbers.poll_s)
                 await gate.refresh()
@@ -125,19 +132,30 @@ def _loaded(policy: str | PathLike[str]) -> Policy:
     return load_policy(policy)
 
 
-async def open_journal(address: str, clock: Clock) -> Journal:
+async def open_journal(
+    address: str, clock: Clock, *, evidence_key: str | None = None, signs: bool = True, checked: bool = True
+) -> Journal:
     """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, or `:memory:`.
 
-    Only the store that is used is imported.
+    Whoever only looks does not sign, and needs no key. Only the store that is used is imported.
     """
     path = journal_file(address)
+    notary = evidence_notary(path, evidence_key) if signs else None
     if path is None:
         from amends.journal.memory import MemoryJournal
 
-        return MemoryJournal(clock)
+        return MemoryJournal(clock, notary=notary)
     from amends.journal.sqlite import SqliteJournal
 
-    return await SqliteJournal.open(path, clock)
+    return await SqliteJournal.open(path, clock, notary=notary, checked=checked)
+
+
+def evidence_notary(journal: Path | None, evidence_key: str | None = None) -> KeyNotary:
+    """Who signs the journal at this path."""
+    from amends.evidence.keys import key_source
+    from amends.evidence.notary import KeyNotary
+
+    return KeyNotary(key_source(journal, evidence_key, os.environ))
 
 
 def journal_file(address: str) -> Path | None:

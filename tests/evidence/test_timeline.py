@@ -70,6 +70,7 @@ def test_a_step_that_succeeds_is_two_lines_with_its_arguments_and_its_result() -
             topic="payments.charge",
             text="charge order=o1 cents=900 (attempt 1)",
             tone=Tone.PLAIN,
+            who="system:runtime",
         ),
         Line(
             at=NOON + 2000,
@@ -79,6 +80,7 @@ def test_a_step_that_succeeds_is_two_lines_with_its_arguments_and_its_result() -
             topic="payments.charge",
             text="succeeded: F-7",
             tone=Tone.GOOD,
+            who="system:runtime",
         ),
     )
 

@@ -15,7 +15,7 @@ from amends.core.contracts import Reversibility
 from amends.core.verdict import Decision
 from amends.errors import PolicyError
 from amends.gate import load
-from amends.gate.load import DEEPEST, LARGEST_FILE, MOST_PARTS, parse_policy
+from amends.gate.load import DEEPEST, LARGEST_FILE, MOST_PARTS, builtin_policy, parse_policy
 from amends.gate.policy import Policy, PolicyGate
 from tests.gate.mutants import mutant
 from tests.gate.support import facts
@@ -36,6 +36,7 @@ class Counted:
     """Counts the events that are taken from a scanner."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        builtin_policy()  # it is read once in a process, and is not what is counted
         self.taken = 0
         self._events = load._events
         monkeypatch.setattr(load, "_events", self._counting)
@@ -195,6 +196,15 @@ def test_what_a_reader_cannot_see_is_refused(text: str | bytes, told: str) -> No
 @pytest.mark.usefixtures("scanner")
 def test_half_a_character_in_an_escape_is_refused() -> None:
     refused('version: v1\nrules: [{id: a, decision: deny, when: {args.n: "\\ud800"}}]\n')
+
+
+@pytest.mark.usefixtures("scanner")
+@pytest.mark.parametrize(
+    "text",
+    ['"\\UFFFFFFFF"', '"\\U00110000"', f"%YAML {'9' * 5000}.1\n--- x", "%YAML 1.\n--- x", "!<%FF%FE> x", "!%41%C3 x"],
+)
+def test_numbers_that_the_scanner_itself_cannot_hold_are_refused(text: str) -> None:
+    refused(text)
 
 
 def test_letters_of_any_alphabet_are_fine() -> None:

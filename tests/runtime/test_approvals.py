@@ -169,7 +169,7 @@ async def test_another_process_answers_and_a_third_goes_on() -> None:
     world, memory, clock = World(), Memory(), QuickClock()
     paying = pay_once(world)
     async with coordinator(ASK, memory, clock=clock) as first:
-        await first.start(paying, 7, id="s")
+        _ = await first.start(paying, 7, id="s")
         waiting = await parked(first, "s")
     async with coordinator(ASK, memory, clock=clock) as second:
         await second.grant(waiting, by="person:ann")
@@ -186,7 +186,7 @@ async def test_resuming_leaves_alone_what_only_waits_for_people() -> None:
     world, memory, clock = World(), Memory(), QuickClock()
     paying = pay_once(world)
     async with coordinator(ASK, memory, clock=clock) as first:
-        await first.start(paying, 7, id="s")
+        _ = await first.start(paying, 7, id="s")
         await parked(first, "s")
     registry = Registry()
     registry.add_definition(paying)
@@ -359,7 +359,7 @@ async def drifting(paying: SagaDefinition, between: Callable[[Swappable], object
     """Grant, then change something before it is used; the saga's entries up to where it waits again, or ends."""
     gate, clock, memory = Swappable(ASK), QuickClock(), Memory()
     async with gated(gate, memory, clock) as c:
-        await c.start(paying, 7, id="s")
+        _ = await c.start(paying, 7, id="s")
         waiting = await parked(c, "s")
     async with gated(gate, memory, clock) as c:
         await c.grant(waiting, by="person:ann")
@@ -422,7 +422,7 @@ async def test_a_policy_is_adopted_on_record_and_stands_for_who_opens_without_on
     async with Opened.open(journal, policy=file, settings=settings) as c:
         assert len((await c.show("amends.policy")).entries) == 3
     async with Opened.open(journal, settings=settings) as c:
-        await c.start(pay_once(world), 7, id="s")
+        _ = await c.start(pay_once(world), 7, id="s")
         await parked(c, "s")
         assert world.seen == ["book"]
         with pytest.raises(RefusedError, match="stay on record"):
@@ -441,6 +441,7 @@ async def test_a_new_policy_reaches_a_coordinator_that_runs(tmp_path: Path) -> N
         assert (await runs.run(pay_once(world), 7)).status == "completed"
         assert await other.adopt(file, by="person:ann", why="enough")
         assert not await other.adopt(file, by="person:ann", why="again")
+        await asyncio.sleep(0.02)  # past poll_s
         assert (await runs.run(pay_once(World()), 7)).status == "rolled_back"
 
 
@@ -606,6 +607,6 @@ async def test_bad_names_are_clear_errors() -> None:
         with pytest.raises(InputError, match=r"'ann' is not an actor: write agent:<name>, person:<name>"):
             await c.grant(waiting, by="ann")
         with pytest.raises(InputError, match="is not an actor"):
-            await c.start(pay_once(world), 7, actor="root")
+            _ = await c.start(pay_once(world), 7, actor="root")
         await c.grant(waiting, by="person:ann")
         await running

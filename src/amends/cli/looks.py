@@ -121,6 +121,21 @@ def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
     return lead, (line.text, _TONES[line.tone])
 
 
+def removed_line(entry: Entry) -> Line:
+    """What is left of an entry whose content was removed: that it was there, when, and of which kind."""
+    text = f"entry {entry.number}, {visible(entry.name.partition('/')[0])}: what it held was removed"
+    return Line(
+        at=entry.at,
+        entry=entry.number,
+        direction=Direction.SAGA,
+        step=None,
+        topic="",
+        text=text,
+        tone=Tone.PLAIN,
+        who="",
+    )
+
+
 def status_part(status: SagaStatus) -> Part:
     return status.replace("_", " "), _STATUSES[status]
 
@@ -176,6 +191,6 @@ def entry_fields(entry: Entry) -> dict[str, object]:
         "number": entry.number,
         "at": entry.at,
         "name": entry.name,
-        "body": json.loads(entry.body),
+        "body": None if entry.is_removed else json.loads(entry.body),
         "hash": entry.hash.hex(),
     }

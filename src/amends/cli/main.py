@@ -10,6 +10,7 @@ import click
 
 from amends.cli.approval import approval
 from amends.cli.demo import demo
+from amends.cli.evidence import evidence
 from amends.cli.incident import incident
 from amends.cli.options import show_help
 from amends.cli.policy import policy
@@ -45,6 +46,7 @@ cli.add_command(saga)
 cli.add_command(approval)
 cli.add_command(incident)
 cli.add_command(policy)
+cli.add_command(evidence)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

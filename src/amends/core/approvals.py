@@ -174,7 +174,7 @@ def expire(saga: Saga, command: c.ExpireApproval) -> tuple[e.Event, ...]:
 
 def void_all(saga: Saga, why: str) -> tuple[e.ApprovalVoided, ...]:
     """Nothing that people were asked will happen any more."""
-    return tuple(e.ApprovalVoided(step=step, why=why) for step in saga.asked)
+    return tuple(e.ApprovalVoided(step=step, why=why) for step in sorted(saga.asked))
 
 
 # -- using ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 from amends.core import events as e
 from amends.core.values import SECRET_MARK as MARK, Json, StepId
+from amends.evidence.who import RUNTIME, who
 from amends.journal.protocol import Entry
 
 LONGEST_VALUE: Final = 48
@@ -22,7 +23,6 @@ LONGEST_RESULT: Final = 120
 LONGEST_REASON: Final = 300
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
 _SECOND: Final = 1000
-_RUNTIME: Final = "system:runtime"
 
 
 class Direction(StrEnum):
@@ -52,6 +52,7 @@ class Line:
     topic: str
     text: str
     tone: Tone
+    who: str
 
 
 _Told: TypeAlias = tuple[Direction, Tone, str]
@@ -95,12 +96,15 @@ class Timeline:
 
     def __init__(self) -> None:
         self._steps: dict[StepId, _Seen] = {}
+        self._actor = RUNTIME
 
     def line(self, entry: Entry) -> Line | None:
         """The line of this entry, or None where it adds nothing that a person would miss."""
         event = entry.event
         if isinstance(event, (e.StepProposed, e.ActionDispatched)):
             self._steps[event.step] = _Seen(len(self._steps) + 1, visible(event.topic), event.args)
+        elif isinstance(event, e.SagaStarted):
+            self._actor = event.actor
         told = self._told(event, entry.at)
         if told is None:
             return None
@@ -114,6 +118,7 @@ class Timeline:
             topic=seen.topic if seen else "",
             text=text,
             tone=tone,
+            who=visible(who(event, self._actor), LONGEST_VALUE),
         )
 
     def _seen(self, event: e.Event) -> _Seen | None:
@@ -179,7 +184,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
         case e.SagaCompleted(result=result):
             return direction, Tone.GOOD, "completed" + _of(result)
         case e.RollbackStarted(why=why, step=step, by=by):
-            asked = "" if by == _RUNTIME else f" (asked for by {_short(by)})"
+            asked = "" if by == RUNTIME else f" (asked for by {_short(by)})"
             return direction, Tone.BAD, f"rollback began{asked}: {_reason(renumbered(why, step))}"
         case e.RollbackResumed(by=by):
             return direction, Tone.PLAIN, f"rollback resumed by {_short(by)}"

@@ -141,7 +141,11 @@ def _read(text: str, mistakes: Mistakes) -> Part:
         mark = exc.problem_mark or exc.context_mark
         line = mark.line + 1 if mark else 1
         raise mistakes.stop(line, f"not YAML: {exc.problem or exc.context or 'it cannot be read'}") from None
-    except yaml.YAMLError as exc:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+    ) as exc:  # the scanner in Python lets numbers out of range through
         raise mistakes.stop(1, f"not YAML: {' '.join(str(exc).split())}") from None
     if walk.root is None:
         raise mistakes.stop(1, "there is nothing in it")

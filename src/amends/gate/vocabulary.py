@@ -106,7 +106,7 @@ def _argument(path: str) -> Read:
     def read(facts: Facts) -> object:
         value: object = facts.args
         for part, index in parts:
-            if isinstance(value, dict) and SECRET_MARK not in value:
+            if isinstance(value, dict):
                 value = value.get(part)
             elif isinstance(value, list) and index is not None and index < len(value):
                 value = value[index]

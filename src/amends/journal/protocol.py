@@ -202,7 +202,8 @@ class Journal(Attested, Protocol):
 
         `after=0` with SagaStarted first makes the saga, held under `lease` (of epoch 1) where one is given.
         An append after which nothing is due (ended, or an incident) gives the lease back.
-        No events at all only ask whether entry and lease are still the newest.
+        No events at all only ask whether entry and lease are still the newest; a `wake_at` is then kept, so that the
+        holder may forget the saga until it is nudged or that time has come.
         Without a lease the author is not the driver: whoever holds the saga will find it among its `nudged`.
         Raises JournalConflictError if entry `after` is no longer the newest, LeaseLostError if the epoch has risen.
         """

@@ -24,7 +24,7 @@ from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
-from amends.errors import AmendsError, JournalConflictError, LeaseLostError, RefusedError
+from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError
 from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
 
@@ -101,7 +101,7 @@ class Logbook:
             answer.add_done_callback(lambda answer: self._answered(answer, saga, told))
 
     def _ask_for(self, events: Sequence[Event], after: Saga) -> Awaitable[tuple[Entry, ...]]:
-        summary = Summary(status=after.status, wake_at=wakes_at(after))
+        summary = Summary(status=after.status)
         return self._journal.append(after.id, events, after=self._durable.head, summary=summary, lease=self.lease)
 
     def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int) -> None:
@@ -172,6 +172,25 @@ class Logbook:
                 _log.info("saga %s moved on: %s is dropped (%s)", saga.id, type(command).__name__, exc)
         self.on_moved()
         return True
+
+    async def rest(self, wake_at: int) -> bool:
+        """Have the saga forgotten until it is nudged, or that time has come. False where there is news."""
+        await self.commit()
+        durable = self._durable
+        try:
+            await self._journal.append(
+                durable.id, (), after=durable.head, summary=Summary(durable.status, wake_at), lease=self.lease
+            )
+        except LeaseLostError as exc:
+            self._break(exc)
+            raise
+        except JournalConflictError:
+            await self.refresh()
+            return False
+        except JournalError as exc:
+            _log.warning("saga %s stays in memory while it waits: %s", durable.id, exc)
+            return False
+        return self._durable is durable and not self._told
 
     async def still_held(self) -> None:
         """Ask the store whether this lease is still the newest. Raises LeaseLostError."""

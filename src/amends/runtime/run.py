@@ -290,8 +290,9 @@ class Run:
         """Until someone answers, or the time is up. A saga that waits for nothing else does not wait in memory."""
         head, clock = self.book.saga.head, self.around.clock
         await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
-        idle = self.book.saga.head == head and not self.in_flight
-        if idle and clock.now() < until and wakes_at(self.book.saga) is not None:
+        wake_at = wakes_at(self.book.saga)
+        idle = self.book.saga.head == head and not self.in_flight and wake_at is not None and clock.now() < until
+        if idle and wake_at is not None and await self.book.rest(wake_at) and not self.in_flight:
             self.parked = self.draining = True
             self.on_parked()
             await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now

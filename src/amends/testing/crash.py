@@ -52,12 +52,17 @@ class Scenario:
     at_last: frozenset[SagaStatus] | None = None
     env: str = "development"
     settings: Settings = SETTINGS
+    people: Script | None = None
+    """What people do whenever sagas wait for them; it comes before each recovery, which then goes on with the rest."""
 
     async def recover(self, coordinator: Coordinator) -> None:
         await coordinator.resume()
+        if self.people is not None:
+            await self.people(coordinator)
+            await coordinator.resume()
 
     async def recover_and_then(self, coordinator: Coordinator) -> None:
-        await coordinator.resume()
+        await self.recover(coordinator)
         if self.then is not None:
             await self.then(coordinator)
 
@@ -72,7 +77,6 @@ class Tried:
     """All that died, in a recovery too."""
     histories: int = 0
     """Recoveries that found something new, and were checked."""
-    """Places that were named as not to be judged."""
     complaints: list[str] = field(default_factory=list[str])
 
 
@@ -239,7 +243,7 @@ def every_refusal(scenario: Scenario, make: Callable[[], Ground], tried: Tried) 
             await scenario.begin(coordinator)
         while await coordinator.list(status=("running", "waiting", "rolling_back")):
             await here().clock.sleep(60)
-            await coordinator.resume()
+            await scenario.recover(coordinator)
 
     point = 0
     while True:

@@ -264,7 +264,7 @@ class Walk:
     def _start(self, step: Step) -> None:
         """An approved step starts as what was approved; now and then too late, or as something else."""
         approval = step.approval
-        if approval is None:
+        if approval is None or not approval.unsettled:
             self.tell(c.StartAttempt(step=step.id))
             return
         if self.tape.once_in(6):

@@ -168,15 +168,17 @@ class MemoryLog:
         """Sign what has come since the last checkpoint, if it is time."""
         tree, newest, key = self.memory.tree, self._newest, self._key
         signed, since = (newest.size, newest.at) if newest else (0, self.memory.signers[0].at if key else 0)
-        if self._notary is None or key is None or tree.size == signed or not self._notary.holds(key):
+        if self._notary is None or key is None or tree.size == signed:
             return
         at = self._clock.now()
-        if is_end or self._pace.is_due(tree.size - signed, at - since):
-            try:
+        if not is_end and not self._pace.is_due(tree.size - signed, at - since):
+            return
+        try:
+            if self._notary.holds(key):
                 note = self._notary.sign(key, tree.size, tree.root, at)
-            except EvidenceError:
-                return  # the next one will try
-            self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
+                self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
+        except EvidenceError:
+            return  # the next one will try
 
     def _is_over(self, record: Record, ended_before: int) -> bool:
         row = lists.row(self.memory, record)

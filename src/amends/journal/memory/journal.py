@@ -71,6 +71,8 @@ class MemoryJournal(MemoryLog):
             if after != len(record.entries):
                 raise refusals.conflict(saga, after, len(record.entries))
             if not events:
+                if summary.wake_at is not None and lease is not None:
+                    record.summary = record.summary._replace(wake_at=summary.wake_at)
                 return ()
             self.memory.sagas[saga] = record
             both = zip(events, wires, strict=True)

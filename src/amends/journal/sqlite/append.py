@@ -37,12 +37,14 @@ class Append(NamedTuple):
     hash: bytes
 
 
-def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None) -> None:
-    """Refuse what `write` would refuse, and write nothing: a transaction that only asks costs no fsync."""
+def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None, wake_at: int | None = None) -> None:
+    """Refuse what `write` would refuse, and write no more than when it wakes: one that only asks costs no fsync."""
     epoch = None if lease is None else lease.epoch
     sql = "SELECT 1 FROM saga WHERE name = ? AND head = ? AND epoch = ifnull(?, epoch)"
     if batch.database.first(sql, (saga, after, epoch)) is None:
         raise refusal(batch.database, saga, after, lease)
+    if wake_at is not None:
+        batch.database.run("UPDATE saga SET wake_at = ? WHERE name = ?", (wake_at, saga))
 
 
 def write(batch: Batch, append: Append) -> int:

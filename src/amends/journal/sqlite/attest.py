@@ -80,13 +80,14 @@ class Attestation:
             return
         stand = self.stand(database)
         key = newest_key(database)
-        if stand.tree.size == stand.signed or key is None or not self._notary.holds(key):
+        if stand.tree.size == stand.signed or key is None:
             return
         try:
-            note = self._notary.sign(key, stand.tree.size, stand.tree.root, at)
+            if self._notary.holds(key):
+                note = self._notary.sign(key, stand.tree.size, stand.tree.root, at)
+                self._keep(database, stand, at, note)
         except EvidenceError:
             return
-        self._keep(database, stand, at, note)
 
     def adopt(self, database: Database) -> None:
         """Take the notary's key for the journal's, where it has none; else check it, and what was signed last."""

@@ -1,0 +1,204 @@
+"""`amends evidence`: show, record, export, verify, checkpoint, key, rotate, forget, verifier."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from amends.cli.options import common, show_help, with_journal
+
+_ENDS: Final = """\b
+Exit codes of verify:
+  0  everything is covered by a signature
+  7  nothing is wrong, but some entries are not signed yet
+  8  altered, missing, or not signed by the key
+  9  the bundle cannot be read
+"""
+
+_key = click.option("--key", metavar="KEY|@FILE", help="The public key that you were given: itself, or a file of it.")
+_checkpoint = click.option(
+    "--checkpoint", metavar="NOTE|@FILE", help="A checkpoint that you kept: itself, or a file of it."
+)
+
+
+@click.group(invoke_without_command=True, epilog=_ENDS)
+@click.pass_context
+def evidence(context: click.Context) -> None:
+    """Show what happened, so that others can check it."""
+    show_help(context)
+
+
+@evidence.command()
+@click.argument("saga_id", metavar="ID")
+@with_journal
+@click.pass_context
+def show(context: click.Context, *, saga_id: str, journal: str, as_json: bool) -> None:
+    """Show one saga: the same as `amends saga show`."""
+    from amends.cli.saga import show as show_saga
+
+    context.invoke(show_saga, saga_id=saga_id, journal=journal, as_json=as_json)
+
+
+@evidence.command()
+@click.argument("saga_id", metavar="ID")
+@with_journal
+def record(*, saga_id: str, journal: str, as_json: bool) -> None:
+    """Print one saga's record: what failed, which rule spoke, what was taken back."""
+    import asyncio
+    import json
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    found = asyncio.run(proof.record_of(journal, saga_id))
+    out = Output(as_json=as_json)
+    out.record("record", found)
+    out.say(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+@evidence.command()
+@click.argument("saga_ids", metavar="[ID]...", nargs=-1)
+@click.option("-o", "--output", "target", metavar="FILE", required=True, help="Where to; - for stdout.")
+@_checkpoint
+@with_journal
+def export(*, saga_ids: tuple[str, ...], target: str, checkpoint: str | None, journal: str, as_json: bool) -> None:
+    """Write a bundle that anybody can verify: of these sagas, or of the whole journal.
+
+    With --checkpoint the bundle is made so that its reader can hold it against that checkpoint. The whole journal can
+    always be held against one.
+    """
+    import asyncio
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    note = None if checkpoint is None else proof.text_of(checkpoint, "--checkpoint")
+    lines = asyncio.run(proof.write_bundle(journal, saga_ids or None, target, note))
+    if target != "-":
+        out.record("exported", {"file": target, "lines": lines})
+        out.say(f"{target}: {lines} lines")
+
+
+@evidence.command()
+@click.argument("bundle", metavar="[BUNDLE]", required=False)
+@_key
+@_checkpoint
+@with_journal
+def verify(*, bundle: str | None, key: str | None, checkpoint: str | None, journal: str, as_json: bool) -> int:
+    """Check a bundle offline, or, where none is given, the journal itself.
+
+    For a bundle --key is needed: whoever made the bundle could have put any key in it. For a journal, without --key,
+    the key counts that it says it began with; that shows damage, and not that somebody has replaced all of it.
+    """
+    import asyncio
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    pinned = None if key is None else proof.text_of(key, "--key")
+    note = None if checkpoint is None else proof.text_of(checkpoint, "--checkpoint")
+    if bundle is not None:
+        return proof.tell_bundle(out, bundle, pinned, note)
+    return asyncio.run(proof.tell_journal(out, journal, pinned, note))
+
+
+@evidence.command()
+@click.option("--new", "is_new", is_flag=True, help="Sign what came since, first; that needs the journal's key.")
+@with_journal
+def checkpoint(*, is_new: bool, journal: str, as_json: bool) -> None:
+    """Print the newest checkpoint. Keep it elsewhere: what it covers can then not be rewritten unseen."""
+    import asyncio
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    found = asyncio.run(proof.newest_checkpoint(journal, is_new=is_new))
+    out.record("checkpoint", found._asdict())
+    out.say(found.note.rstrip("\n"))
+
+
+@evidence.command()
+@with_journal
+def key(*, journal: str, as_json: bool) -> None:
+    """Print the journal's public key. Give it to whoever is to verify, by a way that they trust."""
+    import asyncio
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    *before, newest = asyncio.run(proof.keys_of(journal))
+    for signer in (*before, newest):
+        out.record("key", {"key": signer.key, "at": signer.at, "is_newest": signer is newest})
+    out.say(newest.key)
+
+
+@evidence.command()
+@click.option("--to", "target", metavar="FILE", help="Where to keep the new key.  [default: the old one's place]")
+@click.option("--lost", is_flag=True, help="The old key is lost: go on without its signature.")
+@with_journal
+def rotate(*, target: str | None, lost: bool, journal: str, as_json: bool) -> None:
+    """Change the key that signs. Both keys sign the change, so that whoever trusts the old one can trust the new one.
+
+    With --lost only the new one does: whoever trusted the old key has to be told the new one.
+    """
+    import asyncio
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    signer = asyncio.run(proof.change_keys(journal, target, is_lost=lost))
+    out.record("key", {"key": signer.key, "at": signer.at, "is_newest": True})
+    out.say(signer.key)
+
+
+@evidence.command()
+@click.option(
+    "--ended-before",
+    "when",
+    metavar="WHEN",
+    required=True,
+    help="A date (2026-03-31, in UTC), a time with its zone (2026-03-31T12:00+02:00), or an age: 90d, 12h.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_journal
+def forget(*, when: str, yes: bool, journal: str, as_json: bool) -> None:
+    """Remove for good what sagas held that ended before a time.
+
+    Arguments, results, errors and names of rules go; numbers, times, kinds and hashes of all entries stay, and so does
+    everything that they prove. A saga that was forgotten can no longer be taken back.
+    """
+    import asyncio
+
+    from amends.cli import proof
+    from amends.cli.output import Output
+
+    ended_before = proof.moment_of(when)
+    if not yes:
+        click.confirm(f"Remove what sagas held that ended before {proof.spelled_moment(ended_before)}?", abort=True)
+    out = Output(as_json=as_json)
+    count = asyncio.run(proof.forget(journal, ended_before))
+    out.record("forgotten", {"ended_before": ended_before, "entries": count})
+    out.say(f"removed what {count} entries held")
+
+
+@evidence.command()
+@common
+def verifier(*, as_json: bool) -> None:
+    """Print a program that verifies bundles, and needs nothing but Python.
+
+    amends evidence verifier > verify.py; python verify.py BUNDLE KEY
+    """
+    from amends.evidence.printed import verifier_source
+
+    if as_json:
+        from amends.cli.output import Output
+
+        Output(as_json=True).record("verifier", {"source": verifier_source()})
+    else:
+        click.echo(verifier_source(), nl=False)

@@ -1,0 +1,138 @@
+"""One saga's evidence as a record for a program: nine fields that others know, then ours under `amends`. Pure.
+
+| field                        | what it says                                                                        |
+|------------------------------|-------------------------------------------------------------------------------------|
+| run_id                       | the saga's id                                                                       |
+| job_id                       | the step it failed at; else the one its incident stopped at; else its newest step   |
+| status                       | FAILED_FATAL where it stopped at a fatal failure; else the saga's status, in capitals |
+| matched_policy_id            | the rule that judged that step last; empty where none did                           |
+| rollback_triggered           | whether a rollback began                                                            |
+| rollback_mode                | lifo_stack: newest first; null where none began                                     |
+| compensation_jobs_dispatched | steps whose compensation was called                                                 |
+| compensation_jobs_skipped    | steps that may stand, or were settled by hand, whose compensation was never called  |
+| rollback_finished_at         | when the way back came to its end, or stopped for a person; null while it goes on   |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from amends.core import events as e
+from amends.core.saga import Saga, Step
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import Json, StepId
+from amends.journal.attested import Checkpoint
+from amends.journal.protocol import Entry, SagaRow
+
+FAILED_FATAL: Final = "FAILED_FATAL"
+MODE: Final = "lifo_stack"
+
+
+def record(row: SagaRow, saga: Saga, entries: Sequence[Entry], checkpoint: Checkpoint | None = None) -> dict[str, Json]:
+    """The record of a saga, of which these are all entries. Raises PayloadRemovedError where they were removed.
+
+    checkpoint: the newest, where it covers them.
+    """
+    told = _Told(entries)
+    failed = _failed_at(saga, told)
+    rolled_back = saga.rollback is not None
+    return {
+        "run_id": row.id,
+        "job_id": failed or "",
+        "status": FAILED_FATAL if _is_fatal(saga, failed) else row.status.value.upper(),
+        "matched_policy_id": told.rules.get(failed, "") if failed is not None else "",
+        "rollback_triggered": rolled_back,
+        "rollback_mode": MODE if rolled_back else None,
+        "compensation_jobs_dispatched": len(told.compensated),
+        "compensation_jobs_skipped": _skipped(saga, told) if rolled_back else 0,
+        "rollback_finished_at": _moment(told.stopped_at) if saga.phase is not SagaStatus.ROLLING_BACK else None,
+        "amends": _ours(row, saga, told, entries, checkpoint),
+    }
+
+
+class _Told:
+    """What only the entries say: in which order steps came, which rule spoke last of each, when the way back ended."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.steps: dict[StepId, None] = {}
+        self.rules: dict[StepId, str] = {}
+        self.compensated: set[StepId] = set()
+        self.stopped_at: int | None = None
+        goes_back = False
+        for entry in entries:
+            event = entry.event
+            if isinstance(event, (e.RollbackStarted, e.RollbackResumed)):
+                goes_back, self.stopped_at = True, None
+            elif isinstance(event, (e.SagaRolledBack, e.SagaHalted)) and goes_back:
+                goes_back, self.stopped_at = False, entry.at
+            elif isinstance(event, e.CompensationStarted):
+                self.compensated.add(event.step)
+            elif not isinstance(event, e.CompensationDenied):
+                self._judged(event)
+
+    def _judged(self, event: e.Event) -> None:
+        """Whatever names a step and a rule is a judgement of its action."""
+        if isinstance(event, (e.StepProposed, e.ActionDispatched)):
+            self.steps[event.step] = None
+        step: StepId | None = getattr(event, "step", None)
+        rule: str | None = getattr(event, "rule", None)
+        if step is not None and rule is not None:
+            self.rules[step] = rule
+
+
+def _failed_at(saga: Saga, told: _Told) -> StepId | None:
+    if saga.rollback is not None and saga.rollback.step is not None:
+        return saga.rollback.step
+    stopped = [incident.step for incident in saga.incidents if incident.step is not None]
+    return next(reversed([*told.steps, *stopped[-1:]]), None)
+
+
+def _is_fatal(saga: Saga, failed: StepId | None) -> bool:
+    if saga.rollback is not None:
+        return saga.rollback.cause is e.Cause.FATAL
+    step = None if failed is None else saga.steps.get(failed)
+    return saga.phase is SagaStatus.INCIDENT and step is not None and step.fatal
+
+
+def _skipped(saga: Saga, told: _Told) -> int:
+    left = [step for step in saga.steps.values() if step.standing or step.status is StepStatus.SETTLED]
+    return sum(step.id not in told.compensated for step in left)
+
+
+def _moment(at: int | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ours(
+    row: SagaRow, saga: Saga, told: _Told, entries: Sequence[Entry], checkpoint: Checkpoint | None
+) -> dict[str, Json]:
+    return {
+        "definition": row.definition,
+        "version": row.version,
+        "env": row.env,
+        "actor": row.actor,
+        "labels": dict[str, Json](row.labels),
+        "status": row.status.value,
+        "started_at": _moment(row.started_at),
+        "ended_at": _moment(row.ended_at),
+        "cause": None if saga.rollback is None else saga.rollback.cause.value,
+        "why": None if saga.rollback is None else saga.rollback.why,
+        "open_incidents": len(saga.open_incidents),
+        "entries": len(entries),
+        "head": entries[-1].hash.hex() if entries else None,
+        "checkpoint": None if checkpoint is None else {"size": checkpoint.size, "at": _moment(checkpoint.at)},
+        "steps": [_step(saga.steps[name], told) for name in told.steps],
+    }
+
+
+def _step(step: Step, told: _Told) -> dict[str, Json]:
+    return {
+        "step": step.id,
+        "topic": step.topic,
+        "outcome": step.status.value,
+        "rule": told.rules.get(step.id, ""),
+        "attempts": step.attempts,
+        "compensation_attempts": step.undo_attempts,
+    }

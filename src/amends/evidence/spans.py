@@ -1,0 +1,65 @@
+"""Sets of positions that are mostly runs: 1-980, 985. Small however long the runs are."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+Span = tuple[int, int]
+
+
+class Spans:
+    """First and last of each run, in order, never touching."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self, runs: Iterable[Span] = ()) -> None:
+        self._runs: list[Span] = []
+        for first, last in runs:
+            self.add(first, last)
+
+    def add(self, first: int, last: int | None = None) -> None:
+        """One position, or all from the first to the last. Adding at the end, as a reader does, costs nothing."""
+        last = first if last is None else last
+        runs = self._runs
+        if last < first:
+            return
+        if not runs or first > runs[-1][1] + 1:
+            runs.append((first, last))
+        elif first == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], last)
+        else:
+            begin = bisect_right(runs, first - 2, key=lambda run: run[1])
+            end = bisect_right(runs, last + 1, key=lambda run: run[0])
+            touched = [(first, last), *runs[begin:end]]
+            runs[begin:end] = [(min(run[0] for run in touched), max(run[1] for run in touched))]
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        """How many positions: a run counts with all of its own."""
+        return sum(last - first + 1 for first, last in self._runs)
+
+    def __sub__(self, other: Iterable[Span]) -> Spans:
+        """One pass over both, however many runs there are."""
+        left, gone, place = Spans(), sorted(other), 0
+        for first, last in self._runs:
+            begin = first
+            while place < len(gone) and gone[place][0] <= last:
+                left.add(begin, gone[place][0] - 1)
+                begin = max(begin, gone[place][1] + 1)
+                if gone[place][1] > last:
+                    break  # it may take something of the next run too
+                place += 1
+            left.add(begin, last)
+        return left
+
+    def up_to(self, most: int) -> Spans:
+        return Spans((first, min(last, most)) for first, last in self)
+
+    def meets(self, first: int, last: int) -> bool:
+        return any(one <= last and other >= first for one, other in self._runs)
+
+    def __str__(self) -> str:
+        return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in self._runs)

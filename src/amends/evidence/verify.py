@@ -1,0 +1,301 @@
+"""Verifying a bundle offline, and a journal where it lies. Nothing but the bundle and a public key is needed.
+
+A bundle is hostile until it has been read: every line has one spelling, a bounded length and a known shape, and what
+does not fit is an EvidenceError that names the line. What fits is judged, and never raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, BinaryIO, Final, cast
+
+from amends.core.values import digest
+from amends.errors import EvidenceError, JournalDamagedError
+from amends.evidence import note as notes
+from amends.evidence.bundle import FORMAT, is_policy, needed, spell, spell_entry
+from amends.evidence.examine import Examination, Report
+from amends.evidence.trust import Trust
+from amends.journal.attested import Attested, Stored
+from amends.journal.tree import HASH_BYTES, Tree
+
+LONGEST_LINE: Final = 40 * 1024 * 1024
+LARGEST_NUMBER: Final = 2**53
+TALLEST: Final = 52
+MOST_NOTES: Final = 1_000
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_scan: Final[Callable[[str], tuple[Any, int]]] = json.JSONDecoder().raw_decode
+
+Fields = dict[str, Any]
+
+
+def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None) -> Report:
+    """Hold a bundle against a public key, and against a checkpoint that somebody kept.
+
+    Raises EvidenceError for what is no bundle, no key, or damaged so that it cannot be read.
+    """
+    pinned = notes.read_key(key)
+    reading = _Reading(file)
+    head = reading.head()
+    claims = _Claims(Trust(pinned, head.rotations))
+    claims.name(head.key)
+    for text in [*head.checkpoints, *([] if checkpoint is None else [checkpoint])]:
+        claims.add(text)
+    examination = Examination(claims.signed, is_part=head.sagas is not None)
+    examination.report.troubles += [*claims.troubles, *head.troubles]
+    reading.go_over(examination)
+    if head.sagas is None and examination.has_branches:
+        examination.report.troubles.append("it says that it shows the whole journal, and leaves entries out")
+    elif head.sagas is not None and head.sagas != sorted(examination.sagas):
+        examination.report.troubles.append("it says that it shows other sagas than it does")
+    return examination.finish()
+
+
+@dataclass(slots=True)
+class _Head:
+    """Everything that stands before the entries."""
+
+    key: str | None
+    sagas: list[object] | None
+    rotations: list[str] = field(default_factory=list[str])
+    checkpoints: list[str] = field(default_factory=list[str])
+    troubles: list[str] = field(default_factory=list[str])
+
+
+class _Claims:
+    """The signed roots that count, with their sizes, and what is wrong with the others."""
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+        self.signed: list[tuple[int, bytes]] = []
+        self.troubles = list(trust.troubles)
+
+    def name(self, key: str | None) -> None:
+        """The key that the evidence itself names."""
+        try:
+            if key is not None and not self._trust.knows(notes.read_key(key)):
+                self.troubles.append(f"the evidence names the key {key}, to which the pinned one does not lead")
+        except EvidenceError as exc:
+            self.troubles.append(str(exc))
+
+    def add(self, checkpoint: str) -> None:
+        try:
+            found = self._trust.checkpoint(checkpoint)
+            self.signed.append((found.size, found.root))
+        except EvidenceError as exc:
+            self.troubles.append(str(exc))
+
+
+class _Reading:
+    """The lines of a bundle, one by one."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._whole = sha256()
+        self._number = 0
+        self._raw = b""
+        self._entries = 0
+        self._held: Fields | None = None
+
+    def head(self) -> _Head:
+        opening = self._line()
+        self._fit(opening, "bundle", format=_text, key=_text_or_none, sagas=_list_or_none)
+        if opening["format"] != FORMAT:
+            raise self._unreadable(f"it is of the format {opening['format']!r}, and this one knows {FORMAT}")
+        head = _Head(opening["key"], opening["sagas"])
+        kinds = ("rotation", "checkpoint", "policy")
+        reached = 0
+        while True:
+            line = self._line()
+            kind = line["type"]
+            if kind not in kinds[reached:]:
+                self._held = line
+                return head
+            reached = kinds.index(kind)
+            if kind == "policy":
+                self._fit(line, kind, digest=_text, text=_text)
+                if not is_policy(line["digest"], line["text"]):
+                    head.troubles.append(f"line {self._number}: the policy's text does not have its digest")
+                continue
+            self._fit(line, kind, note=_text)
+            (head.rotations if kind == "rotation" else head.checkpoints).append(line["note"])
+            if len(head.rotations) + len(head.checkpoints) > MOST_NOTES:
+                raise self._unreadable(f"it has more than {MOST_NOTES} notes")
+
+    def go_over(self, examination: Examination) -> None:
+        """Every entry and branch to the end."""
+        wanted: dict[str, int] = {}
+        given: set[str] = set()
+        while True:
+            line = self._held or self._line()
+            self._held = None
+            kind = line["type"]
+            if kind == "entry":
+                stored = self._entry(line)
+                if examination.entry(stored) and '"blobs":' in stored.body:
+                    wanted |= {name: stored.position for name in _needed(stored.body) if name not in given | {*wanted}}
+            elif kind == "branch":
+                self._fit(line, kind, hash=_hash, height=_height, position=_number)
+                if not examination.branch(line["position"], line["height"], bytes.fromhex(line["hash"])):
+                    raise self._unreadable("no branch can stand here")
+            elif kind == "payload":
+                self._payload(line, examination, wanted, given)
+            else:
+                break
+        for name, position in wanted.items():
+            examination.alter(position, f"the payload {name} that it needs is not here")
+        self._end(line, examination)
+
+    def _entry(self, line: Fields) -> Stored:
+        try:
+            position, number, at, hashed = line["position"], line["number"], line["at"], bytes.fromhex(line["hash"])
+            stored = Stored(position, line["saga"], number, at, line["name"], line["body"], hashed)
+        except (KeyError, TypeError, ValueError):
+            raise self._unreadable("it is no entry") from None
+        is_hash = len(hashed) == HASH_BYTES and hashed.hex() == line["hash"]
+        if not (type(position) is type(number) is type(at) is int) or not is_hash:
+            raise self._unreadable("it is no entry")
+        if not (0 < position <= LARGEST_NUMBER and 0 < number <= LARGEST_NUMBER and abs(at) <= LARGEST_NUMBER):
+            raise self._unreadable("it is no entry: its numbers are out of bounds")
+        self._entries += 1
+        return stored
+
+    def _payload(self, line: Fields, examination: Examination, wanted: dict[str, int], given: set[str]) -> None:
+        self._fit(line, "payload", digest=_hash, text=_text)
+        name = line["digest"]
+        position = wanted.pop(name, None)
+        given.add(name)
+        if position is None:
+            examination.report.troubles.append(f"line {self._number} is a payload that no entry before it needs")
+        elif digest(line["text"]) != name:
+            examination.alter(position, f"the payload {name} that it needs is another one")
+
+    def _end(self, line: Fields, examination: Examination) -> None:
+        self._fit(line, "end", entries=_count, sha256=_hash)
+        if self._file.read(1):
+            raise self._unreadable("something comes after the end")
+        if line["entries"] != self._entries:
+            examination.report.troubles.append(f"it had {line['entries']} entries, and {self._entries} are here")
+        if line["sha256"] != self._digest:
+            examination.report.troubles.append("it is not the file that was written: its bytes have another digest")
+
+    # -- one line -----------------------------------------------------------------------------------------------------
+
+    def _line(self) -> Fields:
+        self._whole.update(self._raw)
+        raw = self._raw = self._file.readline(LONGEST_LINE)
+        self._number += 1
+        if raw[-1:] != b"\n":
+            raise self._unreadable("it is cut off" if len(raw) < LONGEST_LINE else "it is too long")
+        try:
+            text = raw[:-1].decode()
+            line, end = _scan(text)
+        except (ValueError, RecursionError):
+            raise self._unreadable("it is not JSON") from None
+        if type(line) is not dict or end != len(text):
+            raise self._unreadable("it is not one JSON object")
+        fields = cast("Fields", line)
+        kind = fields.get("type")
+        if type(kind) is not str:
+            raise self._unreadable("it has no type")
+        try:
+            spelled = spell_entry(fields) if kind == "entry" else spell(fields)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise self._unreadable(f"it is no {kind}") from None
+        if spelled != text:
+            raise self._unreadable("it is not spelled as a bundle's lines are")
+        return fields
+
+    @property
+    def _digest(self) -> str:
+        """Of everything before the last line."""
+        return self._whole.hexdigest()
+
+    def _fit(self, line: Fields, kind: str, **shape: Callable[[object], bool]) -> None:
+        if line["type"] != kind or line.keys() != {*shape, "type"}:
+            raise self._unreadable(f"it is no {kind}")
+        for name, fits in shape.items():
+            if not fits(line[name]):
+                raise self._unreadable(f"its {name} is not what a {kind} has")
+
+    def _unreadable(self, why: str) -> EvidenceError:
+        return EvidenceError(f"line {self._number} of the bundle cannot be read: {why}")
+
+
+def _needed(body: str) -> tuple[str, ...]:
+    try:
+        return needed(body)
+    except JournalDamagedError:
+        return ()
+
+
+def _text(value: object) -> bool:
+    return type(value) is str
+
+
+def _text_or_none(value: object) -> bool:
+    return value is None or type(value) is str
+
+
+def _list_or_none(value: object) -> bool:
+    return value is None or type(value) is list
+
+
+def _hash(value: object) -> bool:
+    return type(value) is str and _HASH.fullmatch(value) is not None
+
+
+def _count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_NUMBER
+
+
+def _number(value: object) -> bool:
+    return type(value) is int and 0 < value <= LARGEST_NUMBER
+
+
+def _height(value: object) -> bool:
+    return type(value) is int and 0 <= value <= TALLEST
+
+
+# -- a journal where it lies ------------------------------------------------------------------------------------------
+
+
+async def verify_journal(journal: Attested, key: str | None = None, *, checkpoint: str | None = None) -> Report:
+    """Go over a whole journal: every entry, every checkpoint, every key.
+
+    Without a key the one counts that the journal says it began with: that shows damage, but not that nobody has put
+    another journal in this one's place. Raises EvidenceError for what is no key.
+    """
+    tree = await journal.tree()
+    signers = await journal.signers()
+    signed, troubles = list[tuple[int, bytes]](), list[str]()
+    if key is not None or signers:
+        claims = _Claims(Trust(notes.read_key(key or signers[0].key), [signer.note for signer in signers[1:]]))
+        claims.name(signers[-1].key if signers else None)
+        async for one in journal.checkpoints():
+            claims.add(one.note)
+        if checkpoint is not None:
+            claims.add(checkpoint)
+        signed, troubles = claims.signed, claims.troubles
+    examination = Examination(signed, size=tree.size)
+    examination.report.troubles += troubles
+    await _go_over(journal, examination, tree)
+    return examination.finish()
+
+
+async def _go_over(journal: Attested, examination: Examination, tree: Tree) -> None:
+    async for stored in journal.stored():
+        if stored.position > tree.size:
+            if stored.position > (await journal.tree()).size:  # and not because somebody writes just now
+                examination.report.troubles.append(f"there are entries past the {tree.size} that the tree counts")
+            break
+        if examination.entry(stored):
+            for name in _needed(stored.body):
+                text = await journal.payload(name)
+                if text is None or digest(text) != name:
+                    examination.alter(stored.position, f"the payload {name} that it needs is gone, or another one")
+    if examination.root not in {None, tree.root}:
+        examination.report.troubles.append("the tree that the journal keeps is not the one that its entries make")

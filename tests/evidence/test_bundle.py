@@ -1,0 +1,332 @@
+"""A bundle shows what it shows, and proves it: any sagas of a journal of any size, against any checkpoint."""
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from amends.core.values import SagaId, digest
+from amends.errors import EvidenceError, UnknownSagaError
+from amends.evidence.bundle import POLICY_SAGA, Branches, spell, spell_entry
+from amends.evidence.verify import verify_journal
+from amends.journal.codec import INLINE, Wire
+from amends.journal.memory import MemoryJournal
+from amends.journal.tree import Tree, leaf
+from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.evidence import root
+from amends.testing.journal_suite.ground import add, begin, entries
+from amends.testing.journal_suite.samples import PAYLOAD, resumed, started, succeeded
+from tests.evidence.given import COMPLETED, RUNNING, Made, bundle_of, ended, lines_of, made, notary, verdict, write
+
+# -- branches: inclusion and consistency, by RFC 6962's own trees --------------------------------------------------
+
+
+def hashes(count: int) -> list[bytes]:
+    return [bytes([number]) * 32 for number in range(count)]
+
+
+def covered_by(size: int, shown: set[int], cuts: set[int]) -> tuple[Tree, dict[int, bytes], int]:
+    """The tree made from shown leaves and branches; its roots at the cuts; and how many branches it took."""
+    between, tree, roots, branches = Branches(), Tree(), dict[int, bytes](), 0
+    pieces: list[tuple[bytes, int]] = []
+
+    def flush() -> None:
+        nonlocal branches
+        for line in between.lines():
+            piece: dict[str, Any] = json.loads(line)
+            pieces.append((bytes.fromhex(piece["hash"]), piece["height"]))
+            branches += 1
+
+    for position, hashed in enumerate(hashes(size), 1):
+        if position in shown:
+            flush()
+            pieces.append((leaf(hashed), 0))
+        else:
+            between.add(position, leaf(hashed))
+        if position in cuts:
+            flush()
+    flush()
+    for hashed, height in pieces:
+        tree.add(hashed, height)
+        if tree.size in cuts:
+            roots[tree.size] = tree.root
+    return tree, roots, branches
+
+
+@pytest.mark.parametrize("size", range(1, 65))
+def test_every_entry_is_included_in_every_tree_by_few_branches(size: int) -> None:
+    expected = root(hashes(size))
+    for position in range(1, size + 1):
+        tree, _, branches = covered_by(size, {position}, {size})
+        assert tree.root == expected
+        assert branches <= 2 * size.bit_length()
+
+
+@pytest.mark.parametrize("size", range(1, 65))
+def test_every_tree_is_consistent_with_every_one_that_it_grew_from(size: int) -> None:
+    for before in range(1, size + 1):
+        tree, roots, _ = covered_by(size, set(), {before, size})
+        assert (roots[before], tree.root) == (root(hashes(before)), root(hashes(size)))
+
+
+@given(st.data())
+def test_any_entries_are_included_in_any_tree(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 64))
+    shown = data.draw(st.sets(st.integers(1, size)))
+    before = data.draw(st.integers(1, size))
+    tree, roots, _ = covered_by(size, shown, {before, size})
+    assert (roots[before], tree.root) == (root(hashes(before)), root(hashes(size)))
+
+
+# -- what is in a bundle ------------------------------------------------------------------------------------------
+
+
+def test_a_whole_journal_is_covered_up_to_its_checkpoint_and_the_rest_is_named() -> None:
+    journal = made(7)
+    found = verdict(journal.bundle(), journal.key)
+    assert found == {
+        "conclusion": "unattested",
+        "attested": 54,
+        "covered": {"count": 54, "entries": "1-54"},
+        "unattested": {"count": 9, "entries": "55-63"},
+        "missing": {"count": 0, "entries": ""},
+        "altered": {"count": 0, "entries": ""},
+        "removed": 0,
+        "troubles": False,
+    }
+    closed = made(6, tail=False)
+    assert verdict(closed.bundle(), closed.key)["conclusion"] == "covered"
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_any_sagas_of_any_journal_are_covered(size: int) -> None:
+    journal = made(size, tail=False)
+    names = [f"s{number}" for number in range(size)]
+    for count in (1, 2, size):
+        for shown in itertools.islice(itertools.combinations(names, count), 8):
+            bundle = journal.bundle(*shown)
+            found = verdict(bundle, journal.key)
+            assert (found["conclusion"], found["covered"]["count"]) == ("covered", 9 * len(shown))
+            assert {json.loads(line)["saga"] for line in lines_of(bundle) if line.startswith(b'{"at"')} == set(shown)
+
+
+def test_a_saga_that_goes_on_is_shown_with_what_is_signed_of_it() -> None:
+    journal = made(7)
+    found = verdict(journal.bundle("s6"), journal.key)
+    assert (found["conclusion"], found["unattested"]["entries"]) == ("unattested", "55-63")
+
+
+def test_the_same_journal_makes_the_same_bundle() -> None:
+    assert Made(5).bundle() == Made(5).bundle()
+    assert Made(5).bundle("s1", "s3") == Made(5).bundle("s3", "s1", "s3")
+
+
+def test_every_line_is_canonical_json() -> None:
+    for line in made(3).bundle().decode().splitlines():
+        fields = json.loads(line)
+        assert spell(fields) == line
+        assert fields["type"] != "entry" or spell_entry(fields) == line
+
+
+def test_a_saga_that_is_not_there_cannot_be_exported() -> None:
+    with pytest.raises(UnknownSagaError, match="no saga has the id nobody"):
+        made(3).bundle("s1", "nobody")
+
+
+def test_a_journal_without_a_key_is_all_unattested() -> None:
+    async def live() -> bytes:
+        journal = MemoryJournal(ManualClock())
+        await write(journal, 2)
+        return await bundle_of(journal)
+
+    bundle = asyncio.run(live())
+    assert verdict(bundle, made(3).key)["unattested"]["count"] == 18
+    assert verdict(bundle, made(3).key)["conclusion"] == "unattested"
+
+
+def test_an_empty_journal_proves_nothing() -> None:
+    journal = MemoryJournal(ManualClock(), notary=notary())
+    bundle = asyncio.run(bundle_of(journal))
+    (signer,) = asyncio.run(journal.signers())
+    assert verdict(bundle, signer.key)["conclusion"] == "unattested"
+
+
+# -- payloads, policies, what was removed -------------------------------------------------------------------------
+
+
+def large_journal() -> tuple[MemoryJournal, str]:
+    async def live() -> str:
+        for name in ("a", "b"):
+            saga = await begin(journal, name)
+            await add(journal, saga, succeeded("x" * INLINE), succeeded([name * INLINE, PAYLOAD]), summary=COMPLETED)
+        return (await journal.signers())[-1].key
+
+    journal = MemoryJournal(ManualClock(), notary=notary())
+    return journal, asyncio.run(live())
+
+
+def test_large_payloads_come_along_once_and_are_checked() -> None:
+    journal, key = large_journal()
+    for sagas in (None, ["a"], ["b"]):
+        bundle = asyncio.run(bundle_of(journal, sagas))
+        assert verdict(bundle, key)["conclusion"] == "covered"
+        lines = lines_of(bundle)
+        places = [place for place, line in enumerate(lines) if b'"payload"' in line]
+        assert len(places) == (3 if sagas is None else 2)
+        for place in places:
+            without = ended([*lines[:place], *lines[place + 1 :]])
+            other = ended(
+                [*lines[:place], lines[place].replace(b"xx", b"xy").replace(b"aa", b"ab"), *lines[place + 1 :]]
+            )
+            twice = ended([*lines[: place + 1], *lines[place:]])
+            assert verdict(without, key)["altered"]["count"] == 1
+            assert verdict(twice, key)["conclusion"] == "failed"
+            if lines[place] not in other:
+                assert verdict(other, key)["altered"]["count"] == 1
+
+
+def test_what_was_removed_is_still_covered() -> None:
+    journal, key = large_journal()
+    asyncio.run(journal.remove_payloads(ended_before=ManualClock().now() + 1))
+    for sagas in (None, ["a"]):
+        bundle = asyncio.run(bundle_of(journal, sagas))
+        found = verdict(bundle, key)
+        assert (found["conclusion"], found["removed"]) == ("covered", 6 if sagas is None else 3)
+        assert b"xxxx" not in bundle
+
+
+def test_policies_that_are_given_come_along_under_their_digest() -> None:
+    journal = made(2, tail=False)
+    text = "version: v1\nrules: []\n"
+    bundle = asyncio.run(bundle_of(journal.journal, policies={digest(text): text, digest("b")[:16]: "b"}))
+    assert verdict(bundle, journal.key)["conclusion"] == "covered"
+    assert json.dumps(text).encode() in bundle
+    changed = [line.replace(b"rules", b"rulez") for line in lines_of(bundle)]
+    assert verdict(ended(changed), journal.key)["conclusion"] == "failed"
+    for wrong in ({digest("a"): "b"}, {digest("b")[:15]: "b"}, {"": "b"}):
+        with pytest.raises(EvidenceError, match="has another digest"):
+            asyncio.run(bundle_of(journal.journal, policies=wrong))
+
+
+def test_journaled_policies_come_along_with_any_saga() -> None:
+    async def live() -> bytes:
+        await journal.append(POLICY_SAGA, [started(), resumed()], after=0, summary=RUNNING)
+        await write(journal, 2, tail=False)
+        return await bundle_of(journal, ["s0"])
+
+    journal = MemoryJournal(ManualClock(), notary=notary())
+    bundle = asyncio.run(live())
+    shown = [json.loads(line)["saga"] for line in lines_of(bundle) if line.startswith(b'{"at"')]
+    assert shown == [POLICY_SAGA, POLICY_SAGA, *["s0"] * 9]
+    assert verdict(bundle, asyncio.run(journal.signers())[0].key)["conclusion"] == "covered"
+
+
+# -- held against a checkpoint that somebody kept ------------------------------------------------------------------
+
+
+def test_a_whole_journal_can_be_held_against_any_checkpoint_of_it() -> None:
+    journal = made(8)
+    for size, note in journal.checkpoints.items():
+        found = verdict(journal.bundle(), journal.key, note)
+        assert (size, found["conclusion"], found["attested"]) == (size, "unattested", max(journal.checkpoints))
+
+
+def test_some_sagas_can_be_held_against_a_checkpoint_that_the_bundle_was_made_for() -> None:
+    journal = made(8, tail=False)
+    *old, last = sorted(journal.checkpoints)
+    for size in old:
+        note = journal.checkpoints[size]
+        for sagas in (["s0"], ["s7"], ["s2", "s5"]):
+            found = verdict(journal.bundle(*sagas, checkpoint=note), journal.key, note)
+            assert (found["conclusion"], found["attested"]) == ("covered", last)
+    unprepared = verdict(journal.bundle("s7"), journal.key, journal.checkpoints[old[1]])
+    assert (unprepared["conclusion"], unprepared["troubles"]) == ("failed", True)
+
+
+def test_a_checkpoint_of_more_than_there_is_cannot_be_prepared_for() -> None:
+    large, small = made(8, tail=False), made(2, tail=False)
+    with pytest.raises(EvidenceError, match="the journal has 18; is it of this journal"):
+        small.bundle("s0", checkpoint=large.checkpoints[72])
+
+
+def test_a_journal_that_went_another_way_since_is_noticed() -> None:
+    """The same key, the same name, and another history: what whoever holds the key can still not do unseen."""
+    honest = made(8, tail=False)
+    rewritten = MemoryJournal(ManualClock(), notary=notary())
+
+    async def live() -> None:
+        await write(rewritten, 3, tail=False)
+        await write(rewritten, 9, first=3, tail=False)
+
+    asyncio.run(live())
+    bundle = asyncio.run(bundle_of(rewritten))
+    (signer,) = asyncio.run(rewritten.signers())
+    assert signer.key == honest.key
+    assert verdict(bundle, honest.key)["conclusion"] == "covered"
+    for size, note in honest.checkpoints.items():
+        found = verdict(bundle, honest.key, note)
+        agrees = size <= 18
+        assert found["conclusion"] == ("covered" if agrees else "failed")
+        assert agrees or found["altered"]["entries"] == f"1-{size}"
+        live_report = asyncio.run(verify_journal(rewritten, honest.key, checkpoint=note))
+        assert live_report.conclusion == found["conclusion"]
+
+
+def test_a_journal_that_was_cut_back_to_an_old_checkpoint_is_noticed_by_who_holds_a_newer_one() -> None:
+    journal = made(8, tail=False)
+    *_, before, last = sorted(journal.checkpoints)
+    lines = [line for line in lines_of(journal.bundle()) if position_of(line) <= before]
+    place = next(place for place, line in enumerate(lines) if b'"checkpoint"' in line)
+    lines[place] = spell({"note": journal.checkpoints[before], "type": "checkpoint"}).encode() + b"\n"
+    cut = ended(lines)
+    assert verdict(cut, journal.key)["conclusion"] == "covered"  # it was all there was, once
+    found = verdict(cut, journal.key, journal.checkpoints[last])
+    assert (found["conclusion"], found["missing"]["entries"]) == ("failed", f"{before + 1}-{last}")
+
+
+def position_of(line: bytes) -> int:
+    return int(json.loads(line).get("position", 0))
+
+
+# -- a journal where it lies --------------------------------------------------------------------------------------
+
+
+def test_a_journal_is_verified_where_it_lies() -> None:
+    journal = made(7)
+    report = asyncio.run(verify_journal(journal.journal))
+    assert (report.conclusion, str(report.covered), str(report.unattested)) == ("unattested", "1-54", "55-63")
+    bare = MemoryJournal(ManualClock())
+    asyncio.run(write(bare, 2))
+    assert asyncio.run(verify_journal(bare)).conclusion == "unattested"
+    assert asyncio.run(verify_journal(bare, journal.key)).conclusion == "unattested"
+
+
+def test_a_journal_is_not_signed_by_a_key_that_it_never_had() -> None:
+    journal = made(7)
+    other = notary(9).public(journal.key.partition("+")[0])
+    report = asyncio.run(verify_journal(journal.journal, other))
+    assert (report.conclusion, len(report.covered)) == ("failed", 0)
+    assert len(report.troubles) == 1 + len(journal.checkpoints)
+
+
+def test_payloads_are_checked_where_they_lie() -> None:
+    journal, _ = large_journal()
+    kept = journal.memory.sagas[SagaId("a")].entries
+    for one, other in ((1, "another"), (2, None)):
+        wire = kept[one].wire
+        kept[one].wire = Wire(wire.name, wire.body, {} if other is None else dict.fromkeys(wire.blobs, other))
+    report = asyncio.run(verify_journal(journal))
+    assert str(report.altered) == "2-3, 5"  # the last needs what the first has
+
+
+def test_what_is_read_is_what_was_written() -> None:
+    journal = made(3)
+    found = asyncio.run(entries(journal.journal, SagaId("s1")))
+    bundle = journal.bundle("s1")
+    shown = [json.loads(line) for line in lines_of(bundle) if line.startswith(b'{"at"')]
+    assert [(one["body"], one["hash"], one["at"]) for one in shown] == [
+        (entry.body, entry.hash.hex(), entry.at) for entry in found
+    ]
