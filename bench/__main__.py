@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import baselines, evidence, lists, ours
+from bench import baselines, evidence, judging, lists, ours
 
 ROUNDS = 3
 
@@ -62,7 +62,7 @@ def fresh(folder: Path) -> Path:
 
 
 async def saga_costs(folder: Path, figures: Figures) -> None:
-    """CPU per durable step, throughput, commits."""
+    """CPU per durable step and what judging has of it, throughput, commits."""
     reference, alone, busy, raw_rate, our_rate = [], [], [], [], []
     for _ in range(ROUNDS):
         reference.append(cpu_of(lambda: baselines.by_hand(fresh(folder), 200)) / (200 * baselines.STEPS))
@@ -94,6 +94,8 @@ async def saga_costs(folder: Path, figures: Figures) -> None:
     figures.at_most("CPU per durable step, 64 sagas in flight / by hand", min(busy) / min(reference), 6)
     figures.at_most("CPU per durable step, one saga after another / by hand", min(alone) / min(reference), 10)
     figures.at_least("sagas a second, 256 in flight / raw group commit", max(our_rate) / max(raw_rate), 0.4)
+    figures.at_most("a verdict by 20 rules / a durable step", judging.cost_s(20) / min(busy) * 100, 5, "%")
+    figures.at_most("a verdict by 1,000 rules", judging.cost_s(1000) * 1e6, 50, "us CPU")
     async with ours.coordinator(fresh(folder)) as opened:
         await opened.run(ours.five, 0)
         before = ours.commits(opened)

@@ -2,8 +2,9 @@
 
     python examples/refund_agent.py
 
-It runs twice. The first time the bank pays and its answer gets lost: the bank is asked, and the money is not sent
-again. The second time the mail cannot be written, so the money is called back.
+A mail cannot be unsent, so in production a person is asked before one goes out: the built-in policy says so. It runs
+twice. The first time the bank pays and its answer gets lost: the bank is asked, and the money is not sent again; then
+a person reads the mail and approves it. The second time they refuse the mail, so the money is called back.
 """
 
 import asyncio
@@ -15,7 +16,6 @@ from amends import (
     Coordinator,
     Done,
     Ended,
-    Fatal,
     Happened,
     NotHappened,
     Retries,
@@ -23,7 +23,6 @@ from amends import (
     action,
     saga,
 )
-from amends.evidence.timeline import timeline
 
 QUICK = Retries(attempts=3, first_s=0.05)
 
@@ -81,8 +80,7 @@ async def find_payment(asked: Asked) -> Happened | NotHappened:
 
 @action("mail.send", no_rollback="a mail cannot be unsent")
 async def send(to: str, text: str) -> None:
-    if "@" not in to:
-        raise Fatal(f"{to!r} is not an address", happened=False)
+    """Send a mail to a customer."""
 
 
 # -- the saga: what cannot be taken back comes last -------------------------------------------------------------------
@@ -98,9 +96,30 @@ async def answer(s: Work, number: str, complaint: str) -> str:
     return f"{cents} cents back for {number}"
 
 
+# -- the person: here in the same program; elsewhere with `amends approval show` and `grant`, on another day ----------
+
+
+async def answer_what_is_asked(coordinator: Coordinator, saga_id: str) -> None:
+    """Wait until something is asked, look at it, and answer for exactly what was shown."""
+    while not (rows := await coordinator.approvals(saga=saga_id)):
+        await asyncio.sleep(0.01)
+    asked = await coordinator.approval(rows[0].id)  # .topic, .args, .why, .compensation, .so_far, …
+    match asked.args:
+        case {"to": str(address)} if "@" in address:
+            await coordinator.grant(asked.id, by="person:kim", why="Ana is right", digest=asked.digest)
+        case _:
+            await coordinator.refuse(asked.id, by="person:kim", why="this is no address")
+
+
+async def run(coordinator: Coordinator, number: str, complaint: str) -> None:
+    handle = await coordinator.start(answer, number, complaint, actor="agent:desk", labels={"owner": "person:olga"})
+    await answer_what_is_asked(coordinator, handle.id)
+    await show(coordinator, await handle)
+
+
 async def show(coordinator: Coordinator, ended: Ended) -> None:
     history = await coordinator.show(ended.id)
-    for line in timeline(history.entries):
+    for line in history.timeline:
         print(f"{line.direction:<8} {line.step or '':>2}  {line.topic:<14}  {line.text}")
     paid = sum(bank.payments.values())
     print(f"=> {ended.status}: {ended.result or ended.why}")
@@ -109,8 +128,8 @@ async def show(coordinator: Coordinator, ended: Ended) -> None:
 
 async def main(place: str) -> None:
     async with Coordinator.open(f"{place}/amends.db", env="production") as coordinator:
-        await show(coordinator, await coordinator.run(answer, "A-17", "the lamp is broken", actor="agent:desk"))
-        await show(coordinator, await coordinator.run(answer, "B-4", "the vase came broken", actor="agent:desk"))
+        await run(coordinator, "A-17", "the lamp is broken")
+        await run(coordinator, "B-4", "the vase came broken")
 
 
 if __name__ == "__main__":

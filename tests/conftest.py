@@ -14,7 +14,7 @@ if "CI" not in os.environ:  # there hypothesis has a profile of its own: no dead
 KINDS = {
     "died": "in-process: a death at every point, and again at every point of the recovery",
     "killed": "SIGKILL: a forked process at every point, on a real SQLite file",
-    "slept": "asleep past its lease at every point but a known hole, taken over, woken",
+    "slept": "asleep past its lease at every point, taken over, woken",
     "refused": "a full disk at every append",
 }
 
@@ -30,8 +30,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("crashes")
     for kind, total in totals.items():
         if total:
-            shown = ("scenarios", "points", "deaths", "histories", *(["left out"] if total["left out"] else []))
-            counts = ", ".join(f"{total[what]:,} {what}" for what in shown)
+            counts = ", ".join(f"{total[what]:,} {what}" for what in ("scenarios", "points", "deaths", "histories"))
             terminalreporter.write_line(f"{KINDS[kind]}: {counts}")
     tampered = Counter[str]()
     for report in reports:

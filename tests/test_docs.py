@@ -3,6 +3,7 @@
 The blocks of a page run in order, in one fresh directory and one fresh process:
 
 - ```python runs. Where its first line is a file's name (`# trip.py`), it is written to that file and imported;
+- ```yaml is written to the file that its first line names;
 - ```output is what the Python above it has printed;
 - ```console holds commands after `$ `, each followed by what it prints. `amends`, `python` and `cat` are run. Of
   `make`, the target must exist. The rest sets up a shell and is left alone.
@@ -36,7 +37,7 @@ PROSE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "adr").glob("*.md"))]
 
 RUN = frozenset({"amends", "python", "cat"})
 LEFT_ALONE = frozenset({".", "cd", "git", "mkdir", "pip"})
-FENCES = frozenset({"python", "output", "console", "text", "json", "toml", "mermaid"})
+FENCES = frozenset({"python", "yaml", "output", "console", "text", "json", "toml", "mermaid"})
 PATIENCE_S = 120
 KILLED = signal.SIGKILL
 
@@ -58,7 +59,7 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        first = re.match(r"# ([\w/]+\.\w+)\n", self.text)
+        first = re.match(r"# ([\w/-]+\.\w+)\n", self.text)
         return first[1] if first else None
 
 
@@ -139,6 +140,8 @@ def perform(page: Path, *, into: Path) -> None:
             Path(block.file).write_text(block.text, encoding="utf-8")
             module = block.file.removesuffix(".py").replace("/", ".")
             subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], check=True, env=environment())
+        elif block.tag == "yaml" and block.file is not None:
+            Path(block.file).write_text(block.text, encoding="utf-8")
         elif block.tag == "python":
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)

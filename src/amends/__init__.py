@@ -19,7 +19,7 @@ from amends.errors import (
 )
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
-from amends.runtime.local import Ended, Handle
+from amends.runtime.handle import Ended, Handle
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings

@@ -7,17 +7,19 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from amends.clock import Clock, SystemClock
 from amends.errors import InputError, RefusedError
-from amends.gate.builtin import BuiltinGate
+from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.local import Ended
+from amends.runtime.handle import Ended
+from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.settings import Settings
 
@@ -33,6 +35,7 @@ class Coordinator(runtime.Coordinator):
         cls,
         journal: str = "amends.db",
         *,
+        policy: str | PathLike[str] | None = None,
         env: str = "development",
         registry: Registry = PROCESS,
         settings: Settings | None = None,
@@ -43,16 +46,23 @@ class Coordinator(runtime.Coordinator):
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
+        policy: the file that the gate goes by from now on, on this journal; it is adopted, on record, if it is not the
+            one that was adopted last. Where none is named that one judges, else the built-in one. Raises PolicyError.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
         AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
         """
 
         async def opened() -> Coordinator:
-            used = clock or SystemClock()
+            used, numbers = clock or SystemClock(), settings or Settings()
+            wanted = None if policy is None else _loaded(policy)
             store = await open_journal(journal, used, evidence_key=evidence_key)
             try:
-                made = cls(journal=store, gate=BuiltinGate(), clock=used, env=env, registry=registry, settings=settings)
+                gate = Policies(store, used, numbers.poll_s)
+                await gate.refresh()
+                if wanted is not None:
+                    await gate.adopt(wanted, by=runtime.SYSTEM, why=f"a coordinator was opened with {policy}")
+                made = cls(journal=store, gate=gate, clock=used, env=env, registry=registry, settings=numbers)
                 await made.__aenter__()
             except BaseException:  # whatever it was, it flies on; the journal must not stay open
                 await store.close()
@@ -114,6 +124,12 @@ class Opening(Awaitable[Coordinator]):
     ) -> None:
         if self._coordinator is not None:
             await self._coordinator.close()
+
+
+def _loaded(policy: str | PathLike[str]) -> Policy:
+    from amends.gate.load import load_policy
+
+    return load_policy(policy)
 
 
 async def open_journal(

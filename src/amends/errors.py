@@ -22,8 +22,10 @@ AmendsError
 ├── UnknownError                a name that nothing answers to
 │   ├── UnknownSagaError
 │   ├── UnknownIncidentError
+│   ├── UnknownApprovalError
 │   ├── UnknownActionError
 │   └── UnknownDefinitionError
+├── PolicyError                 a policy's file cannot be read, or says what no policy can say
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 ├── EvidenceError               what should be evidence cannot be read or made
 │   └── EvidenceKeyError        the key that signs is missing, not safe, or not the journal's
@@ -149,12 +151,24 @@ class UnknownIncidentError(UnknownError):
     """No incident has this id."""
 
 
+class UnknownApprovalError(UnknownError):
+    """No approval has this id."""
+
+
 class UnknownActionError(UnknownError):
     """No action is registered under this topic and version."""
 
 
 class UnknownDefinitionError(UnknownError):
     """No definition is registered under this name and version."""
+
+
+class PolicyError(AmendsError):
+    """A policy's file is refused as a whole. `mistakes` are lines of the form `file:line: what, which, what to do`."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = tuple(mistakes)
 
 
 class SecretUnavailableError(AmendsError):

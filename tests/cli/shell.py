@@ -5,6 +5,7 @@ import importlib
 import io
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -63,7 +64,8 @@ class Shell:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        shutil.copy(GIVEN / "shop.py", place)
+        for module in GIVEN.glob("*.py"):
+            shutil.copy(module, place)
 
     def __call__(self, *words: str, stdin: bytes = b"", **env: str) -> Said:
         """Run a command as a process of its own."""
@@ -90,6 +92,29 @@ class Shell:
             main(words)
         assert isinstance(ended.value.code, int)
         return Said(ended.value.code, out.getvalue(), err.getvalue())
+
+    def on_terminal(self, *words: str, typed: str = "") -> Said:
+        """Run a command that has a terminal, with somebody who types; what it shows is on stdout, stderr too."""
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "amends.cli.main", *words],
+            cwd=self.place,
+            env=self._env({"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        ) as process:
+            os.close(theirs)
+            shown, typing = b"", typed.encode()
+            with contextlib.suppress(OSError):  # how a terminal ends when nobody has it any more
+                while piece := os.read(ours, 4096):
+                    shown += piece
+                    if typing and shown.endswith(b"[y/N]: "):
+                        os.write(ours, typing)
+                        typing = b""
+            os.close(ours)
+            code = process.wait(PATIENCE_S)
+        return Said(code, shown.decode().replace("\r\n", "\n"), "")
 
     @contextlib.contextmanager
     def _forgetting(self) -> Generator[None]:
@@ -150,6 +175,26 @@ class Shell:
         """What the sagas did, without the keys."""
         lines = (self.place / "world.txt").read_text(encoding="utf-8").splitlines()
         return [" ".join(line.split()[:2]) for line in lines]
+
+    def policy(self, *rules: str, name: str = "policy.yaml") -> str:
+        """The name of a file that allows everything but what these rules, each in YAML's short form, restrict."""
+        text = "\n".join(["version: v1", "default: allow", "rules:", *(f"  - {rule}" for rule in rules), ""])
+        (self.place / name).write_text(text, encoding="utf-8")
+        return name
+
+    def approval(self, *words: str, saga: str = "l-1") -> str:
+        """The id of an approval that a saga waits for."""
+        given = ("--input", '{"name": "Ann"}', "--env", "production", "--actor", "agent:desk")
+        said = self.here("run", "office:leave", "--id", saga, *given, *words)
+        assert said.code == 6, said
+        return f"{saga}/2"
+
+    def denied(self) -> str:
+        """The id of an incident whose compensation the gate refuses."""
+        denies = self.policy("{id: hands-off, when: {phase: compensation}, decision: deny, reason: not at night}")
+        given = ("--input", '{"name": "Ann"}', "--actor", "agent:desk", "--label", "owner=person:olga")
+        assert self.here("run", "office:party", "--id", "p-1", "--policy", denies, *given).code == 4
+        return "p-1/1"
 
     def incident(self) -> str:
         """The id of an open incident of a saga whose robot is jammed."""

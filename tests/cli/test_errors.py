@@ -108,6 +108,13 @@ WRONG_USAGE = [
     (["saga", "cancel", "x"], "missing option '--module'"),
     (["incident", "retry", "x/1"], "missing option '--module'"),
     (["incident", "resolve", "x/1"], "missing option '--reason'"),
+    (["incident", "assign", "x/1"], "missing option '--owner'"),
+    (["incident", "comment", "x/1"], "missing option '--text'"),
+    (["approval", "refuse", "x/1"], "missing option '--why'"),
+    (["policy", "adopt", "policy.yaml"], "missing option '--why'"),
+    (["run", "shop:chat", "--actor", "ann"], "'ann' is not an actor: write agent:<name>, "),
+    (["run", "shop:chat", "--policy", "nope.yaml"], "nope.yaml: "),
+    (["resume", "shop", "--policy", "nope.yaml", "--journal", "shop.py"], "nope.yaml: "),
     (["incident", "resolve", "x", "--reason", "y"], "'x' is not an incident's id; they look like "),
     (["incident", "resolve", "x/y", "--reason", "y"], "'x/y' is not an incident's id; they look like "),
     (["demo", "--pace", "-1"], "invalid value for '--pace'"),
@@ -120,7 +127,7 @@ def test_wrong_usage(amends: Shell, words: list[str], complaint: str) -> None:
     assert amends.here(*words).complaint.startswith(complaint)
 
 
-@pytest.mark.parametrize("words", [[], ["saga"], ["incident"]], ids=" ".join)
+@pytest.mark.parametrize("words", [[], ["saga"], ["incident"], ["approval"], ["policy"]], ids=" ".join)
 def test_a_group_without_a_command_shows_what_there_is(amends: Shell, words: list[str]) -> None:
     said = amends.here(*words)
     assert (said.code, said.out) == (2, "")
@@ -265,8 +272,9 @@ def test_the_version_is_told(amends: Shell) -> None:
 
 
 def test_the_help_of_every_command_can_be_asked_for(amends: Shell) -> None:
-    commands = ["run", "resume", "demo", "saga list", "saga show", "saga cancel"]
-    commands += ["incident list", "incident show", "incident retry", "incident resolve"]
+    commands = ["run", "resume", "demo", "saga list", "saga show", "saga cancel", "policy adopt", "policy show"]
+    commands += ["approval list", "approval show", "approval grant", "approval refuse"]
+    commands += [f"incident {verb}" for verb in ("list", "show", "assign", "comment", "retry", "resolve")]
     for command in commands:
         said = amends.here(*command.split(), "--help")
         assert said.code == 0

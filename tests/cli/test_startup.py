@@ -22,11 +22,13 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
     assert "click" in found
     assert {name for name in found if name.startswith("amends.")} == {
         "amends.cli",
+        "amends.cli.approval",
         "amends.cli.demo",
         "amends.cli.evidence",
         "amends.cli.incident",
         "amends.cli.main",
         "amends.cli.options",
+        "amends.cli.policy",
         "amends.cli.run",
         "amends.cli.saga",
     }

@@ -50,17 +50,23 @@ EVENTS: list[e.Event] = [
     e.ProbeFoundNothing(step=STEP_ID, retry_at=None),
     e.ProbeUnanswered(step=STEP_ID, error="", retry_at=None),
     e.LateSuccessEnrolled(step=STEP_ID, attempt=1, result=None),
+    e.LateLossEnrolled(step=STEP_ID, attempt=1, error="no answer"),
     e.CompensationStarted(step=STEP_ID, attempt=1, key="k", certain=True, rule="r", policy="p"),
     e.CompensationSucceeded(step=STEP_ID, attempt=1),
     e.CompensationFailed(step=STEP_ID, attempt=1, error="", changed_since=False, retry_at=None),
     e.CompensationLost(step=STEP_ID, attempt=1, error="", timed_out=False, retry_at=None),
     e.CompensationDenied(step=STEP_ID, rule="r", policy="p", why=""),
-    e.ApprovalRequested(step=STEP_ID, digest="", rule="r", policy="p", needed=1, expires_at=0),
-    e.ApprovalGranted(step=STEP_ID, by="a"),
+    e.ApprovalRequested(step=STEP_ID, digest="", shown={}, rule="r", policy="p", needs=(), expires_at=0),
+    e.ApprovalGranted(step=STEP_ID, by="a", digest=""),
+    e.ApprovalSigned(step=STEP_ID, by="a", digest=""),
+    e.ApprovalUsed(step=STEP_ID, digest=""),
     e.ApprovalRefused(step=STEP_ID, by="a", why=""),
     e.ApprovalExpired(step=STEP_ID),
     e.ApprovalVoided(step=STEP_ID, why=""),
     OPENED,
+    e.IncidentAssigned(incident=1, owner="a", by="a"),
+    e.IncidentCommented(incident=1, by="a", text="t"),
+    e.PolicyAdopted(digest="d", text="t", by="a", why="w"),
     e.IncidentRetried(incident=1, by="a"),
     e.IncidentResolved(incident=1, by="a", reason="r", settled=(STEP_ID,)),
 ]
@@ -83,6 +89,7 @@ def _shortest(table: Mapping[Any, Mapping[Any, StrEnum]], first: StrEnum) -> dic
 
 
 _STEP_PATHS = _shortest(STEP, StepStatus.PROPOSED)
+_STEP_PATHS[StepStatus.READY] = (e.ApprovalRequested, e.ApprovalGranted)  # so that what may become of it can come
 _SAGA_PATHS = _shortest(SAGA, SagaStatus.RUNNING)
 
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.effects import Effect
@@ -132,7 +131,10 @@ class Story:
         return self.begins(step, promised).ends(step, outcome)
 
     def lands(self, step: StepId, attempt: int = 1, result: Json = "late") -> Story:
-        return self.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=self.now, window_s=WINDOW_S))
+        return self.ends_late(step, Succeeded(result), attempt)
+
+    def ends_late(self, step: StepId, outcome: Succeeded | Lost, attempt: int = 1) -> Story:
+        return self.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self.now, window_s=WINDOW_S))
 
     def finishes(self, result: Json = "all") -> Story:
         return self.tell(c.FinishWork(result=result))

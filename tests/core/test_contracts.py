@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic, key_of
 from amends.core.values import SagaId, StepId

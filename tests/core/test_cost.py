@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
 from amends.core.decide import decide
 from amends.core.outcomes import Succeeded
 from amends.core.plan import plan

@@ -33,6 +33,7 @@ def test_events_that_lead_the_same_way_share_an_arrow() -> None:
     assert diagram("incident").splitlines() == [
         "stateDiagram-v2",
         "    [*] --> open: IncidentOpened",
+        "    open --> open: IncidentAssigned, IncidentCommented",
         "    open --> retried: IncidentRetried",
         "    open --> resolved: IncidentResolved",
     ]

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
 from amends.core.contracts import key_of
 from amends.core.effects import GiveUp, Judge, Perform, Probe, Wait
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
@@ -77,10 +76,18 @@ def test_a_denied_step_is_given_up_and_nothing_is_owed() -> None:
     assert story.fails(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 
 
-@pytest.mark.parametrize("decision", [Decision.DENY, Decision.REQUIRE_HUMAN, Decision.THROTTLE])
-def test_whatever_is_not_allowed_is_not_dispatched(decision: Decision) -> None:
+@pytest.mark.parametrize(
+    ("decision", "status"),
+    [
+        (Decision.DENY, _S.DENIED),
+        (Decision.REQUIRE_HUMAN, _S.AWAITING),
+        (Decision.THROTTLE, _S.READY),
+        (Decision.ALLOW, _S.READY),
+    ],
+)
+def test_a_verdict_decides_whether_a_step_may_start(decision: Decision, status: StepStatus) -> None:
     story = Story().proposes(FLIGHT).judges(FLIGHT, Verdict(decision=decision, rule="r", policy="p"))
-    assert story.status(FLIGHT) is _S.DENIED
+    assert story.status(FLIGHT) is status
 
 
 def test_a_before_image_is_kept_until_the_first_attempt() -> None:
@@ -286,4 +293,4 @@ def test_an_outcome_needs_an_attempt() -> None:
     story.refuses(c.RecordAnswer(step=FLIGHT, answer=Found(), now=NOW, jitter=0), f"{too_late} ProbeFound")
     story.refuses(c.StartAttempt(step=FLIGHT), f"{too_late} AttemptStarted")
     story.refuses(c.RecordCompensation(step=FLIGHT, outcome=DONE, now=NOW, jitter=0), f"{too_late} CompensationSucc")
-    story.refuses(c.EnrolLateSuccess(step=FLIGHT, attempt=1, result=None, now=NOW, window_s=1), f"{too_late} LateSucc")
+    story.refuses(c.EnrolLate(step=FLIGHT, attempt=1, outcome=Succeeded(), now=NOW, window_s=1), f"{too_late} LateSucc")

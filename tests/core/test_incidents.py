@@ -2,8 +2,7 @@
 
 import pytest
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Perform, Settle
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed

@@ -2,10 +2,10 @@
 
 import pytest
 
-from amends.core import events as e
+from amends.core import commands as c, events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe
 from amends.core.events import IncidentKind
-from amends.core.outcomes import Failed, Found, FoundNothing
+from amends.core.outcomes import Failed, Found, FoundNothing, Lost, Succeeded
 from amends.core.transitions import SagaStatus, StepStatus
 from tests.core.story import (
     CAR,
@@ -199,3 +199,120 @@ def test_a_late_success_while_finishing_is_one_more_doubt() -> None:
 def test_a_step_s_attempts_to_compensate_are_not_renewed_by_a_late_success() -> None:
     story = Story().does(FLIGHT, contract(undo_attempts=1), LOST).fails().takes_back(FLIGHT, LOST).lands(FLIGHT)
     assert story.due() == CallPerson(IncidentKind.COMPENSATION_FAILED, FLIGHT, "no answer")
+
+
+# -- when nobody knows what it did ------------------------------------------------------------------------------------
+
+STILL_LOST = Lost(error="still no answer")
+
+
+def test_a_late_loss_puts_a_step_that_had_failed_in_doubt() -> None:
+    story = Story().does(FLIGHT, outcome=FATAL).fails().comes_to_its_end().ends_late(FLIGHT, STILL_LOST)
+    assert [type(fact) for fact in story.facts] == [e.LateLossEnrolled, e.RollbackResumed]
+    assert story.due() == Compensate(FLIGHT, certain=False)
+
+
+def test_a_late_loss_puts_a_step_that_was_taken_back_in_doubt() -> None:
+    story = Story().does(FLIGHT, outcome=LOST).fails().takes_back(FLIGHT).comes_to_its_end()
+    story.ends_late(FLIGHT, STILL_LOST)
+    assert story.due() == CallPerson(IncidentKind.OUTCOME_UNKNOWN, FLIGHT, LATE_AND_COMPENSATED)
+
+
+def test_a_late_loss_during_the_compensation_is_probed_after_it() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails().hears(FLIGHT, Found()).starts_back(FLIGHT)
+    story.ends_late(FLIGHT, STILL_LOST)
+    assert story.status(FLIGHT) is _S.RECOMPENSATING
+    assert story.ends_back(FLIGHT).due() == Probe(FLIGHT)
+
+
+def test_taking_a_step_back_again_after_a_late_loss_has_another_key() -> None:
+    story = Story().does(FLIGHT, outcome=LOST).fails().takes_back(FLIGHT, LOST)
+    story.ends_late(FLIGHT, STILL_LOST).later(60).takes_back(FLIGHT)
+    first, second = keys_of_compensations(story)
+    assert first != second
+
+
+def test_a_late_loss_of_a_step_that_cannot_be_repeated_ends_its_tries() -> None:
+    story = Story().does(FLIGHT, outcome=Failed(error="busy")).ends_late(FLIGHT, STILL_LOST)
+    assert story.needs(FLIGHT) == GiveUp(FLIGHT)
+    assert story.finishes().due() == Compensate(FLIGHT, certain=False)
+
+
+def test_a_late_loss_of_a_step_that_can_be_asked_about_has_it_asked() -> None:
+    story = Story().does(FLIGHT, PROBED, Failed(error="busy")).ends_late(FLIGHT, STILL_LOST).later(60)
+    assert story.needs(FLIGHT) == Probe(FLIGHT)
+
+
+def test_a_late_loss_while_the_next_attempt_runs_keeps_its_certain_failure_from_settling_the_step() -> None:
+    story = Story().does(FLIGHT, IDEMPOTENT, Failed(error="busy")).later(60).tries(FLIGHT)
+    story.ends_late(FLIGHT, STILL_LOST).ends(FLIGHT, FATAL)
+    assert story.status(FLIGHT) is _S.UNKNOWN
+
+
+def test_a_late_loss_of_a_step_whose_outcome_nobody_knows_is_no_news() -> None:
+    assert Story().does(FLIGHT, outcome=LOST).ends_late(FLIGHT, STILL_LOST).facts == ()
+
+
+# -- when the step was done again meanwhile ---------------------------------------------------------------------------
+
+
+def done_again() -> Story:
+    """Lost, not found, and done again; then the first attempt lands."""
+    return Story().does(FLIGHT, PROBED, LOST).later(60).hears(FLIGHT, FoundNothing()).tries(FLIGHT)
+
+
+@pytest.mark.parametrize("outcome", [STILL_LOST, DONE])
+def test_an_effect_that_may_stand_twice_is_named_and_nothing_stops(outcome: Lost | Succeeded) -> None:
+    story = done_again().ends(FLIGHT, DONE).ends_late(FLIGHT, outcome)
+    assert (story.incident.kind, story.incident.left) == (IncidentKind.EFFECT_DOUBLED, (FLIGHT,))
+    assert (story.phase, story.needs(FLIGHT), story.status(FLIGHT)) == (SagaStatus.RUNNING, None, _S.SUCCEEDED)
+    assert story.ends_late(FLIGHT, outcome).facts == ()
+
+
+def test_a_saga_does_not_end_before_a_person_has_looked_at_a_doubled_effect() -> None:
+    story = done_again().ends(FLIGHT, DONE).lands(FLIGHT).finishes("all")
+    assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
+    assert story.resolves().comes_to_its_end().phase is SagaStatus.COMPLETED
+    assert story.saga.result == "all"
+
+
+def test_a_doubled_effect_can_be_seen_to_while_the_saga_goes_on() -> None:
+    story = done_again().ends(FLIGHT, DONE).lands(FLIGHT).resolves()
+    assert (story.phase, story.finishes().phase) == (SagaStatus.RUNNING, SagaStatus.COMPLETED)
+
+
+def test_a_completed_saga_halts_for_a_doubled_effect() -> None:
+    story = done_again().ends(FLIGHT, DONE).finishes("all").lands(FLIGHT)
+    assert (story.phase, story.incident.kind) == (SagaStatus.INCIDENT, IncidentKind.EFFECT_DOUBLED)
+    assert story.resolves().comes_to_its_end().saga.result == "all"
+
+
+def test_a_doubled_effect_is_nothing_to_try_again() -> None:
+    story = done_again().ends(FLIGHT, DONE).lands(FLIGHT)
+    story.refuses(c.RetryIncident(incident=1, by="ann", now=0, window_s=1), "has nothing to try again")
+
+
+def test_a_cancelled_saga_keeps_the_incident_of_a_doubled_effect() -> None:
+    """One compensation may have taken one of the two back."""
+    story = done_again().ends(FLIGHT, DONE).lands(FLIGHT).cancels().takes_back(FLIGHT).comes_to_its_end()
+    assert (story.phase, story.incident.left) == (SagaStatus.INCIDENT, (FLIGHT,))
+    assert story.resolves().comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+
+
+def test_an_attempt_that_lands_while_the_next_one_runs_may_have_doubled_the_effect() -> None:
+    story = done_again().lands(FLIGHT)
+    assert [type(fact) for fact in story.facts] == [e.IncidentOpened, e.LateSuccessEnrolled]
+    assert story.ends(FLIGHT, DONE).status(FLIGHT) is _S.SUCCEEDED
+
+
+def test_seeing_to_a_doubled_effect_does_not_have_a_halted_saga_go_on() -> None:
+    story = done_again().ends(FLIGHT, DONE).lands(FLIGHT).does(HOTEL, PIVOT).fails()
+    assert story.resolves(1).phase is SagaStatus.INCIDENT
+    assert story.resolves(2).phase is SagaStatus.COMPLETED
+
+
+def test_what_lands_late_joins_the_incident_that_stopped_the_saga_and_not_the_doubled_one() -> None:
+    story = done_again().ends(FLIGHT, DONE).lands(FLIGHT).does(CAR, outcome=FATAL).does(HOTEL, PIVOT).fails().lands(CAR)
+    doubled, stopping = story.saga.open_incidents
+    assert (doubled.kind, doubled.left) == (IncidentKind.EFFECT_DOUBLED, (FLIGHT,))
+    assert (stopping.kind, stopping.left) == (IncidentKind.PAST_PIVOT, (HOTEL, CAR, FLIGHT))

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from amends.core import decide, incidents, plan, refusals, saga, step
-from amends.core import events as e
+from amends.core import decide, events as e, incidents, plan, refusals, saga, step
 from amends.core.contracts import Contract, OnIncident, Retries
 from amends.core.effects import Effect, Wait
 from amends.core.outcomes import Failed
@@ -134,6 +133,10 @@ def a_late_effect_after_a_compensation_is_forgotten(patch: Patch) -> None:
     in_table(patch, _S.COMPENSATED, e.LateSuccessEnrolled, _S.COMPENSATED)
 
 
+def a_late_loss_after_a_compensation_is_forgotten(patch: Patch) -> None:
+    in_table(patch, _S.COMPENSATED, e.LateLossEnrolled, _S.COMPENSATED)
+
+
 def a_late_effect_during_a_compensation_counts_as_taken_back(patch: Patch) -> None:
     in_table(patch, _S.RECOMPENSATING, e.CompensationSucceeded, _S.COMPENSATED)
 
@@ -144,7 +147,7 @@ def a_late_effect_after_a_lost_compensation_keeps_the_old_key(patch: Patch) -> N
 
 def a_late_effect_while_another_attempt_runs_is_forgotten(patch: Patch) -> None:
     def forgets(old: Step, event: step.SettlingEvent, status: StepStatus) -> Step:
-        late = isinstance(event, e.LateSuccessEnrolled) and old.status is _S.RUNNING
+        late = isinstance(event, (e.LateSuccessEnrolled, e.LateLossEnrolled)) and old.status is _S.RUNNING
         return old if late else _changed(old, event, status)
 
     everywhere(patch, "changed", forgets)
@@ -224,6 +227,7 @@ MUTANTS: list[Callable[[Patch], None]] = [
     a_later_failure_settles_an_earlier_loss,
     what_was_given_up_counts_when_it_lands,
     a_late_effect_after_a_compensation_is_forgotten,
+    a_late_loss_after_a_compensation_is_forgotten,
     a_late_effect_during_a_compensation_counts_as_taken_back,
     a_late_effect_after_a_lost_compensation_keeps_the_old_key,
     a_late_effect_while_another_attempt_runs_is_forgotten,

@@ -174,8 +174,9 @@ def test_nothing_leaves_succeeded_but_a_compensation_or_a_person() -> None:
     assert left_by(_S.SUCCEEDED) == {e.CompensationStarted, e.CompensationDenied, e.IncidentResolved}
 
 
-def test_what_was_taken_back_comes_back_only_by_a_late_success() -> None:
-    assert left_by(_S.COMPENSATED) == left_by(_S.SETTLED) == {e.LateSuccessEnrolled}
+def test_what_was_taken_back_comes_back_only_by_its_own_late_end() -> None:
+    late: set[type[e.Event]] = {e.LateSuccessEnrolled, e.LateLossEnrolled}
+    assert left_by(_S.COMPENSATED) == left_by(_S.SETTLED) == late
     assert left_by(_S.DENIED) == set()
 
 
@@ -189,7 +190,10 @@ def test_what_people_see_as_waiting_is_running_with_something_to_wait_for() -> N
     awaiting = replay(SAGA_ID, [STARTED, PROPOSED, EVENT[e.ApprovalRequested]])
     assert (awaiting.phase, awaiting.status) == (SagaStatus.RUNNING, SagaStatus.WAITING)
     refused = replay(SAGA_ID, [STARTED, PROPOSED, EVENT[e.ApprovalRequested], EVENT[e.ApprovalExpired]])
-    assert (refused.status, refused.steps[STEP_ID].error) == (SagaStatus.RUNNING, "nobody answered in time")
+    assert (refused.status, refused.steps[STEP_ID].error) == (
+        SagaStatus.RUNNING,
+        "its approval was not given, or not used, in time",
+    )
 
 
 @pytest.mark.parametrize("status", SagaStatus)

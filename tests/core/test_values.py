@@ -8,8 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amends.core.values import DEEPEST, LARGEST_INT, LARGEST_VALUE, Json, canonical, digest
 from amends.errors import NotJsonError, TooLargeError

@@ -36,6 +36,7 @@ from amends import (
 from amends.errors import RefusedError, UnknownSagaError
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import SETTINGS, Scenario, here
+from amends.testing.crash_life import Script
 
 COMPLETED, ROLLED_BACK, INCIDENT = SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT
 ID = "crash-1"
@@ -691,6 +692,7 @@ async def no_compensation(s: Work) -> None:
 
 mail = act("plain.mail", no_rollback="a mail cannot be unsent")
 mail_keyed = act("keyed.mail", no_rollback="a mail cannot be unsent")
+mail_fatal = act("keyed.mail_fatal", always(Fatal("no", happened=False)), no_rollback="a mail cannot be unsent")
 
 
 @scenario("a failure after the pivot", INCIDENT, ROLLED_BACK)
@@ -1030,3 +1032,88 @@ async def run_five(coordinator: Coordinator, definition: SagaDefinition) -> None
 async def five(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(fatal, 2)
+
+
+# -- people ----------------------------------------------------------------------------------------------------------
+
+
+async def approve(coordinator: Coordinator) -> None:
+    async for row in coordinator.approvals():
+        with suppress(RefusedError):  # it was answered just before
+            await coordinator.grant(row.id, by="person:ann")
+            await coordinator.drive(row.saga)
+
+
+async def refuse(coordinator: Coordinator) -> None:
+    for row in await coordinator.approvals():
+        with suppress(RefusedError):
+            await coordinator.refuse(row.id, by="person:ann", why="no")
+            await coordinator.drive(row.saga)
+
+
+async def let_it_expire(coordinator: Coordinator) -> None:
+    if await coordinator.approvals():
+        await here().clock.sleep(25 * 3600)
+        coordinator._engine._renew()  # by the clock of these lives no heartbeat comes
+        await coordinator.drive(ID)
+
+
+def asked_then(people: Script) -> Callable[[Coordinator, SagaDefinition], Awaitable[object]]:
+    """Start; whenever somebody is asked, they answer; until the end."""
+
+    async def begin(coordinator: Coordinator, definition: SagaDefinition) -> None:
+        ended = asyncio.ensure_future(_awaited(await coordinator.start(definition, id=ID, actor="agent:bot")))
+        while not ended.done():
+            await here().clock.sleep(2)
+            await people(coordinator)
+        await ended
+
+    return begin
+
+
+def with_people(people: Script) -> dict[str, Any]:
+    return {"begin": asked_then(people), "people": people, "env": "production"}
+
+
+@scenario("a person approves what cannot be taken back", COMPLETED, **with_people(approve))
+async def approved(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(mail_keyed, 2)
+    await s.do(keyed_b, 3)
+
+
+@scenario("a person refuses, and the work is taken back", ROLLED_BACK, **with_people(refuse))
+async def refused(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(mail_keyed, 2)
+
+
+@scenario("nobody answers in time", ROLLED_BACK, **with_people(let_it_expire))
+async def unanswered_request(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(mail_keyed, 2)
+
+
+@scenario("a person approves ahead", COMPLETED, **with_people(approve))
+async def approved_ahead(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.ask(mail_keyed, 2)
+    await s.do(keyed_b, 3)
+    await s.do(mail_keyed, 2)
+
+
+@scenario("two branches wait for people", COMPLETED, **with_people(approve))
+async def approved_branches(s: Work) -> None:
+    await asyncio.gather(s.do(mail_keyed, 1), s.do(keyed_a, 2), s.do(mail_keyed, 3))
+
+
+@scenario("what was approved fails, and older work is taken back", ROLLED_BACK, INCIDENT, **with_people(approve))
+async def approved_then_fatal(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(mail_fatal, 2)
+
+
+@scenario("cancelled while it waits for people", ROLLED_BACK, **with_people(cancel))
+async def cancelled_while_asked(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(mail_keyed, 2)

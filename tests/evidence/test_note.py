@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amends.errors import EvidenceError
 from amends.evidence import ed25519, standalone

@@ -72,8 +72,8 @@ def awaited(step: StepId) -> list[e.Event]:
     topic = f"topic.{step}"
     return [
         e.StepProposed(step=step, topic=Topic(topic), version=1, args=None, digest="", contract=contract(topic)),
-        e.ApprovalRequested(step=step, digest="", rule=RULE, policy="", needed=1, expires_at=2**50),
-        e.ApprovalGranted(step=step, by="ann"),
+        e.ApprovalRequested(step=step, digest="", shown={}, rule=RULE, policy="", needs=(), expires_at=2**50),
+        e.ApprovalGranted(step=step, by="ann", digest=""),
         e.AttemptStarted(step=step, attempt=1, key=""),
     ]
 

@@ -28,8 +28,7 @@ import pytest
 
 from amends.core.values import SagaId
 from amends.errors import EvidenceError
-from amends.evidence import ed25519, standalone, verify
-from amends.evidence import note as notes
+from amends.evidence import ed25519, note as notes, standalone, verify
 from amends.evidence.bundle import spell, spell_entry
 from amends.evidence.examine import Conclusion, Examination
 from amends.journal.attested import Stored

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
@@ -71,6 +70,7 @@ def test_a_step_that_succeeds_is_two_lines_with_its_arguments_and_its_result() -
             topic="payments.charge",
             text="charge order=o1 cents=900 (attempt 1)",
             tone=Tone.PLAIN,
+            who="system:runtime",
         ),
         Line(
             at=NOON + 2000,
@@ -80,6 +80,7 @@ def test_a_step_that_succeeds_is_two_lines_with_its_arguments_and_its_result() -
             topic="payments.charge",
             text="succeeded: F-7",
             tone=Tone.GOOD,
+            who="system:runtime",
         ),
     )
 

@@ -1,28 +1,15 @@
-"""The gate that stands when no policy is given."""
-
-from typing import Literal
+"""The gate that stands where no policy is given."""
 
 import pytest
 
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision
+from amends.core.contracts import Reversibility
+from amends.core.verdict import Decision, Need
 from amends.gate.builtin import BuiltinGate
-from amends.gate.protocol import Facts, Gate
+from amends.gate.load import builtin_policy
+from amends.gate.protocol import Gate
+from tests.gate.support import facts, policy, verdict
 
-
-def facts(kind: Reversibility, env: str, phase: Literal["forward", "compensation"] = "forward") -> Facts:
-    contract = Contract(topic=Topic("payments.charge"), reversibility=kind)
-    return Facts(
-        env=env,
-        actor="ann",
-        saga=SagaId("s1"),
-        definition="trip",
-        step=StepId("1"),
-        contract=contract,
-        args={"cents": 100},
-        phase=phase,
-    )
+HARMLESS = (Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE)
 
 
 @pytest.fixture
@@ -30,28 +17,53 @@ def gate() -> Gate:
     return BuiltinGate()
 
 
-def test_an_action_that_nobody_declared_how_to_take_back_is_refused_in_production(gate: Gate) -> None:
-    verdict = gate.judge(facts(Reversibility.UNDECLARED, "production"))
-    assert (verdict.decision, verdict.rule) == (Decision.DENY, "builtin-undeclared-in-production")
-    assert verdict.why.startswith("payments.charge declares neither a compensation nor a no-rollback reason; ")
+def test_an_action_that_nobody_declared_how_to_take_back_is_denied_in_production(gate: Gate) -> None:
+    found = gate.judge(facts(kind=Reversibility.UNDECLARED, env="production"))
+    assert (found.decision, found.rule) == (Decision.DENY, "builtin-undeclared-in-production")
+    assert found.why.startswith("it declares neither a compensation nor a no-rollback reason; give the action a ")
+
+
+def test_one_that_cannot_be_taken_back_needs_a_person_in_production(gate: Gate) -> None:
+    found = gate.judge(facts(kind=Reversibility.IRREVERSIBLE, env="production"))
+    assert (found.decision, found.rule) == (Decision.REQUIRE_HUMAN, "builtin-irreversible-in-production")
+    assert found.needs == (Need(rule="builtin-irreversible-in-production", approvals=1),)
+    assert found.expires_s == 86_400
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_one_that_can_be_taken_back_is_allowed_in_production(gate: Gate, kind: Reversibility) -> None:
+    assert gate.judge(facts(kind=kind, env="production")).decision is Decision.ALLOW
+
+
+@pytest.mark.parametrize("kind", Reversibility)
+def test_one_that_changes_nothing_is_allowed_in_production(gate: Gate, kind: Reversibility) -> None:
+    assert gate.judge(facts(kind=kind, env="production", side_effect=False)).decision is Decision.ALLOW
 
 
 @pytest.mark.parametrize("env", ["development", "test", ""])
-def test_it_is_allowed_anywhere_else(gate: Gate, env: str) -> None:
-    assert gate.judge(facts(Reversibility.UNDECLARED, env)).decision is Decision.ALLOW
-
-
-@pytest.mark.parametrize("kind", [kind for kind in Reversibility if kind is not Reversibility.UNDECLARED])
-def test_an_action_that_says_how_or_why_not_is_allowed_in_production(gate: Gate, kind: Reversibility) -> None:
-    assert gate.judge(facts(kind, "production")).decision is Decision.ALLOW
+@pytest.mark.parametrize("kind", Reversibility)
+def test_everything_is_allowed_anywhere_else(gate: Gate, kind: Reversibility, env: str) -> None:
+    assert gate.judge(facts(kind=kind, env=env)).decision is Decision.ALLOW
 
 
 @pytest.mark.parametrize("kind", Reversibility)
 def test_a_compensation_is_always_allowed(gate: Gate, kind: Reversibility) -> None:
-    assert gate.judge(facts(kind, "production", "compensation")).decision is Decision.ALLOW
+    assert gate.judge(facts(kind=kind, env="production", phase="compensation")).decision is Decision.ALLOW
 
 
 def test_every_verdict_names_the_same_policy_and_a_rule(gate: Gate) -> None:
-    verdicts = [gate.judge(facts(kind, env)) for kind in Reversibility for env in ("production", "test")]
-    assert len({verdict.policy for verdict in verdicts}) == 1
-    assert all(verdict.rule for verdict in verdicts)
+    found = [gate.judge(facts(kind=kind, env=env)) for kind in Reversibility for env in ("production", "test")]
+    assert {each.policy for each in found} == {builtin_policy().digest}
+    assert all(each.rule.startswith("builtin-") for each in found)
+
+
+def test_it_judges_what_a_policy_without_a_default_leaves_open() -> None:
+    asked = facts("mail.send", kind=Reversibility.UNDECLARED, env="production")
+    found = verdict("- {id: pay, when: {topic: payments.*}, decision: deny}", asked, None)
+    assert (found.decision, found.rule) == (Decision.DENY, "builtin-undeclared-in-production")
+
+
+def test_such_a_policy_has_a_digest_that_covers_the_built_in_one_too() -> None:
+    alone, closed = policy("[]", None), policy("[]", "deny")
+    assert alone.digest not in {closed.digest, builtin_policy().digest}
+    assert verdict("[]", facts(), None).policy == alone.digest

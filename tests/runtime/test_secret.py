@@ -5,8 +5,7 @@ from typing import cast
 
 import pytest
 
-from amends.core.values import SECRET_MARK as MARK
-from amends.core.values import Json, canonical
+from amends.core.values import SECRET_MARK as MARK, Json, canonical
 from amends.errors import NotJsonError, SecretUnavailableError
 from amends.runtime.secret import Secret, mask, scrub, secrets_in, unmask
 

@@ -136,7 +136,7 @@ class _Show:
     async def _another_goes_on(self, seen: int) -> None:
         from amends.bootstrap import Coordinator
         from amends.cli.session import followed, tell_ended
-        from amends.runtime.local import Ended
+        from amends.runtime.handle import Ended
 
         self._act(
             "another process goes on",

@@ -1,4 +1,4 @@
-"""`amends incident`: list, show, retry, resolve."""
+"""`amends incident`: list, show, assign, comment, retry, resolve."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import click
 from amends.cli.options import author, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
-    from amends.cli.output import Output
+    from collections.abc import Awaitable, Callable
+
+    from amends.bootstrap import Coordinator
     from amends.core.saga import Saga
     from amends.journal.protocol import IncidentRow, Journal
+
+_id = click.argument("incident_id", metavar="ID")
 
 
 @click.group(invoke_without_command=True)
@@ -53,23 +57,27 @@ def list_incidents(*, is_all: bool, journal: str, as_json: bool) -> None:
 
 
 @incident.command()
-@click.argument("incident_id", metavar="ID")
+@_id
 @with_journal
 def show(*, incident_id: str, journal: str, as_json: bool) -> None:
-    """Show one incident: what stopped, what is left, and what a person can do."""
+    """Show one incident: what happened, what may stand, what was tried, and what a person can do."""
     import asyncio
+    from dataclasses import asdict
 
-    from amends.cli import looks
+    from amends.cli import looks, stuck
     from amends.cli.output import Output
-    from amends.cli.session import load, opened_to_read
+    from amends.cli.session import history, opened_to_read
 
     out = Output(as_json=as_json)
 
     async def whole() -> None:
         async with opened_to_read(journal) as opened:
             row = await _found(opened, incident_id)
-            out.record("incident", looks.incident_fields(row))
-            _tell(out, row, await load(opened, row.saga))
+            saga, entries = await history(opened, row.saga)
+        out.record("incident", looks.incident_fields(row))
+        for at, event in stuck.comments(row, entries):
+            out.record("comment", {**asdict(event), "incident": row.id, "at": at})
+        stuck.tell(out, row, saga, entries, journal)
 
     asyncio.run(whole())
 
@@ -89,78 +97,114 @@ async def _found(journal: Journal, incident_id: str) -> IncidentRow:
     )
 
 
-def _tell(out: Output, row: IncidentRow, saga: Saga) -> None:
-    from amends.cli.looks import moment
-    from amends.evidence.timeline import spelled_args, visible
+@incident.command()
+@_id
+@click.option("--owner", metavar="WHO", required=True, help="Who sees to it, as person:<name>.")
+@with_author
+@with_journal
+def assign(*, incident_id: str, owner: str, by: str | None, journal: str, as_json: bool) -> None:
+    """Say who sees to an incident."""
+    from amends.evidence.timeline import visible
+    from amends.runtime.coordinator import checked_actor
 
-    closed = "" if row.closed_at is None else f", closed {moment(row.closed_at)}"
-    numbers = {step: number for number, step in enumerate(saga.steps, start=1)}
-    out.say(("incident    ", "dim"), (visible(row.id), "bold"))
-    out.say(("saga        ", "dim"), f"{visible(row.definition)}, {saga.status}")
-    out.say(("status      ", "dim"), (row.status, "bold red" if row.status == "open" else ""))
-    out.say(("opened      ", "dim"), moment(row.opened_at) + closed)
-    out.say(("kind        ", "dim"), row.kind.replace("_", " "))
-    out.say(("why         ", "dim"), (visible(row.why, 1000), "red"))
-    for step_id in row.left:
-        step = saga.steps[step_id]
-        mark = "stopped at  " if step_id == row.step else "left        "
-        args = spelled_args(step.args)
-        out.say((mark, "dim"), f"step {numbers[step_id]}  {visible(step.topic)}  {args}  ", (step.status, "yellow"))
-    if row.status == "open":
-        out.say()
-        out.say("try again:         ", (f"amends incident retry {visible(row.id)} --module MODULE", "cyan"))
-        out.say(
-            "vouch for it:      ", (f"amends incident resolve {visible(row.id)} --reason TEXT --module MODULE", "cyan")
-        )
-        out.say("the whole story:   ", (f"amends saga show {visible(row.saga)}", "cyan"))
+    who, owner = author(by), checked_actor(owner)
+
+    async def asked(coordinator: Coordinator) -> None:
+        await coordinator.assign_incident(incident_id, owner=owner, by=who)
+
+    _note(asked, incident_id, journal, f"incident {visible(incident_id)} given to {visible(owner)}", as_json=as_json)
 
 
 @incident.command()
-@click.argument("incident_id", metavar="ID")
+@_id
+@click.option("--text", required=True, help="The remark, as it goes on record.")
+@with_author
+@with_journal
+def comment(*, incident_id: str, text: str, by: str | None, journal: str, as_json: bool) -> None:
+    """Put a remark on record, for whoever looks at an incident next."""
+    from amends.evidence.timeline import visible
+
+    who = author(by)
+
+    async def asked(coordinator: Coordinator) -> None:
+        await coordinator.comment_incident(incident_id, text=text, by=who)
+
+    _note(asked, incident_id, journal, f"incident {visible(incident_id)} has the remark", as_json=as_json)
+
+
+def _note(
+    asked: Callable[[Coordinator], Awaitable[None]], incident_id: str, journal: str, said: str, *, as_json: bool
+) -> None:
+    """Have something put on an incident's record; its saga stays where it is."""
+    from amends.bootstrap import Coordinator
+    from amends.cli import looks, session
+    from amends.cli.output import Output
+
+    async def whole() -> IncidentRow:
+        async with Coordinator.open(journal) as coordinator:
+            await _found(coordinator.journal, incident_id)
+            await asked(coordinator)
+            return await _found(coordinator.journal, incident_id)
+
+    session.require_journal(journal)
+    out, row = Output(as_json=as_json), session.finish(whole())
+    out.record("incident", looks.incident_fields(row))
+    out.say(said)
+
+
+@incident.command()
+@_id
+@click.option("--let-run", is_flag=True, help="Let the compensation run that the gate refused, in your own name.")
 @with_modules(required=True)
 @with_author
 @with_journal
-def retry(*, incident_id: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool) -> int:
+def retry(
+    *, incident_id: str, let_run: bool, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool
+) -> int:
     """Try again what an incident stopped at.
 
-    The exit code is 0 once the saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
+    --let-run is for a person who takes it on themselves, and who neither asked for the saga nor owns it. The exit code
+    is 0 once the saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
     """
-    from amends.bootstrap import Coordinator
     from amends.cli import session
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
+
+    who = author(by)
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         session.require_known(saga, coordinator.registry, forward=saga.rollback is None)
-        return await coordinator.retry_incident(incident_id, by=author(by))
+        return await coordinator.retry_incident(incident_id, by=who, let_run=let_run)
 
     return session.settle(asked, _saga_of(incident_id), modules=modules, address=journal, as_json=as_json)
 
 
 @incident.command()
-@click.argument("incident_id", metavar="ID")
+@_id
 @click.option("--reason", required=True, help="What was done by hand, as it goes on record.")
+@click.option("--proof", default="", help="Where others can see that it was: a ticket, a receipt, an entry elsewhere.")
 @with_modules(required=False)
 @with_author
 @with_journal
 def resolve(
-    *, incident_id: str, reason: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool
+    *, incident_id: str, reason: str, proof: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool
 ) -> int:
     """Vouch for what an incident stopped at: it was seen to by hand, and the saga goes on without it.
 
     Where other steps are left to be taken back, the modules that declare them have to be named. The exit code is 0 once
     the saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
     """
-    from amends.bootstrap import Coordinator
     from amends.cli import session
     from amends.core.events import IncidentKind
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
+
+    who = author(by)
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         row = await _found(coordinator.journal, incident_id)
         ends = row.kind in {IncidentKind.PAST_PIVOT, IncidentKind.DIVERGED} and saga.rollback is None
         if row.status == "open" and not ends:
             session.require_known(saga, coordinator.registry, forward=saga.rollback is None, but=row.step)
-        return await coordinator.resolve_incident(incident_id, reason=reason, by=author(by))
+        return await coordinator.resolve_incident(incident_id, reason=reason, by=who, proof=proof)
 
     return session.settle(asked, _saga_of(incident_id), modules=modules, address=journal, as_json=as_json)
 

@@ -1,28 +1,33 @@
-"""What a command line gives a saga: its input as JSON, and its labels."""
+"""What a command line gives: a document as JSON, labels, moments."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from amends.errors import InputError
+from amends.errors import InputError, PolicyError
+from amends.gate.schema import duration_s
+
+if TYPE_CHECKING:
+    from amends.gate.policy import Policy
 
 
-def read_document(given: str | None) -> object:
+def read_document(given: str | None, *, option: str = "--input") -> object:
     """The input: JSON itself, `@` and the name of a file of it, or `-` for stdin. None where nothing is given."""
     if given is None:
         return None
     if given == "-":
         return _parsed(sys.stdin.buffer.read(), "stdin")
     if not given.startswith("@"):
-        return _parsed(given.encode("utf-8", "surrogateescape"), "--input")
+        return _parsed(given.encode("utf-8", "surrogateescape"), option)
     try:
         return _parsed(Path(given[1:]).read_bytes(), given[1:])
     except OSError as exc:
-        raise InputError(f"--input {given}: {exc.strerror}") from None
+        raise InputError(f"{option} {given}: {exc.strerror}") from None
 
 
 def _parsed(text: bytes, where: str) -> object:
@@ -51,6 +56,19 @@ def _refuse(constant: str) -> NoReturn:
     raise InputError(f"the input holds {constant}, which is not JSON")
 
 
+def read_policy(file: str) -> Policy:
+    """A policy for a command that is about something else: one mistake stands for all."""
+    from amends.gate.load import load_policy
+
+    try:
+        return load_policy(file)
+    except PolicyError as exc:
+        if len(exc.mistakes) == 1:
+            raise
+        more = f"{exc.mistakes[0]} (and more: amends policy check {file})"
+        raise PolicyError([more]) from None
+
+
 def read_labels(given: Iterable[str]) -> dict[str, str]:
     labels: dict[str, str] = {}
     for label in given:
@@ -61,3 +79,16 @@ def read_labels(given: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--label {name} is given twice")
         labels[name] = value
     return labels
+
+
+def read_moment(given: str, option: str, now: int) -> int:
+    """A time in milliseconds: a date or a time as ISO 8601 has it, local without an offset, or so long ago (`7d`)."""
+    ago_s = duration_s(given)
+    if ago_s is not None:
+        return now - round(ago_s * 1000)
+    try:
+        return round(datetime.fromisoformat(given).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise InputError(
+            f"{option} {given!r} is no time; write 7d or 12h for so long ago, 2026-03-31, or 2026-03-31T13:40:18Z"
+        ) from None

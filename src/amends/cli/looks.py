@@ -11,8 +11,8 @@ from typing import Final
 from amends.cli.output import Part
 from amends.core.transitions import SagaStatus
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
-from amends.journal.protocol import Entry, IncidentRow, SagaRow
-from amends.runtime.local import Ended
+from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, SagaRow
+from amends.runtime.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
 _DIRECTIONS: Final[Mapping[Direction, str]] = {
@@ -33,7 +33,24 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
 _FAINT: Final = "dim"
 
 SAGA_HEADS: Final = (("ID", 26), ("STATUS", 12), ("SAGA", 24), ("ENV", 12), ("STARTED", 19), ("TOOK", 7), ("NOTE", 0))
-INCIDENT_HEADS: Final = (("ID", 28), ("STATUS", 8), ("SAGA", 20), ("OPENED", 19), ("KIND", 22), ("WHY", 0))
+APPROVAL_HEADS: Final = (
+    ("ID", 28),
+    ("STATUS", 9),
+    ("SAGA", 20),
+    ("TOPIC", 20),
+    ("ASKED", 19),
+    ("LEFT", 7),
+    ("RULE", 0),
+)
+INCIDENT_HEADS: Final = (
+    ("ID", 28),
+    ("STATUS", 8),
+    ("OWNER", 16),
+    ("SAGA", 20),
+    ("OPENED", 19),
+    ("KIND", 22),
+    ("WHY", 0),
+)
 
 
 # -- for a person -----------------------------------------------------------------------------------------------------
@@ -72,10 +89,23 @@ def saga_cells(row: SagaRow) -> tuple[Part, ...]:
     return _cells(SAGA_HEADS, texts, {1: _STATUSES[row.status], 4: _FAINT, 5: _FAINT})
 
 
+def approval_cells(row: ApprovalRow, now: int) -> tuple[Part, ...]:
+    is_open = row.status == "requested"
+    left = time_left(row.expires_at, now) if is_open else "-"
+    topic, rule = visible(row.topic), visible(row.rule)
+    texts = (visible(row.id), row.status, visible(row.definition), topic, moment(row.requested_at), left, rule)
+    return _cells(APPROVAL_HEADS, texts, {1: "yellow" if is_open else _FAINT, 4: _FAINT})
+
+
+def time_left(until: int, now: int) -> str:
+    return span(until - now) if now < until else "expired"
+
+
 def incident_cells(row: IncidentRow) -> tuple[Part, ...]:
     kind, why = row.kind.replace("_", " "), visible(row.why, 80)
-    texts = (visible(row.id), row.status, visible(row.definition), moment(row.opened_at), kind, why)
-    return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 3: _FAINT})
+    owner, opened = visible(row.owner) or "-", moment(row.opened_at)
+    texts = (visible(row.id), row.status, owner, visible(row.definition), opened, kind, why)
+    return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 4: _FAINT})
 
 
 def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
@@ -95,7 +125,14 @@ def removed_line(entry: Entry) -> Line:
     """What is left of an entry whose content was removed: that it was there, when, and of which kind."""
     text = f"entry {entry.number}, {visible(entry.name.partition('/')[0])}: what it held was removed"
     return Line(
-        at=entry.at, entry=entry.number, direction=Direction.SAGA, step=None, topic="", text=text, tone=Tone.PLAIN
+        at=entry.at,
+        entry=entry.number,
+        direction=Direction.SAGA,
+        step=None,
+        topic="",
+        text=text,
+        tone=Tone.PLAIN,
+        who="",
     )
 
 
@@ -133,6 +170,10 @@ def headed(row: SagaRow) -> tuple[tuple[Part, ...], ...]:
 
 
 def saga_fields(row: SagaRow) -> dict[str, object]:
+    return asdict(row)
+
+
+def approval_fields(row: ApprovalRow) -> dict[str, object]:
     return asdict(row)
 
 

@@ -8,10 +8,12 @@ from typing import Final, NoReturn, cast
 
 import click
 
+from amends.cli.approval import approval
 from amends.cli.demo import demo
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
 from amends.cli.options import show_help
+from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
 from amends.errors import AmendsError
@@ -22,6 +24,7 @@ INTERRUPTED: Final = 130
 _ENDS = """\b
 Exit codes:
   0  done: completed, or nothing needs a person
+  1  a policy does not pass its own test
   2  wrong usage, bad input, or an error: one line on stderr says which
   3  rolled back            4  an incident: a person is needed
   5  denied by the gate     6  not over yet: it waits, or another process drives it
@@ -40,7 +43,9 @@ cli.add_command(demo)
 cli.add_command(run)
 cli.add_command(resume)
 cli.add_command(saga)
+cli.add_command(approval)
 cli.add_command(incident)
+cli.add_command(policy)
 cli.add_command(evidence)
 
 

@@ -46,21 +46,40 @@ def with_modules(*, required: bool) -> Callable[[F], F]:
     )
 
 
+def with_policy(command: F) -> F:
+    return click.option(
+        "--policy",
+        metavar="FILE",
+        help="Go by this policy from now on; it is adopted, on record, unless it is the one in force.",
+    )(command)
+
+
 def with_author(command: F) -> F:
     return _by(command)
 
 
 def author(by: str | None) -> str:
-    """Who asks: as given, else whoever is logged in."""
-    if by is not None:
-        return by
+    """Who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
+    from amends.runtime.coordinator import checked_actor
+
+    return checked_actor(f"person:{_login()}" if by is None else by)
+
+
+def _login() -> str:
     import getpass
     import os
 
     try:
-        return f"person:{getpass.getuser()}"
+        return getpass.getuser()
     except (KeyError, OSError):
-        return f"person:uid-{os.getuid()}"
+        return f"uid-{os.getuid()}"
+
+
+def command(journal: str, *words: str) -> str:
+    """A command about this journal, to be shown and copied: an id that somebody chose cannot make it another one."""
+    import shlex
+
+    return shlex.join(("amends", *words, *(() if journal == JOURNAL else ("--journal", journal))))
 
 
 def show_help(context: click.Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amends.cli.options import with_journal
+from amends.cli.options import with_journal, with_policy
 
 
 @click.command()
@@ -18,8 +18,10 @@ from amends.cli.options import with_journal
 @click.option(
     "--label", "labels", metavar="NAME=VALUE", multiple=True, help="A note on it; may be given several times."
 )
+@with_policy
+@click.option("--wait", is_flag=True, help="Wait for the people who are asked, however long they take.")
 @with_journal
-def run(
+def run(  # noqa: PLR0913 - an option is a parameter
     *,
     target: str,
     document: str | None,
@@ -27,35 +29,39 @@ def run(
     env: str,
     actor: str,
     labels: tuple[str, ...],
+    policy: str | None,
+    wait: bool,
     journal: str,
     as_json: bool,
 ) -> int:
     """Run a saga to its end, and show what happens as it happens.
 
     MODULE is imported with the working directory on the path; SAGA is the name of a saga in it. The exit code says how
-    it ended: 0 completed, 3 rolled back, 4 incident, 5 denied, 6 not over yet.
+    it ended: 0 completed, 3 rolled back, 4 incident, 5 denied, 6 not over yet. Where people are asked, this ends with
+    6 unless told to --wait; once they have answered, `amends resume` goes on.
     """
     import asyncio
 
     from amends.bootstrap import Coordinator
-    from amends.cli.inputs import read_document, read_labels
+    from amends.cli.inputs import read_document, read_labels, read_policy
     from amends.cli.modules import find_saga
     from amends.cli.output import Output, hint
-    from amends.cli.session import exit_code, finish, followed, tell_ended
+    from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
     from amends.evidence.timeline import visible
-    from amends.runtime.local import Ended
+    from amends.runtime.coordinator import checked_actor
 
-    out, begun = Output(as_json=as_json), list[str]()
+    out, begun, module = Output(as_json=as_json), list[str](), target.partition(":")[0]
 
-    async def whole() -> Ended:
-        async with Coordinator.open(journal, env=env) as coordinator:
+    async def whole() -> Stands:
+        async with Coordinator.open(journal, policy=policy, env=env) as coordinator:
             handle = await coordinator.start_bound(
                 definition, named, id=saga_id, actor=actor, labels=read_labels(labels)
             )
             begun.append(handle.id)
             out.say("saga ", (visible(handle.id), "bold"))
             try:
-                return await followed(coordinator, handle.id, handle, out)
+                work = handle if wait else handle.halt()
+                return await standing(coordinator, await followed(coordinator, handle.id, work, out))
             except asyncio.CancelledError:
                 hint("stopping as soon as what runs has ended; Ctrl-C again stops at once")
                 raise
@@ -63,47 +69,54 @@ def run(
     with out.kept_clean():
         definition = find_saga(target)
         named = definition.bind_document(read_document(document))
+        checked_actor(actor)
+        if policy is not None:
+            read_policy(policy)
         try:
-            ended = finish(whole())
+            ended, waits_for = finish(whole())
         except KeyboardInterrupt:
-            return _interrupted(begun, journal, target.partition(":")[0])
-    tell_ended(out, ended)
+            return _interrupted(begun, journal, module)
+    tell_ended(out, ended, waits_for, journal=journal, modules=[module])
     return exit_code(ended)
 
 
 @click.command()
 @click.argument("modules", metavar="MODULE…", nargs=-1, required=True)
+@with_policy
 @with_journal
-def resume(*, modules: tuple[str, ...], journal: str, as_json: bool) -> int:
+def resume(*, modules: tuple[str, ...], policy: str | None, journal: str, as_json: bool) -> int:
     """Go on with the sagas that were left unfinished.
 
-    The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. The exit
-    code is 0 if none of the resumed sagas needs a person, and 4 if one does.
+    The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. One that
+    waits for people is taken up once they have answered, or their time is over. The exit code is 0 if none of the
+    resumed sagas needs a person, 4 if one is an incident, else 6 if one waits for an approval.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
+    from amends.cli.inputs import read_policy
     from amends.cli.modules import load
     from amends.cli.output import Output
-    from amends.runtime.local import Ended
 
     out = Output(as_json=as_json)
 
-    async def whole() -> list[Ended]:
-        async with Coordinator.open(journal) as coordinator:
-            all_ended = await coordinator.resume()
-            await session.tell_left(coordinator)
-            return all_ended
+    async def whole() -> list[session.Stands]:
+        async with Coordinator.open(journal, policy=policy) as coordinator:
+            resumed = await coordinator.resume()
+            await session.tell_left(coordinator, resumed, journal)
+            return [await session.standing(coordinator, ended) for ended in resumed]
 
     with out.kept_clean():
         session.require_journal(journal)
         load(modules)
-        all_ended = session.finish(whole())
-    for ended in all_ended:
-        session.tell_ended(out, ended)
-    if not all_ended:
+        if policy is not None:
+            read_policy(policy)
+        stands = session.finish(whole())
+    for ended, waits_for in stands:
+        session.tell_ended(out, ended, waits_for, journal=journal, modules=modules)
+    if not stands:
         out.say("nothing to resume")
-    needed = any(session.exit_code(ended) == session.INCIDENT for ended in all_ended)
-    return session.INCIDENT if needed else session.DONE
+    codes = {session.exit_code(ended) for ended, _ in stands}
+    return next((code for code in (session.INCIDENT, session.NOT_OVER) if code in codes), session.DONE)
 
 
 def _interrupted(begun: list[str], journal: str, module: str) -> int:

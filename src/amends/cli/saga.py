@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amends.cli.options import author, show_help, with_author, with_journal, with_modules
+from amends.cli.options import author, command, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
     from amends.core.transitions import SagaStatus
@@ -95,6 +95,7 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
     from amends.cli.output import Output
     from amends.cli.session import Follower, opened_to_read, unknown
     from amends.core.values import SagaId
+    from amends.evidence.timeline import visible
     from amends.journal.protocol import PersonQuery
 
     out = Output(as_json=as_json)
@@ -109,11 +110,13 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
                 out.say(*fact)
             out.say()
             await Follower(opened, row.id, out).catch_up()
-            if row.open_incidents:
+            needs = [("incident", one.id) for one in (await opened.incidents(PersonQuery(saga=row.id))).rows]
+            waits = [("approval", one.id) for one in (await opened.approvals(PersonQuery(saga=row.id))).rows]
+            if needs or waits:
                 out.say()
-                page = await opened.incidents(PersonQuery(saga=row.id))
-                for incident in page.rows:
-                    out.say(f"needs a person: amends incident show {incident.id}")
+            for what, name in (*needs, *waits):
+                why = "needs a person" if what == "incident" else "waits for people"
+                out.say(f"{why}: {visible(command(journal, what, 'show', name))}")
 
     asyncio.run(whole())
 
@@ -133,10 +136,12 @@ def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, 
     from amends.bootstrap import Coordinator
     from amends.cli import session
     from amends.core.saga import Saga
-    from amends.runtime.local import Ended
+    from amends.runtime.handle import Ended
+
+    who = author(by)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         session.require_known(state, coordinator.registry, forward=False)
-        return await coordinator.cancel(saga_id, why=why, by=author(by))
+        return await coordinator.cancel(saga_id, why=why, by=who)
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

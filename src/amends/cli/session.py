@@ -10,8 +10,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from amends.bootstrap import Coordinator, journal_file, open_journal
-from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, removed_line
+from amends.cli.asked import fields as asking_fields
+from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, removed_line, time_left
 from amends.cli.modules import load as load_modules
+from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
 from amends.clock import SystemClock
 from amends.core.events import Cause
@@ -21,7 +23,8 @@ from amends.core.values import SagaId
 from amends.errors import InputError, JournalAccessError, UnknownActionError, UnknownDefinitionError, UnknownSagaError
 from amends.evidence.timeline import Timeline, visible
 from amends.journal.protocol import Entry, Journal
-from amends.runtime.local import Ended
+from amends.runtime.approvals import Asking, approval_id, asking, lacking
+from amends.runtime.handle import Ended
 from amends.runtime.registry import Registry
 
 DONE: Final = 0
@@ -84,12 +87,26 @@ async def opened_to_read(address: str) -> AsyncGenerator[Journal]:
 
 
 async def load(journal: Journal, saga: SagaId) -> Saga:
-    state = unstarted(saga)
-    async for entry in journal.read(saga):
-        state = evolve(state, entry.event)
+    state, _ = await history(journal, saga)
     if state.head == 0:
         raise unknown(saga)
     return state
+
+
+async def history(journal: Journal, saga: SagaId) -> tuple[Saga, tuple[Entry, ...]]:
+    """A saga and its entries; unstarted and none where there is no such saga."""
+    state, entries = unstarted(saga), list[Entry]()
+    async for entry in journal.read(saga):
+        state = evolve(state, entry.event)
+        entries.append(entry)
+    return state, tuple(entries)
+
+
+async def read_asking(journal: Journal, approval: str) -> Asking:
+    """What people are, or were, asked. Raises UnknownApprovalError."""
+    saga, step = approval_id(approval)
+    state, entries = await history(journal, saga)
+    return asking(state, step, entries)
 
 
 def unknown(saga: str) -> UnknownSagaError:
@@ -179,31 +196,69 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
     """Have a person's request done to a saga, with the modules known that it needs; the exit code."""
     out = Output(as_json=as_json)
 
-    async def whole() -> Ended:
+    async def whole() -> Stands:
         async with Coordinator.open(address) as coordinator:
             state = await load(coordinator.journal, SagaId(saga))
-            return await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
+            ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
+            return await standing(coordinator, ended)
 
     require_journal(address)
     with out.kept_clean():
         load_modules(modules)
-        ended = finish(whole())
-    tell_ended(out, ended)
+        ended, waits_for = finish(whole())
+    tell_ended(out, ended, waits_for, journal=address, modules=modules)
     return DONE if ended.status.ended else exit_code(ended)
 
 
-def tell_ended(out: Output, ended: Ended) -> None:
-    out.record("ended", ended_fields(ended))
+# -- ends, and what is waited for -------------------------------------------------------------------------------------
+
+Stands: TypeAlias = tuple[Ended, tuple[Asking, ...]]
+"""Where a saga stands, and what people are asked if it waits for them."""
+
+
+async def standing(coordinator: Coordinator, ended: Ended) -> Stands:
+    if ended.status is not SagaStatus.WAITING:
+        return ended, ()
+    rows = await coordinator.approvals(saga=ended.id)
+    return ended, tuple([await coordinator.approval(row.id) for row in rows])
+
+
+def tell_ended(
+    out: Output,
+    ended: Ended,
+    waits_for: Iterable[Asking] = (),
+    *,
+    journal: str = JOURNAL,
+    modules: Iterable[str] = (),
+) -> None:
     out.say(*ended_parts(ended))
     for incident in ended.incidents:
-        out.say(f"  amends incident show {visible(incident)}")
+        out.say(f"  {visible(command(journal, 'incident', 'show', incident))}")
+    now = SystemClock().now()
+    for asked in waits_for:
+        out.record("approval", asking_fields(asked))
+        left = time_left(asked.expires_at, now)
+        out.say(f"  {visible(asked.topic)} waits for {visible(lacking(asked))}; time left: {left}")
+        for verb in ("show", "grant"):
+            out.say(f"    {visible(command(journal, 'approval', verb, asked.id))}")
+    if ended.status is SagaStatus.WAITING:
+        out.say(f"  once they have answered: {visible(command(journal, 'resume', *modules))}")
+    out.record("ended", ended_fields(ended))
 
 
-async def tell_left(coordinator: Coordinator) -> None:
-    """Name what was not taken up, and why: its definition is not known here, or another process drives it."""
+async def tell_left(coordinator: Coordinator, resumed: Iterable[Ended], journal: str) -> None:
+    """Name what was not taken up, and why: people are asked, another process drives it, or nobody here knows it."""
     going = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
-    known = coordinator.registry.definition_names()
+    known, told = coordinator.registry.definition_names(), {ended.id for ended in resumed}
     for row in await coordinator.list(status=going, limit=20):
-        is_known = f"{row.definition}/{row.version}" in known
-        why = "another process drives it" if is_known else "no MODULE given declares it"
-        hint(f"saga {visible(row.id)} ({visible(row.definition)}) is left {row.status}: {why}")
+        if row.id in told:
+            continue
+        name = f"saga {visible(row.id)} ({visible(row.definition)})"
+        if row.status is SagaStatus.WAITING and row.open_approvals:
+            for approval in await coordinator.approvals(saga=row.id):
+                shown = visible(command(journal, "approval", "show", approval.id))
+                hint(f"{name} waits for people: {shown}")
+        else:
+            is_known = f"{row.definition}/{row.version}" in known
+            why = "another process drives it" if is_known else "no MODULE given declares it"
+            hint(f"{name} is left {row.status}: {why}")

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from amends.core.contracts import Contract
 from amends.core.events import Cause, IncidentKind
-from amends.core.outcomes import Answer, Outcome
+from amends.core.outcomes import Answer, Lost, Outcome, Succeeded
 from amends.core.values import Json, StepId
 from amends.core.verdict import Verdict
 
@@ -38,8 +38,32 @@ class DispatchStep(NamedTuple):
 
 
 class RecordVerdict(NamedTuple):
+    """`ahead`: people are asked whatever the verdict says, short of a denial: the definition wants it so.
+
+    `contract` is the action's as it is now; an approval binds that one.
+    """
+
     step: StepId
     verdict: Verdict
+    now: int = 0
+    ahead: bool = False
+    contract: Contract | None = None
+
+
+class AnswerApproval(NamedTuple):
+    """`digest` is of what the person was shown; None: of what is asked now."""
+
+    step: StepId
+    by: str
+    granted: bool
+    why: str
+    now: int
+    digest: str | None = None
+
+
+class ExpireApproval(NamedTuple):
+    step: StepId
+    now: int
 
 
 class KeepBefore(NamedTuple):
@@ -48,7 +72,12 @@ class KeepBefore(NamedTuple):
 
 
 class StartAttempt(NamedTuple):
+    """A step that people approved starts only as what they approved: under this policy, with this contract, in time."""
+
     step: StepId
+    now: int = 0
+    policy: str = ""
+    contract: Contract | None = None
 
 
 class RecordOutcome(NamedTuple):
@@ -67,12 +96,19 @@ class RecordAnswer(NamedTuple):
     jitter: float
 
 
-class EnrolLateSuccess(NamedTuple):
+class EnrolLate(NamedTuple):
+    """An attempt that had been given up for lost has ended after all."""
+
     step: StepId
     attempt: int
-    result: Json
+    outcome: Succeeded | Lost
     now: int
     window_s: float
+
+
+class VoidApproval(NamedTuple):
+    step: StepId
+    why: str
 
 
 class FinishWork(NamedTuple):
@@ -114,10 +150,25 @@ class OpenIncident(NamedTuple):
 
 
 class RetryIncident(NamedTuple):
+    """`let_run`: a person has the compensation run that the gate refused."""
+
     incident: int
     by: str
     now: int
     window_s: float
+    let_run: bool = False
+
+
+class AssignIncident(NamedTuple):
+    incident: int
+    owner: str
+    by: str
+
+
+class CommentIncident(NamedTuple):
+    incident: int
+    by: str
+    text: str
 
 
 class ResolveIncident(NamedTuple):
@@ -126,6 +177,14 @@ class ResolveIncident(NamedTuple):
     reason: str
     now: int
     window_s: float
+    proof: str = ""
+
+
+class AdoptPolicy(NamedTuple):
+    digest: str
+    text: str
+    by: str
+    why: str
 
 
 class EndSaga(NamedTuple):
@@ -149,7 +208,10 @@ Command: TypeAlias = (
     | StartSaga
     | FinishWork
     | RecordAnswer
-    | EnrolLateSuccess
+    | EnrolLate
+    | AnswerApproval
+    | ExpireApproval
+    | VoidApproval
     | FailWork
     | CancelSaga
     | StartCompensation
@@ -157,6 +219,9 @@ Command: TypeAlias = (
     | OpenIncident
     | RetryIncident
     | ResolveIncident
+    | AssignIncident
+    | CommentIncident
+    | AdoptPolicy
     | EndSaga
     | Recover
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final, Literal, NewType
+from typing import Final, Literal, NewType, cast
 
-from amends.core.values import SagaId, StepId
+from amends.core.values import Json, SagaId, StepId
 
 Topic = NewType("Topic", str)
 Phase = Literal["do", "undo"]
@@ -66,6 +66,12 @@ class Contract:
     undo_timeout_s: float = 30.0
     undo_retries: Retries = field(default=BACK)
     on_incident: OnIncident = OnIncident.STOP
+    does: str = ""
+    """What the action does, in its author's words; a person who approves it is shown them."""
+    undoes: str = ""
+    """What the compensation does, likewise."""
+    tool: str = ""
+    """The digest of the tool behind it: name, parameters, description. Another tool is not what was approved."""
 
     @property
     def compensation_declared(self) -> bool:
@@ -80,6 +86,22 @@ class Contract:
     def repeatable(self) -> bool:
         """Whether a lost attempt may simply be made again, with the same key."""
         return self.idempotent or not self.side_effect
+
+
+def described(contract: Contract) -> dict[str, Json]:
+    """All of a contract as JSON, as a person is shown it and as an approval binds it."""
+    return {name: _plain(getattr(contract, name)) for name in _FIELDS}
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, Retries):
+        return {"attempts": value.attempts, "first_s": value.first_s, "cap_s": value.cap_s}
+    if isinstance(value, tuple):
+        return [str(item) for item in cast("tuple[object, ...]", value)]
+    return str(value) if isinstance(value, StrEnum) else cast("Json", value)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Contract))
 
 
 def key_of(saga: SagaId, step: StepId, topic: Topic, phase: Phase, turn: int = 0) -> str:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
+from amends.core.approvals import answer, expire, record_verdict, use, void_all
 from amends.core.contracts import Contract, Retries, key_of
-from amends.core.incidents import cancel, end, enrol_late, fail, open_incident, resolve_incident, retry_incident
+from amends.core.incidents import (
+    assign_incident,
+    cancel,
+    comment_incident,
+    end,
+    enrol_late,
+    fail,
+    open_incident,
+    resolve_incident,
+    retry_incident,
+)
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES, in_flight
 from amends.core.refusals import fitting, later, on_record, require_new, require_turn, require_work
 from amends.core.saga import Saga, Step
-from amends.core.transitions import StepStatus
-from amends.core.values import StepId
-from amends.core.verdict import Decision
+from amends.core.transitions import ApprovalStatus, StepStatus
+from amends.core.values import POLICIES, StepId
+from amends.core.verdict import Decision, Verdict
 from amends.errors import RefusedError
 
 _CRASHED = "the process ended before the outcome was recorded"
@@ -33,18 +43,21 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _outcome(saga, command)),)
         case c.ProposeStep():
             return _propose(saga, command)
-        case c.RecordVerdict(step=step, verdict=verdict):
-            if verdict.decision is Decision.ALLOW:
-                return (fitting(saga, e.ActionAllowed(step=step, rule=verdict.rule, policy=verdict.policy)),)
-            denied = e.ActionDenied(step=step, rule=verdict.rule, policy=verdict.policy, why=verdict.why)
-            return (fitting(saga, denied),)
+        case c.RecordVerdict():
+            return record_verdict(saga, command)
+        case c.AnswerApproval():
+            return answer(saga, command)
+        case c.ExpireApproval():
+            return expire(saga, command)
+        case c.VoidApproval(step=step, why=why):
+            return (fitting(saga, e.ApprovalVoided(step=step, why=why)),)
         case c.KeepBefore(step=step, before=before):
             return (fitting(saga, e.BeforeCaptured(step=step, before=before)),)
-        case c.StartAttempt(step=step):
-            return (fitting(saga, _start_attempt(saga, on_record(saga, step))),)
+        case c.StartAttempt():
+            return _start_attempt(saga, command)
         case c.RecordAnswer():
             return (fitting(saga, _answer(saga, command)),)
-        case c.EnrolLateSuccess():
+        case c.EnrolLate():
             return enrol_late(saga, command)
         case c.StartCompensation():
             return (fitting(saga, _start_compensation(saga, command)),)
@@ -65,6 +78,9 @@ def _decide_saga(
     | c.OpenIncident
     | c.RetryIncident
     | c.ResolveIncident
+    | c.AssignIncident
+    | c.CommentIncident
+    | c.AdoptPolicy
     | c.EndSaga,
 ) -> tuple[e.Event, ...]:
     match command:
@@ -83,8 +99,9 @@ def _decide_saga(
             )
         case c.FinishWork(result=result):
             require_work(saga)
-            settled = not saga.live and not saga.doubts
-            return (e.SagaCompleted(result=result) if settled else e.WorkFinished(result=result),)
+            settled = not saga.live and not saga.doubts and not saga.open_incidents
+            finished = e.SagaCompleted(result=result) if settled else e.WorkFinished(result=result)
+            return (*void_all(saga, "the work has finished without it"), finished)
         case c.FailWork():
             return fail(saga, command)
         case c.CancelSaga():
@@ -95,10 +112,27 @@ def _decide_saga(
             return retry_incident(saga, command)
         case c.ResolveIncident():
             return resolve_incident(saga, command)
+        case c.AssignIncident():
+            return assign_incident(saga, command)
+        case c.CommentIncident():
+            return comment_incident(saga, command)
+        case c.AdoptPolicy():
+            return adopt(saga, command)
         case c.EndSaga():
             return end(saga)
         case _:
             assert_never(command)
+
+
+def adopt(saga: Saga, command: c.AdoptPolicy) -> tuple[e.Event, ...]:
+    """The policies stand in a saga of their own, which has ended as soon as it began."""
+    begun: tuple[e.Event, ...] = ()
+    if saga.begun is None:
+        start = e.SagaStarted(definition=POLICIES, version=1, input=None, actor=command.by, env="", labels={})
+        begun = (start, e.SagaCompleted(result=None))
+    elif saga.begun.definition != POLICIES:
+        raise RefusedError(f"saga {saga.id} is {saga.begun.definition}, and keeps no policies")
+    return (*begun, e.PolicyAdopted(digest=command.digest, text=command.text, by=command.by, why=command.why))
 
 
 # -- forward ----------------------------------------------------------------------------------------------------------
@@ -124,7 +158,7 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
     require_work(saga)
     require_new(saga, command.step)
     contract, verdict = command.contract, command.verdict
-    if verdict.decision is not Decision.ALLOW:
+    if verdict.decision not in {Decision.ALLOW, Decision.THROTTLE}:
         raise RefusedError(f"step {command.step} is not allowed by {verdict.rule}; propose it instead")
     return e.ActionDispatched(
         step=command.step,
@@ -143,9 +177,15 @@ def _unless_known(saga: Saga, contract: Contract) -> Contract | None:
     return None if (contract.topic, contract.version) in saga.contracts else contract
 
 
-def _start_attempt(saga: Saga, step: Step) -> e.AttemptStarted:
+def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
+    """The intent; where people approved the step, what became of that first. Void or expired, there is no intent."""
     require_work(saga)
-    return e.AttemptStarted(step=step.id, attempt=step.attempts + 1, key=key_of(saga.id, step.id, step.topic, "do"))
+    step = on_record(saga, command.step)
+    used = use(saga, step, command)
+    if used and not isinstance(used[-1], e.ApprovalUsed):
+        return used
+    key = key_of(saga.id, step.id, step.topic, "do")
+    return (*used, fitting(saga, e.AttemptStarted(step=step.id, attempt=step.attempts + 1, key=key)))
 
 
 def _outcome(saga: Saga, command: c.RecordOutcome) -> e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost:
@@ -215,8 +255,9 @@ def _ask_again_at(saga: Saga, step: Step, command: c.RecordAnswer) -> int | None
 def _start_compensation(saga: Saga, command: c.StartCompensation) -> e.CompensationStarted | e.CompensationDenied:
     step, verdict = on_record(saga, command.step), command.verdict
     require_turn(saga, step)
-    if verdict.decision is not Decision.ALLOW:
-        return e.CompensationDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=verdict.why)
+    if not step.let_run_by and not _may_run_back(step, verdict):
+        why = verdict.why or f"rule {verdict.rule} asks for a person"
+        return e.CompensationDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=why)
     return e.CompensationStarted(
         step=step.id,
         attempt=step.undo_attempts + 1,
@@ -224,7 +265,15 @@ def _start_compensation(saga: Saga, command: c.StartCompensation) -> e.Compensat
         certain=command.certain,
         rule=verdict.rule,
         policy=verdict.policy,
+        let_run_by=step.let_run_by,
     )
+
+
+def _may_run_back(step: Step, verdict: Verdict) -> bool:
+    """Who approved the step was shown its compensation too, and approved both."""
+    if verdict.decision is Decision.REQUIRE_HUMAN:
+        return step.approval is not None and step.approval.status is ApprovalStatus.USED
+    return verdict.decision is not Decision.DENY
 
 
 def _compensation(

@@ -36,6 +36,21 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Await:
+    """People have been asked; nothing is due before they answer, or until then."""
+
+    step: StepId
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """People were asked, and the time is up."""
+
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """Wait for these attempts to end, or cancel them: nothing is taken back while they run."""
 
@@ -61,4 +76,4 @@ class End:
     pass
 
 
-Effect: TypeAlias = Judge | Perform | Probe | Compensate | Wait | Settle | GiveUp | CallPerson | End
+Effect: TypeAlias = Judge | Perform | Probe | Compensate | Wait | Await | Expire | Settle | GiveUp | CallPerson | End

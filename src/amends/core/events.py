@@ -1,4 +1,7 @@
-"""Facts, in the past tense: the only thing that is ever stored. Times are milliseconds of UTC."""
+"""Facts, in the past tense: the only thing that is ever stored. Times are milliseconds of UTC.
+
+What people are asked and answer is in `people`; it is part of this vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,23 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from amends.core.contracts import Contract, Topic
+from amends.core.people import (
+    ApprovalEvent as ApprovalEvent,
+    ApprovalExpired as ApprovalExpired,
+    ApprovalGranted as ApprovalGranted,
+    ApprovalRefused as ApprovalRefused,
+    ApprovalRequested as ApprovalRequested,
+    ApprovalSigned as ApprovalSigned,
+    ApprovalUsed as ApprovalUsed,
+    ApprovalVoided as ApprovalVoided,
+    IncidentAssigned as IncidentAssigned,
+    IncidentCommented as IncidentCommented,
+    IncidentEvent as IncidentEvent,
+    IncidentKind as IncidentKind,
+    IncidentOpened as IncidentOpened,
+    IncidentResolved as IncidentResolved,
+    IncidentRetried as IncidentRetried,
+)
 from amends.core.values import Json, StepId
 
 
@@ -19,19 +39,6 @@ class Cause(StrEnum):
     DENIED = "denied"
     ERROR = "error"
     CANCELLED = "cancelled"
-
-
-class IncidentKind(StrEnum):
-    """Why a person is needed."""
-
-    COMPENSATION_MISSING = "compensation_missing"
-    COMPENSATION_DENIED = "compensation_denied"
-    COMPENSATION_FAILED = "compensation_failed"
-    COMPENSATION_TIMED_OUT = "compensation_timed_out"
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    CHANGED_SINCE = "changed_since"
-    PAST_PIVOT = "past_pivot"
-    DIVERGED = "diverged"
 
 
 # -- the saga ---------------------------------------------------------------------------------------------------------
@@ -87,6 +94,16 @@ class SagaRolledBack:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaHalted:
     """Nothing more is done until a person acts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAdopted:
+    """From here on this policy judges. All of them stand in one saga of their own, newest last."""
+
+    digest: str
+    text: str
+    by: str
+    why: str
 
 
 # -- a step going forward ---------------------------------------------------------------------------------------------
@@ -206,17 +223,29 @@ class LateSuccessEnrolled:
     result: Json
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateLossEnrolled:
+    """An attempt that had been given up for lost ended after all, and still nobody knows: it may have taken effect."""
+
+    step: StepId
+    attempt: int
+    error: str
+
+
 # -- a step going back ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompensationStarted:
+    """`let_run_by` is the person who had it run against the gate."""
+
     step: StepId
     attempt: int
     key: str
     certain: bool
     rule: str
     policy: str
+    let_run_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,70 +280,6 @@ class CompensationDenied:
     why: str
 
 
-# -- people -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequested:
-    step: StepId
-    digest: str
-    rule: str
-    policy: str
-    needed: int
-    expires_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalGranted:
-    step: StepId
-    by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRefused:
-    step: StepId
-    by: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalExpired:
-    step: StepId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalVoided:
-    step: StepId
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentOpened:
-    """`step` is where it stopped; `left` names every step whose effect may still stand."""
-
-    incident: int
-    kind: IncidentKind
-    step: StepId | None
-    why: str
-    left: tuple[StepId, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentRetried:
-    incident: int
-    by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentResolved:
-    """A person vouches for these steps; nothing is owed for them any more."""
-
-    incident: int
-    by: str
-    reason: str
-    settled: tuple[StepId, ...]
-
-
 SagaEvent: TypeAlias = (
     SagaStarted
     | WorkFinished
@@ -324,6 +289,7 @@ SagaEvent: TypeAlias = (
     | WorkResumed
     | SagaRolledBack
     | SagaHalted
+    | PolicyAdopted
 )
 StepEvent: TypeAlias = (
     ActionAllowed
@@ -337,12 +303,11 @@ StepEvent: TypeAlias = (
     | ProbeFoundNothing
     | ProbeUnanswered
     | LateSuccessEnrolled
+    | LateLossEnrolled
     | CompensationStarted
     | CompensationSucceeded
     | CompensationFailed
     | CompensationLost
     | CompensationDenied
 )
-ApprovalEvent: TypeAlias = ApprovalRequested | ApprovalGranted | ApprovalRefused | ApprovalExpired | ApprovalVoided
-IncidentEvent: TypeAlias = IncidentOpened | IncidentRetried | IncidentResolved
 Event: TypeAlias = SagaEvent | StepProposed | ActionDispatched | StepEvent | ApprovalEvent | IncidentEvent

@@ -7,20 +7,25 @@ the incident that stops the saga is opened anew.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
-from amends.core import commands as c
-from amends.core import events as e
+from amends.core import commands as c, events as e
+from amends.core.approvals import PERSON, requesters, void_all
 from amends.core.effects import End
+from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import next_back, plan
 from amends.core.refusals import fitting, later, on_record, require_turn, require_work
-from amends.core.saga import Incident, Saga
+from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.values import POLICIES, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 
 _G, _S = SagaStatus, StepStatus
 _RUNTIME: Final = "system:runtime"
+_OVER: Final = "the saga is rolled back"
+_DOUBLED: Final = e.IncidentKind.EFFECT_DOUBLED
+_MAY_DOUBLE: Final = frozenset({_S.RUNNING, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 _SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 
 
@@ -47,6 +52,7 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     require_work(saga)
     if saga.pivot is None:
         return (
+            *void_all(saga, _OVER),
             e.RollbackStarted(
                 cause=command.cause,
                 why=command.why,
@@ -60,7 +66,7 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     return (_opened(saga, e.IncidentKind.PAST_PIVOT, step, why, _left(saga)), e.SagaHalted())
 
 
-def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLateSuccess) -> int:
+def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLate) -> int:
     return later(command.now, command.window_s)
 
 
@@ -73,6 +79,8 @@ def _pivot_says(saga: Saga, pivot: StepId) -> str:
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.phase is _G.ROLLING_BACK:
         return ()
+    if saga.begun is not None and saga.begun.definition == POLICIES:
+        raise RefusedError("the policies that were adopted stay on record; adopt another one instead")
     if saga.begun is None or saga.rollback is not None:
         what = "has not been started" if saga.begun is None else f"is {saga.phase}: its rollback has begun already"
         raise RefusedError(f"saga {saga.id} {what}")
@@ -81,22 +89,33 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     closed = tuple(
         e.IncidentResolved(incident=incident.number, by=command.by, reason="the saga was cancelled", settled=())
         for incident in saga.open_incidents
+        if not _only_tells(incident)
     )
     return (
         *closed,
+        *void_all(saga, _OVER),
         e.RollbackStarted(
             cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
         ),
     )
 
 
-def enrol_late(saga: Saga, command: c.EnrolLateSuccess) -> tuple[e.Event, ...]:
-    """A success of an attempt that had been given up for lost. Nothing where that is no news."""
-    step = on_record(saga, command.step)
-    known = step.status in {_S.SUCCEEDED, _S.RECOMPENSATING} or (step.status is _S.UNKNOWN and step.late)
-    if known or not step.contract.side_effect:
+def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:
+    """An attempt that had been given up has ended, and may have taken effect. Nothing where that is no news."""
+    step, outcome = on_record(saga, command.step), command.outcome
+    if not step.contract.side_effect:
         return ()
-    late = fitting(saga, e.LateSuccessEnrolled(step=step.id, attempt=command.attempt, result=command.result))
+    doubled = _doubled(saga, step, command.attempt)
+    doubted = step.status is _S.UNKNOWN and (step.late or isinstance(outcome, Lost))
+    if step.status in {_S.SUCCEEDED, _S.RECOMPENSATING} or doubted:
+        return (*doubled, e.SagaHalted()) if doubled and saga.phase is _G.COMPLETED else doubled
+    late = fitting(saga, _late(step.id, command.attempt, outcome))
+    return (*doubled, *_owed_again(reduce(evolve, doubled, saga), step, late, command))
+
+
+def _owed_again(
+    saga: Saga, step: Step, late: e.LateSuccessEnrolled | e.LateLossEnrolled, command: c.EnrolLate
+) -> tuple[e.Event, ...]:
     resumed = e.RollbackResumed(by=_RUNTIME, deadline_at=_deadline(command))
     match saga.phase:
         case SagaStatus.ROLLED_BACK:
@@ -108,11 +127,33 @@ def enrol_late(saga: Saga, command: c.EnrolLateSuccess) -> tuple[e.Event, ...]:
         case SagaStatus.INCIDENT if step.id not in _named_as_left(saga):
             if saga.rollback is not None:
                 return (late, resumed)
-            (stopping,) = saga.open_incidents
+            stopping = min(saga.open_incidents, key=_only_tells)
             left = sorted((*_left(saga, stopping), step.id), key=lambda name: -saga.steps[name].number)
             return (late, *_opened_anew(saga, stopping, tuple(left)))
         case _:
             return (late,)
+
+
+def _doubled(saga: Saga, step: Step, attempt: int) -> tuple[e.IncidentOpened, ...]:
+    """A later attempt took effect too, or may have: a probe had found nothing before this one landed.
+
+    It keeps nothing from going on; the saga is not at its end before a person has seen to it.
+    """
+    if step.contract.repeatable or attempt >= step.attempts or step.status not in _MAY_DOUBLE:
+        return ()
+    why = f"attempt {attempt} ended late, after attempt {step.attempts} had begun: the effect may stand twice"
+    told = any(one.kind is _DOUBLED and one.why == why and one.left == (step.id,) for one in saga.incidents)
+    return () if told else (_opened(saga, _DOUBLED, None, why, (step.id,)),)
+
+
+def _only_tells(incident: Incident) -> bool:
+    return incident.kind is _DOUBLED
+
+
+def _late(step: StepId, attempt: int, outcome: Succeeded | Lost) -> e.LateSuccessEnrolled | e.LateLossEnrolled:
+    if isinstance(outcome, Lost):
+        return e.LateLossEnrolled(step=step, attempt=attempt, error=outcome.error)
+    return e.LateSuccessEnrolled(step=step, attempt=attempt, result=outcome.result)
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------
@@ -167,13 +208,41 @@ def _open(saga: Saga, number: int) -> Incident:
 
 
 def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
-    _open(saga, command.incident)
-    retried = e.IncidentRetried(incident=command.incident, by=command.by)
+    if _only_tells(_open(saga, command.incident)):
+        name = f"incident {saga.id}/{command.incident}"
+        raise RefusedError(f"{name} has nothing to try again: look at the effect, then resolve it")
+    if command.let_run:
+        _require_let_run(saga, _open(saga, command.incident), command.by)
+    retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
     if saga.phase is _G.ROLLING_BACK:
         return (retried,)
     if saga.rollback is None:
         return (retried, e.WorkResumed(by=command.by))
     return (retried, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+
+
+def _require_let_run(saga: Saga, incident: Incident, by: str) -> None:
+    name = f"incident {saga.id}/{incident.number}"
+    if incident.kind is not e.IncidentKind.COMPENSATION_DENIED:
+        raise RefusedError(f"{name} is {incident.kind}: the gate has not refused anything that could be let run")
+    if not by.startswith(PERSON):
+        raise RefusedError(f"{by!r} is not a person; only people let a refused compensation run, as person:<name>")
+    if by.casefold() in requesters(saga):
+        raise RefusedError(f"{by} asked for saga {saga.id}, or owns or acts for who did; another person has to decide")
+
+
+def assign_incident(saga: Saga, command: c.AssignIncident) -> tuple[e.Event, ...]:
+    incident = _open(saga, command.incident)
+    if incident.owner == command.owner:
+        return ()
+    return (e.IncidentAssigned(incident=incident.number, owner=command.owner, by=command.by),)
+
+
+def comment_incident(saga: Saga, command: c.CommentIncident) -> tuple[e.Event, ...]:
+    incident = _open(saga, command.incident)
+    if not command.text.strip():
+        raise RefusedError(f"a comment on incident {saga.id}/{incident.number} needs a text")
+    return (e.IncidentCommented(incident=incident.number, by=command.by, text=command.text),)
 
 
 def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, ...]:
@@ -186,8 +255,11 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     settled = tuple(
         step for step in seen_to if saga.steps[step].status in _SETTLEABLE and (saga.steps[step].unsettled or not stuck)
     )
-    resolved = e.IncidentResolved(incident=incident.number, by=command.by, reason=command.reason, settled=settled)
-    if saga.phase is _G.ROLLING_BACK:
+    resolved = e.IncidentResolved(
+        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
+    )
+    tells = _only_tells(incident) and len(saga.open_incidents) > 1
+    if tells or saga.phase in {_G.ROLLING_BACK, _G.RUNNING}:
         return (resolved,)
     if saga.rollback is not None:
         return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))

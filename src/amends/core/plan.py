@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.effects import (
+    Await,
+    CallPerson,
+    Compensate,
+    Effect,
+    End,
+    Expire,
+    GiveUp,
+    Judge,
+    Perform,
+    Probe,
+    Settle,
+    Wait,
+)
 from amends.core.events import IncidentKind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
@@ -14,12 +27,15 @@ PROBE_TRIES: Final = 3
 
 
 def forward(step: Step, now: int) -> Effect | None:
-    """What a step on its way needs. None: it has succeeded, or an attempt or a person is being waited for."""
+    """What a step on its way needs. None: it has succeeded, or an attempt is on its way."""
     match step.status:
         case StepStatus.PROPOSED:
             return Judge(step.id)
         case StepStatus.READY:
             return Perform(step.id)
+        case StepStatus.AWAITING:
+            until = step.wake_at
+            return Expire(step.id) if until is None or until <= now else Await(step.id, until)
         case StepStatus.FAILED | StepStatus.UNKNOWN if step.retry_at is None:
             return GiveUp(step.id)
         case StepStatus.FAILED:

@@ -11,7 +11,7 @@ from amends.core.transitions import STEP, SagaStatus
 from amends.core.values import StepId
 from amends.errors import RefusedError
 
-_Fact = TypeVar("_Fact", bound=e.StepEvent)
+_Fact = TypeVar("_Fact", bound=e.StepEvent | e.ApprovalEvent)
 _LONGEST_S: Final = 10 * 365 * 24 * 3600.0
 
 

@@ -27,6 +27,7 @@ class Incident:
     why: str
     left: tuple[StepId, ...]
     status: IncidentStatus = IncidentStatus.OPEN
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class Saga:
     live: Pmap[StepId, None]
     waiting: Pmap[StepId, None]
     doubts: Pmap[StepId, None]
+    asked: Pmap[StepId, None]
+    """The steps that people were asked about, as long as their answer may still let something happen."""
     top: int = 0
     pivot: StepId | None = None
     finished: bool = False
@@ -69,7 +72,16 @@ class Saga:
 
 
 def unstarted(saga: SagaId) -> Saga:
-    return Saga(id=saga, contracts=Pmap(), steps=Pmap(), order=Pmap(), live=Pmap(), waiting=Pmap(), doubts=Pmap())
+    return Saga(  # a map of its own each: versions of one map are cheap only for the newest
+        id=saga,
+        contracts=Pmap(),
+        steps=Pmap(),
+        order=Pmap(),
+        live=Pmap(),
+        waiting=Pmap(),
+        doubts=Pmap(),
+        asked=Pmap(),
+    )
 
 
 def replay(saga: SagaId, events: Iterable[e.Event]) -> Saga:
@@ -92,7 +104,13 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             if saga.begun is not None:
                 raise _impossible(saga, event, "a second start")
             return altered(saga, head=saga.head + 1, begun=event)
-        case e.IncidentOpened() | e.IncidentRetried() | e.IncidentResolved():
+        case (
+            e.IncidentOpened()
+            | e.IncidentAssigned()
+            | e.IncidentCommented()
+            | e.IncidentRetried()
+            | e.IncidentResolved()
+        ):
             return _evolve_incident(saga, event)
         case (
             e.WorkFinished()
@@ -102,6 +120,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.WorkResumed()
             | e.SagaRolledBack()
             | e.SagaHalted()
+            | e.PolicyAdopted()
         ):
             return _evolve_saga(saga, event)
         case _:
@@ -158,6 +177,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
             live=_member(saga.live, new.id, is_in=new.status in LIVE),
             waiting=_member(saga.waiting, new.id, is_in=waits(new)),
             doubts=_member(saga.doubts, new.id, is_in=new.doubtful),
+            asked=_member(saga.asked, new.id, is_in=new.approval is not None and new.approval.unsettled),
         )
     )
 
@@ -202,6 +222,7 @@ _SagaMoved: TypeAlias = (
     | e.WorkResumed
     | e.SagaRolledBack
     | e.SagaHalted
+    | e.PolicyAdopted
 )
 
 
@@ -217,7 +238,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return _walked(altered(moved, rollback=event, deadline_at=event.deadline_at, top=len(saga.order)))
         case e.RollbackResumed(deadline_at=deadline_at):
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)))
-        case e.WorkResumed() | e.SagaRolledBack() | e.SagaHalted():
+        case e.WorkResumed() | e.SagaRolledBack() | e.SagaHalted() | e.PolicyAdopted():
             return moved
         case _:
             assert_never(event)
@@ -240,7 +261,10 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
     status = None if incident is None else INCIDENT[incident.status].get(type(event))
     if incident is None or status is None:
         raise _impossible(saga, event, "no such open incident")
-    incidents = tuple(altered(one, status=status) if one is incident else one for one in saga.incidents)
+    owner = event.owner if isinstance(event, e.IncidentAssigned) else incident.owner
+    incidents = tuple(altered(one, status=status, owner=owner) if one is incident else one for one in saga.incidents)
+    if isinstance(event, e.IncidentAssigned | e.IncidentCommented):
+        return altered(saga, head=saga.head + 1, incidents=incidents)
     closed = altered(saga, head=saga.head + 1, incidents=incidents)
     still_named = {one.step for one in closed.open_incidents}
     settled = event.settled if isinstance(event, e.IncidentResolved) else ()
@@ -249,7 +273,8 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
     for name in touched:
         step = altered(_known(saga, event, name), named=name in still_named)
         if isinstance(event, e.IncidentRetried):
-            step = renewed(step, given_up=step.given_up and saga.finished)
+            let_run_by = event.by if event.let_run else step.let_run_by
+            step = altered(renewed(step, given_up=step.given_up and saga.finished), let_run_by=let_run_by)
         elif name in settled:
             step = changed(step, event, _next_status(saga, step, event))
         steps, top = steps.set(name, step), max(top, step.number if step.owed else 0)

@@ -7,8 +7,10 @@ from typing import Final, TypeAlias, TypeVar, assert_never
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
-from amends.core.transitions import StepStatus
+from amends.core.transitions import APPROVAL, ApprovalStatus, StepStatus
 from amends.core.values import Json, StepId
+from amends.core.verdict import Need
+from amends.errors import JournalDamagedError
 
 _T = TypeVar("_T")
 _S = StepStatus
@@ -16,6 +18,27 @@ LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING})
 _STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED})
 _DOUBTFUL: Final = frozenset({_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING})
 _TAKEN_BACK: Final = frozenset({_S.COMPENSATING, _S.UNCOMPENSATED, _S.COMPENSATED, _S.SETTLED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval:
+    """What people were asked about a step, and who has agreed so far. `number` counts the times of asking."""
+
+    number: int
+    digest: str
+    shown: Json
+    rule: str
+    policy: str
+    needs: tuple[Need, ...]
+    expires_at: int
+    signers: tuple[str, ...] = ()
+    status: ApprovalStatus = ApprovalStatus.REQUESTED
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it may still let something happen."""
+        return self.status in {ApprovalStatus.REQUESTED, ApprovalStatus.GRANTED}
+
 
 SettlingEvent: TypeAlias = e.StepEvent | e.ApprovalEvent | e.IncidentResolved
 
@@ -48,8 +71,18 @@ class Step:
     turn: int = 0
     late: bool = False
     trouble: e.IncidentKind | None = None
+    approval: Approval | None = None
+    let_run_by: str = ""
+    """Who has its compensation run against the gate."""
     named: bool = False
     """An open incident stopped at it: the rollback goes on without it where its contract says so, else no further."""
+
+    @property
+    def wake_at(self) -> int | None:
+        """When something is due for it, where it only waits."""
+        if self.status is _S.AWAITING and self.approval is not None:
+            return self.approval.expires_at
+        return self.retry_at
 
     @property
     def topic(self) -> Topic:
@@ -108,21 +141,64 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(
                 step, status=status, retry_at=at, given_up=step.given_up or at is None, probes=step.probes + 1
             )
-        case e.LateSuccessEnrolled(result=result):
-            again = step.status in _TAKEN_BACK
-            late = again and status is not _S.UNCOMPENSATED
-            return altered(
-                step,
-                status=status,
-                result=result,
-                certain=not again,
-                unsure=status is _S.RUNNING,
-                error="" if status is _S.SUCCEEDED and not step.given_up else step.error,
-                retry_at=None if late else step.retry_at,
-                late=late,
-                turn=step.turn + again,
-                probes=0,
-            )
+        case e.LateSuccessEnrolled() | e.LateLossEnrolled():
+            return _ended_late(step, event, status)
+        case (
+            e.CompensationStarted()
+            | e.CompensationSucceeded()
+            | e.CompensationFailed()
+            | e.CompensationLost()
+            | e.CompensationDenied()
+        ):
+            return _taken_back(step, event, status)
+        case e.BeforeCaptured(before=before):
+            return altered(step, status=status, before=before)
+        case e.ActionDenied(why=why):
+            return altered(step, status=status, error=why)
+        case e.ActionAllowed() | e.IncidentResolved():
+            return altered(step, status=status)
+        case (
+            e.ApprovalRequested()
+            | e.ApprovalSigned()
+            | e.ApprovalGranted()
+            | e.ApprovalRefused()
+            | e.ApprovalExpired()
+            | e.ApprovalVoided()
+            | e.ApprovalUsed()
+        ):
+            return _approved(step, event, status)
+        case _:
+            assert_never(event)
+
+
+def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, status: StepStatus) -> Step:
+    again = step.status in _TAKEN_BACK
+    late = again and status is not _S.UNCOMPENSATED
+    seen = altered(step, status=status, late=late, turn=step.turn + again, probes=0)
+    if isinstance(event, e.LateSuccessEnrolled):
+        return altered(
+            seen,
+            result=event.result,
+            certain=not again,
+            unsure=status is _S.RUNNING,
+            error="" if status is _S.SUCCEEDED and not step.given_up else step.error,
+            retry_at=None if late else step.retry_at,
+        )
+    may_settle = step.contract.probe or step.contract.repeatable
+    retry_at = step.retry_at if status is not _S.UNKNOWN or (may_settle and not late) else None
+    over = status is _S.UNKNOWN and retry_at is None
+    return altered(
+        seen, error=event.error, certain=False, unsure=True, retry_at=retry_at, given_up=step.given_up or over
+    )
+
+
+_BackEvent: TypeAlias = (
+    e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
+)
+
+
+def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
+    match event:
         case e.CompensationStarted(attempt=attempt, certain=certain):
             return altered(step, status=status, undo_attempts=attempt, certain=certain, retry_at=None, trouble=None)
         case e.CompensationSucceeded():
@@ -135,16 +211,40 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, error=error, retry_at=at, trouble=kind)
         case e.CompensationDenied(why=why):
             return altered(step, status=status, error=why, retry_at=None, trouble=e.IncidentKind.COMPENSATION_DENIED)
-        case e.BeforeCaptured(before=before):
-            return altered(step, status=status, before=before)
-        case e.ActionDenied(why=why) | e.ApprovalRefused(why=why):
-            return altered(step, status=status, error=why)
+        case _:
+            assert_never(event)
+
+
+def _approved(step: Step, event: e.ApprovalEvent, status: StepStatus) -> Step:
+    old = step.approval
+    if isinstance(event, e.ApprovalRequested):
+        asked = Approval(
+            number=1 if old is None else old.number + 1,
+            digest=event.digest,
+            shown=event.shown,
+            rule=event.rule,
+            policy=event.policy,
+            needs=event.needs,
+            expires_at=event.expires_at,
+        )
+        return altered(step, status=status, approval=asked)
+    if old is None:
+        raise JournalDamagedError(f"step {step.id}: {type(event).__name__}, and nobody was asked")
+    new = APPROVAL[old.status].get(type(event))
+    if new is None:
+        raise JournalDamagedError(f"step {step.id}: {type(event).__name__}, and its approval is {old.status}")
+    answered = altered(old, status=new)
+    match event:
+        case e.ApprovalSigned(by=by) | e.ApprovalGranted(by=by):
+            return altered(step, status=status, approval=altered(answered, signers=(*old.signers, by)))
+        case e.ApprovalRefused(by=by, why=why):
+            return altered(step, status=status, approval=answered, error=f"{by} refused it: {why}")
         case e.ApprovalExpired():
-            return altered(step, status=status, error="nobody answered in time")
-        case (
-            e.ActionAllowed() | e.ApprovalRequested() | e.ApprovalGranted() | e.ApprovalVoided() | e.IncidentResolved()
-        ):
-            return altered(step, status=status)
+            return altered(
+                step, status=status, approval=answered, error="its approval was not given, or not used, in time"
+            )
+        case e.ApprovalVoided() | e.ApprovalUsed():
+            return altered(step, status=status, approval=answered)
         case _:
             assert_never(event)
 

@@ -71,6 +71,7 @@ class StepStatus(StrEnum):
 class ApprovalStatus(StrEnum):
     REQUESTED = "requested"
     GRANTED = "granted"
+    USED = "used"
     REFUSED = "refused"
     EXPIRED = "expired"
     VOID = "void"
@@ -104,6 +105,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     _G.COMPLETED: {
         e.RollbackStarted: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
+        e.PolicyAdopted: _G.COMPLETED,
     },
     _G.ROLLED_BACK: {
         e.RollbackResumed: _G.ROLLING_BACK,
@@ -122,6 +124,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ApprovalRequested: _S.AWAITING,
     },
     _S.AWAITING: {
+        e.ApprovalSigned: _S.AWAITING,
         e.ApprovalGranted: _S.READY,
         e.ApprovalRefused: _S.DENIED,
         e.ApprovalExpired: _S.DENIED,
@@ -129,6 +132,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     },
     _S.READY: {
         e.BeforeCaptured: _S.READY,
+        e.ApprovalUsed: _S.READY,
         e.AttemptStarted: _S.RUNNING,
         e.ApprovalVoided: _S.PROPOSED,
         e.ApprovalExpired: _S.DENIED,
@@ -138,6 +142,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.AttemptFailed: _S.FAILED,
         e.AttemptLost: _S.UNKNOWN,
         e.LateSuccessEnrolled: _S.RUNNING,
+        e.LateLossEnrolled: _S.RUNNING,
     },
     _S.SUCCEEDED: {
         e.CompensationStarted: _S.COMPENSATING,
@@ -147,6 +152,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     _S.FAILED: {
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,
+        e.LateLossEnrolled: _S.UNKNOWN,
     },
     _S.UNKNOWN: {
         e.ProbeFound: _S.SUCCEEDED,
@@ -163,6 +169,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.CompensationFailed: _S.UNCOMPENSATED,
         e.CompensationLost: _S.UNCOMPENSATED,
         e.LateSuccessEnrolled: _S.RECOMPENSATING,
+        e.LateLossEnrolled: _S.RECOMPENSATING,
     },
     _S.RECOMPENSATING: {
         e.CompensationSucceeded: _S.UNKNOWN,
@@ -173,28 +180,34 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
         e.LateSuccessEnrolled: _S.UNCOMPENSATED,
+        e.LateLossEnrolled: _S.UNCOMPENSATED,
         e.IncidentResolved: _S.SETTLED,
     },
     _S.COMPENSATED: {
         e.LateSuccessEnrolled: _S.UNKNOWN,
+        e.LateLossEnrolled: _S.UNKNOWN,
     },
     _S.SETTLED: {
         e.LateSuccessEnrolled: _S.UNKNOWN,
+        e.LateLossEnrolled: _S.UNKNOWN,
     },
     _S.DENIED: {},
 }
 
 APPROVAL: Final[Mapping[ApprovalStatus, Mapping[type[e.ApprovalEvent], ApprovalStatus]]] = {
     ApprovalStatus.REQUESTED: {
+        e.ApprovalSigned: ApprovalStatus.REQUESTED,
         e.ApprovalGranted: ApprovalStatus.GRANTED,
         e.ApprovalRefused: ApprovalStatus.REFUSED,
         e.ApprovalExpired: ApprovalStatus.EXPIRED,
         e.ApprovalVoided: ApprovalStatus.VOID,
     },
     ApprovalStatus.GRANTED: {
+        e.ApprovalUsed: ApprovalStatus.USED,
         e.ApprovalExpired: ApprovalStatus.EXPIRED,
         e.ApprovalVoided: ApprovalStatus.VOID,
     },
+    ApprovalStatus.USED: {},
     ApprovalStatus.REFUSED: {},
     ApprovalStatus.EXPIRED: {},
     ApprovalStatus.VOID: {e.ApprovalRequested: ApprovalStatus.REQUESTED},
@@ -202,6 +215,8 @@ APPROVAL: Final[Mapping[ApprovalStatus, Mapping[type[e.ApprovalEvent], ApprovalS
 
 INCIDENT: Final[Mapping[IncidentStatus, Mapping[type[e.IncidentEvent], IncidentStatus]]] = {
     IncidentStatus.OPEN: {
+        e.IncidentAssigned: IncidentStatus.OPEN,
+        e.IncidentCommented: IncidentStatus.OPEN,
         e.IncidentRetried: IncidentStatus.RETRIED,
         e.IncidentResolved: IncidentStatus.RESOLVED,
     },

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
 from amends.core import events as e
-from amends.core.values import SECRET_MARK as MARK
-from amends.core.values import Json, StepId
+from amends.core.values import SECRET_MARK as MARK, Json, StepId
+from amends.evidence.who import RUNTIME, who
 from amends.journal.protocol import Entry
 
 LONGEST_VALUE: Final = 48
@@ -23,7 +23,6 @@ LONGEST_RESULT: Final = 120
 LONGEST_REASON: Final = 300
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
 _SECOND: Final = 1000
-_RUNTIME: Final = "system:runtime"
 
 
 class Direction(StrEnum):
@@ -53,6 +52,7 @@ class Line:
     topic: str
     text: str
     tone: Tone
+    who: str
 
 
 _Told: TypeAlias = tuple[Direction, Tone, str]
@@ -70,6 +70,7 @@ _Forward: TypeAlias = (
     | e.ProbeFoundNothing
     | e.ProbeUnanswered
     | e.LateSuccessEnrolled
+    | e.LateLossEnrolled
 )
 _Back: TypeAlias = (
     e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
@@ -95,12 +96,15 @@ class Timeline:
 
     def __init__(self) -> None:
         self._steps: dict[StepId, _Seen] = {}
+        self._actor = RUNTIME
 
     def line(self, entry: Entry) -> Line | None:
         """The line of this entry, or None where it adds nothing that a person would miss."""
         event = entry.event
         if isinstance(event, (e.StepProposed, e.ActionDispatched)):
             self._steps[event.step] = _Seen(len(self._steps) + 1, visible(event.topic), event.args)
+        elif isinstance(event, e.SagaStarted):
+            self._actor = event.actor
         told = self._told(event, entry.at)
         if told is None:
             return None
@@ -114,6 +118,7 @@ class Timeline:
             topic=seen.topic if seen else "",
             text=text,
             tone=tone,
+            who=visible(who(event, self._actor), LONGEST_VALUE),
         )
 
     def _seen(self, event: e.Event) -> _Seen | None:
@@ -138,10 +143,16 @@ class Timeline:
                 why = self._renumbered(why, event.step)
                 text = f"{what} opened: {kind.replace('_', ' ')}: {_reason(why)}{self._named('; left', left)}"
                 return direction, Tone.BAD, text
-            case e.IncidentRetried(by=by):
-                return direction, Tone.PLAIN, f"{what} retried by {_short(by)}"
-            case e.IncidentResolved(by=by, reason=reason, settled=settled):
-                text = f"{what} resolved by {_short(by)}: {_reason(reason)}{self._named('; settled', settled)}"
+            case e.IncidentAssigned(owner=owner, by=by):
+                return direction, Tone.PLAIN, f"{what} given to {_short(owner)} by {_short(by)}"
+            case e.IncidentCommented(by=by, text=text):
+                return direction, Tone.PLAIN, f"{what}, {_short(by)}: {_reason(text)}"
+            case e.IncidentRetried(by=by, let_run=let_run):
+                how = ", who has it run against the gate" if let_run else ""
+                return direction, Tone.PLAIN, f"{what} retried by {_short(by)}{how}"
+            case e.IncidentResolved(by=by, reason=reason, settled=settled, proof=proof):
+                shown = f" (proof: {_reason(proof)})" if proof else ""
+                text = f"{what} resolved by {_short(by)}: {_reason(reason)}{shown}{self._named('; settled', settled)}"
                 return direction, Tone.PLAIN, text
             case _:
                 assert_never(event)
@@ -173,7 +184,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
         case e.SagaCompleted(result=result):
             return direction, Tone.GOOD, "completed" + _of(result)
         case e.RollbackStarted(why=why, step=step, by=by):
-            asked = "" if by == _RUNTIME else f" (asked for by {_short(by)})"
+            asked = "" if by == RUNTIME else f" (asked for by {_short(by)})"
             return direction, Tone.BAD, f"rollback began{asked}: {_reason(renumbered(why, step))}"
         case e.RollbackResumed(by=by):
             return direction, Tone.PLAIN, f"rollback resumed by {_short(by)}"
@@ -183,6 +194,8 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
             return direction, Tone.GOOD, "rolled back"
         case e.SagaHalted():
             return direction, Tone.BAD, "stopped: a person is needed"
+        case e.PolicyAdopted(digest=digest, by=by, why=why):
+            return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {_short(by)}: {_reason(why)}"
         case _:
             assert_never(event)
 
@@ -219,6 +232,9 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.DOUBT, f"probe got no answer: {_reason(error)}{_again(retry_at, at)}"
         case e.LateSuccessEnrolled(attempt=attempt, result=result):
             return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{_of(result)}"
+        case e.LateLossEnrolled(attempt=attempt, error=error):
+            what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
+            return direction, Tone.DOUBT, f"{what}: {_reason(error)}"
         case _:
             assert_never(event)
 
@@ -226,9 +242,10 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
 def _back(event: _Back, at: int) -> _Told:
     direction = Direction.BACK
     match event:
-        case e.CompensationStarted(attempt=attempt, certain=certain):
+        case e.CompensationStarted(attempt=attempt, certain=certain, let_run_by=let_run_by):
             doubt = "" if certain else ", uncertain whether it happened"
-            return direction, Tone.PLAIN, f"compensation began (attempt {attempt}{doubt})"
+            against = f", let run by {_short(let_run_by)}" if let_run_by else ""
+            return direction, Tone.PLAIN, f"compensation began (attempt {attempt}{doubt}{against})"
         case e.CompensationSucceeded():
             return direction, Tone.GOOD, "compensation succeeded"
         case e.CompensationFailed(error=error, changed_since=changed, retry_at=retry_at):
@@ -245,20 +262,29 @@ def _back(event: _Back, at: int) -> _Told:
 def _approval(event: e.ApprovalEvent, at: int) -> _Told:
     direction = Direction.PERSON
     match event:
-        case e.ApprovalRequested(rule=rule, needed=needed, expires_at=expires_at):
+        case e.ApprovalRequested(rule=rule, needs=needs, expires_at=expires_at):
+            needed = max(need.approvals for need in needs)
             people = "1 person" if needed == 1 else f"{needed} people"
             text = f"approval requested from {people} by {_short(rule)}, within {span(expires_at - at)}"
             return direction, Tone.PLAIN, text
-        case e.ApprovalGranted(by=by):
-            return direction, Tone.GOOD, f"approval granted by {_short(by)}"
+        case e.ApprovalSigned(by=by, why=why):
+            return direction, Tone.GOOD, f"{_short(by)} approved; more people are needed{_because(why)}"
+        case e.ApprovalGranted(by=by, why=why):
+            return direction, Tone.GOOD, f"approval granted by {_short(by)}{_because(why)}"
         case e.ApprovalRefused(by=by, why=why):
             return direction, Tone.BAD, f"approval refused by {_short(by)}: {_reason(why)}"
         case e.ApprovalExpired():
-            return direction, Tone.BAD, "approval expired: nobody answered in time"
+            return direction, Tone.BAD, "approval expired: it was not given, or not used, in time"
         case e.ApprovalVoided(why=why):
             return direction, Tone.BAD, f"approval no longer counts: {_reason(why)}"
+        case e.ApprovalUsed():
+            return direction, Tone.PLAIN, "approval used"
         case _:
             assert_never(event)
+
+
+def _because(why: str) -> str:
+    return f": {_reason(why)}" if why else ""
 
 
 def _call(seen: _Seen) -> str:

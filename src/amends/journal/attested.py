@@ -132,6 +132,7 @@ class Attested(Protocol):
         """Remove what the entries of sagas held that ended before this time; how many entries that were.
 
         Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
-        open; payloads kept beside a body go with the last entry that needs them. It cannot be taken back.
+        open, and never the policies; payloads kept beside a body go with the last entry that needs them. It cannot be
+        taken back.
         """
         ...

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from amends.core.contracts import Contract, OnIncident, Retries, Reversibility
 from amends.core.events import Cause, IncidentKind
 from amends.core.values import LARGEST_INT, canonical
+from amends.core.verdict import Need
 from amends.errors import JournalDamagedError, NotJsonError
 
 Spell = Callable[[Any], str]
@@ -214,6 +215,25 @@ def _object(layout: Layout) -> Kind:
     return kind
 
 
+def _objects(layout: Layout) -> Kind:
+    def kind(name: str) -> tuple[Spell, Parse]:
+        spell_one, parse_one = _object(layout)(name)
+
+        def spell(value: object) -> str:
+            if not isinstance(value, tuple):
+                raise NotJsonError(f"{name} is {value!r}, not a tuple of {layout.kind.__name__}")
+            return "[" + ",".join(map(spell_one, cast(tuple[object, ...], value))) + "]"
+
+        def parse(value: object) -> tuple[object, ...]:
+            if type(value) is not list:
+                raise JournalDamagedError(f"{name} is not a list")
+            return tuple(map(parse_one, cast(list[object], value)))
+
+        return spell, parse
+
+    return kind
+
+
 def _or_none(kind: Kind) -> Kind:
     def optional(name: str) -> tuple[Spell, Parse]:
         spell, parse = kind(name)
@@ -257,4 +277,5 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 _KINDS.update({f"{name} | None": _or_none(_KINDS[name]) for name in ("str", "StepId", "int", "float")})
 _KINDS["Retries"] = _object(Layout(Retries))
+_KINDS["tuple[Need, ...]"] = _objects(Layout(Need))
 _KINDS["Contract | None"] = _or_none(_object(Layout(Contract)))

@@ -29,10 +29,12 @@ class ApprovalChanged:
     status: ApprovalStatus
 
 
-Change: TypeAlias = TopicSeen | e.IncidentOpened | IncidentClosed | e.ApprovalRequested | ApprovalChanged
+Change: TypeAlias = (
+    TopicSeen | e.IncidentOpened | e.IncidentAssigned | IncidentClosed | e.ApprovalRequested | ApprovalChanged
+)
 
-_CLOSED: Final = INCIDENT[IncidentStatus.OPEN]
-_ANSWERED: Final = APPROVAL[ApprovalStatus.REQUESTED]
+_CLOSED: Final = {kind: new for kind, new in INCIDENT[IncidentStatus.OPEN].items() if new is not IncidentStatus.OPEN}
+_ANSWERED: Final = {**APPROVAL[ApprovalStatus.REQUESTED], **APPROVAL[ApprovalStatus.GRANTED]}
 
 
 def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
@@ -45,12 +47,17 @@ def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
     return tuple(found)
 
 
+def topic_of(asked: e.ApprovalRequested) -> str:
+    """What lists say that people are asked about."""
+    return str(asked.shown.get("topic", "")) if isinstance(asked.shown, dict) else ""
+
+
 def _topic(event: e.StepProposed | e.ActionDispatched) -> tuple[Change, ...]:
     """The contract comes with the first step of its topic, so the topic is noted then and not again."""
     return () if event.contract is None else (TopicSeen(event.topic),)
 
 
-def _asked(event: e.IncidentOpened | e.ApprovalRequested) -> tuple[Change, ...]:
+def _asked(event: e.IncidentOpened | e.IncidentAssigned | e.ApprovalRequested) -> tuple[Change, ...]:
     return (event,)
 
 
@@ -59,7 +66,12 @@ def _closed(event: e.IncidentRetried | e.IncidentResolved) -> tuple[Change, ...]
 
 
 def _answered(
-    event: e.ApprovalGranted | e.ApprovalRefused | e.ApprovalExpired | e.ApprovalVoided,
+    event: e.ApprovalSigned
+    | e.ApprovalGranted
+    | e.ApprovalRefused
+    | e.ApprovalExpired
+    | e.ApprovalVoided
+    | e.ApprovalUsed,
 ) -> tuple[Change, ...]:
     return (ApprovalChanged(event.step, _ANSWERED[type(event)]),)
 
@@ -68,6 +80,7 @@ _CHANGES: Final[Mapping[type[e.Event], Callable[[Any], tuple[Change, ...]]]] = {
     e.StepProposed: _topic,
     e.ActionDispatched: _topic,
     e.IncidentOpened: _asked,
+    e.IncidentAssigned: _asked,
     e.ApprovalRequested: _asked,
     **dict.fromkeys(_CLOSED, _closed),
     **dict.fromkeys(_ANSWERED, _answered),

@@ -121,6 +121,7 @@ class IncidentRow:
     step: StepId | None
     why: str
     left: tuple[StepId, ...]
+    owner: str
     status: str
     opened_at: int
     closed_at: int | None
@@ -134,6 +135,7 @@ class ApprovalRow:
     saga: SagaId
     step: StepId
     definition: str
+    topic: str
     rule: str
     status: str
     requested_at: int
@@ -200,7 +202,8 @@ class Journal(Attested, Protocol):
 
         `after=0` with SagaStarted first makes the saga, held under `lease` (of epoch 1) where one is given.
         An append after which nothing is due (ended, or an incident) gives the lease back.
-        No events at all only ask whether entry and lease are still the newest.
+        No events at all only ask whether entry and lease are still the newest; a `wake_at` is then kept, so that the
+        holder may forget the saga until it is nudged or that time has come.
         Without a lease the author is not the driver: whoever holds the saga will find it among its `nudged`.
         Raises JournalConflictError if entry `after` is no longer the newest, LeaseLostError if the epoch has risen.
         """
@@ -238,7 +241,10 @@ class Journal(Attested, Protocol):
         ...
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
-        """Which of a worker's sagas others have written to since it last wrote to them. Blocking, from any thread."""
+        """Which of a worker's sagas have something new: others wrote to them since it last did, or their sleep is over.
+
+        Blocking, from any thread.
+        """
         ...
 
     async def retire(self, worker: str) -> None:

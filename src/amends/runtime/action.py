@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
 
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
+LONGEST_WORDS: Final = 400
 current_key: ContextVar[str] = ContextVar("amends_key")
 
 
@@ -86,7 +88,7 @@ class Action(Generic[P, R_co]):
         self.compensate: Callable[..., object] | None = None
         self.ask: Callable[..., object] | None = None
         self.capture: Callable[..., object] | None = None
-        self.contract = contract
+        self.contract = replace(contract, does=_words(function), tool=self._tool())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
@@ -105,8 +107,18 @@ class Action(Generic[P, R_co]):
                 f"{self.topic} has a compensation and also says that it needs none; remove no_rollback= or read_only="
             )
         self.compensate = function
-        self.contract = replace(self.contract, reversibility=Reversibility.COMPENSATABLE)
+        undoes = _words(function) or getattr(function, "__name__", repr(function))
+        self.contract = replace(
+            self.contract, reversibility=Reversibility.COMPENSATABLE, undoes=undoes, tool=self._tool()
+        )
         return function
+
+    def _tool(self) -> str:
+        """The digest of what is behind the topic: another function, or other parameters, are another tool."""
+        parts = [_identity(self.function), str(inspect.signature(self.function))]
+        if self.compensate is not None:
+            parts += [_identity(self.compensate), _words(self.compensate)]
+        return hashlib.sha256("\x1f".join((*parts, _words(self.function))).encode()).hexdigest()[:32]
 
     def probe(self, function: F) -> F:
         """Declare the read-only question that settles a lost attempt. It gets an Asked; see Happened, NotHappened."""
@@ -193,6 +205,15 @@ def register(
     if before is not None:
         declared.before(before)
     return declared
+
+
+def _words(function: Callable[..., object]) -> str:
+    """The first paragraph of what its author says of it."""
+    return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())[:LONGEST_WORDS]
+
+
+def _identity(function: Callable[..., object]) -> str:
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def checked_topic(topic: str) -> Topic:

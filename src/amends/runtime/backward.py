@@ -11,13 +11,27 @@ from collections.abc import Callable
 from typing import assert_never
 
 from amends.core import commands as c
-from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.effects import (
+    Await,
+    CallPerson,
+    Compensate,
+    Effect,
+    End,
+    Expire,
+    GiveUp,
+    Judge,
+    Perform,
+    Probe,
+    Settle,
+    Wait,
+)
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Lost
 from amends.core.plan import plan
 from amends.core.saga import Step
-from amends.core.transitions import StepStatus
+from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
+from amends.core.verdict import Decision
 from amends.errors import RefusedError, UnknownActionError
 from amends.runtime.run import Run, let_cancellation_go_on
 
@@ -53,7 +67,7 @@ class Backward:
                 book.tell(c.OpenIncident(kind=kind, step=step, why=why))
             case End():
                 book.tell(c.EndSaga())
-            case GiveUp() | Judge() | Perform():
+            case GiveUp() | Judge() | Perform() | Await() | Expire():
                 raise AssertionError(f"{effect} is never due for a saga that goes back")
             case _:
                 assert_never(effect)
@@ -96,7 +110,12 @@ class Backward:
     async def _attempt(self, state: Step, compensate: Callable[..., object], *, certain: bool) -> None:
         """One attempt: judged, intent durable, lease still ours, then the call, then its outcome."""
         run, book, clock = self._run, self._run.book, self._run.around.clock
-        verdict = run.around.gate.judge(run.facts(state.id, state.contract, state.args, back=True))
+        approved = state.approval is not None and state.approval.status is ApprovalStatus.USED
+        verdict = await run.judge(run.facts(state.id, state.contract, state.args, back=True, approval_present=approved))
+        if verdict.decision is not Decision.DENY and not await run.keep_rates(verdict.rates, book.saga.deadline_at):
+            return
+        if book.saga.steps[state.id] is not state:
+            return  # it moved while a rate was waited for: plan again
         with run.flight(state.id):
             book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
             await run.commit_to_dispatch()

@@ -3,78 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 from amends.clock import Clock
 from amends.core import commands as c
-from amends.core.saga import Saga, evolve, unstarted
-from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, canonical
+from amends.core.saga import evolve, unstarted
+from amends.core.transitions import ApprovalStatus, SagaStatus
+from amends.core.values import POLICIES, Json, SagaId, canonical
 from amends.errors import InputError, RefusedError, UnknownIncidentError, UnknownSagaError
 from amends.gate.protocol import Gate
-from amends.journal.protocol import Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.local import Ended, Handle, LocalEngine, ended
+from amends.runtime.handle import Ended, Handle, ended
+from amends.runtime.listing import History, Listing
+from amends.runtime.local import LocalEngine
 from amends.runtime.observe import Observer, Observers
+from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.secret import mask, secrets_in
 from amends.runtime.settings import Settings
 
-if TYPE_CHECKING:
-    from amends.evidence.timeline import Line
-
-Row = TypeVar("Row")
 SYSTEM = "system:local"
 LONGEST_ID = 128
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """One saga, whole: its row in the lists, its state, and every entry."""
-
-    row: SagaRow
-    saga: Saga
-    entries: tuple[Entry, ...]
-
-    @property
-    def id(self) -> SagaId:
-        return self.row.id
-
-    @property
-    def status(self) -> SagaStatus:
-        return self.row.status
-
-    @property
-    def timeline(self) -> tuple[Line, ...]:
-        """What happened, a line each, for people."""
-        from amends.evidence.timeline import timeline
-
-        return timeline(self.entries)
-
-
-class Listing(Generic[Row]):
-    """Awaited, it is its first page; iterated with `async for`, it goes on through all of them."""
-
-    def __init__(self, page: Callable[[str | None], Awaitable[tuple[tuple[Row, ...], str | None]]]) -> None:
-        self._page = page
-
-    def __await__(self) -> Generator[Any, None, list[Row]]:
-        return self._first().__await__()
-
-    async def _first(self) -> list[Row]:
-        return list((await self._page(None))[0])
-
-    async def __aiter__(self) -> AsyncIterator[Row]:
-        cursor: str | None = None
-        while True:
-            rows, cursor = await self._page(cursor)
-            for row in rows:
-                yield row
-            if cursor is None:
-                return
+ACTORS = ("agent", "person", "system")
 
 
 class Coordinator:
@@ -91,6 +46,7 @@ class Coordinator:
         settings: Settings | None = None,
     ) -> None:
         self.env = env
+        self._gate = gate
         self.journal = journal
         self.registry = registry
         self.settings = settings or Settings()
@@ -185,7 +141,7 @@ class Coordinator:
             definition=definition.name,
             version=definition.version,
             input=cast("Json", masked),
-            actor=actor,
+            actor=checked_actor(actor),
             env=self.env,
             labels=_checked_labels(labels),
         )
@@ -217,7 +173,7 @@ class Coordinator:
 
     async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM) -> Ended:
         """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError."""
-        command = c.CancelSaga(by=by, why=why, now=self._clock.now(), window_s=self.settings.rollback_s)
+        command = c.CancelSaga(by=checked_actor(by), why=why, now=self._clock.now(), window_s=self.settings.rollback_s)
         return await self._ask(SagaId(saga), command)
 
     async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
@@ -267,6 +223,65 @@ class Coordinator:
             entries.append(entry)
         return History(row=row, saga=state, entries=tuple(entries))
 
+    # -- approvals ----------------------------------------------------------------------------------------------------
+
+    def approvals(self, *, open_only: bool = True, saga: str | None = None, limit: int = 100) -> Listing[ApprovalRow]:
+        """What people are asked, oldest first: `await` gives a page, `async for` all."""
+
+        async def page(cursor: str | None) -> tuple[tuple[ApprovalRow, ...], str | None]:
+            of = None if saga is None else SagaId(saga)
+            found = await self.journal.approvals(PersonQuery(open_only=open_only, saga=of, after=cursor, limit=limit))
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    async def approval(self, approval: str) -> Asking:
+        """What a person is shown before they answer. Raises UnknownApprovalError."""
+        saga, step = approval_id(approval)
+        try:
+            history = await self.show(saga)
+        except UnknownSagaError:
+            raise no_approval(approval) from None
+        return asking(history.saga, step, history.entries)
+
+    async def grant(self, approval: str, *, by: str, why: str = "", digest: str | None = None) -> Asking:
+        """Approve exactly what `approval(id)` shows; `digest` is of what the person saw, and refused if it has changed.
+
+        `by` is a person, neither who asked nor who owns or acts for them. The step starts once enough have agreed.
+        """
+        return await self._answer(approval, by=by, why=why, digest=digest, granted=True)
+
+    async def refuse(self, approval: str, *, by: str, why: str) -> Asking:
+        """Say no: the step is denied. `why` goes on record, and the saga's function is told."""
+        return await self._answer(approval, by=by, why=why, digest=None, granted=False)
+
+    async def _answer(self, approval: str, *, by: str, why: str, digest: str | None, granted: bool) -> Asking:
+        await self.approval(approval)
+        saga, step = approval_id(approval)
+        command = c.AnswerApproval(
+            step=step, by=checked_actor(by), granted=granted, why=why, now=self._clock.now(), digest=digest
+        )
+        await self._engine.request(saga, command)
+        await self._engine.go_on(saga)
+        answered = await self.approval(approval)
+        if answered.status == ApprovalStatus.EXPIRED:
+            raise RefusedError(f"approval {approval} has expired: it had to be answered in time")
+        return answered
+
+    # -- the policy ---------------------------------------------------------------------------------------------------
+
+    async def adopt(self, policy: str | PathLike[str], *, by: str, why: str) -> bool:
+        """Have this policy's file judge from now on, in every process on this journal; whether it is another one.
+
+        What is waiting for people under the one before is void, and judged again. Raises PolicyError.
+        """
+        from amends.gate.load import load_policy
+
+        if not isinstance(self._gate, Policies):
+            raise RefusedError("this coordinator has a gate of its own, which goes by no policy")
+        adopter = checked_actor(by)
+        return await self._gate.adopt(load_policy(policy), by=adopter, why=why)
+
     # -- incidents ----------------------------------------------------------------------------------------------------
 
     def incidents(self, *, open_only: bool = True, saga: str | None = None, limit: int = 100) -> Listing[IncidentRow]:
@@ -279,18 +294,38 @@ class Coordinator:
 
         return Listing(page)
 
-    async def retry_incident(self, incident: str, *, by: str = SYSTEM) -> Ended:
-        """Try again what an incident stopped at. `by` says who asks."""
+    async def retry_incident(self, incident: str, *, by: str = SYSTEM, let_run: bool = False) -> Ended:
+        """Try again what an incident stopped at. `by` says who asks.
+
+        let_run: have the compensation run that the gate refused; for a person, who takes it on themselves.
+        """
         saga, number = _incident(incident)
-        command = c.RetryIncident(incident=number, by=by, now=self._clock.now(), window_s=self.settings.rollback_s)
+        now, window_s = self._clock.now(), self.settings.rollback_s
+        command = c.RetryIncident(incident=number, by=checked_actor(by), now=now, window_s=window_s, let_run=let_run)
         return await self._ask(saga, command)
 
-    async def resolve_incident(self, incident: str, *, reason: str, by: str = SYSTEM) -> Ended:
-        """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it."""
+    async def resolve_incident(self, incident: str, *, reason: str, by: str = SYSTEM, proof: str = "") -> Ended:
+        """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it.
+
+        proof: where others can see that it was: a ticket, a receipt, an entry elsewhere.
+        """
         saga, number = _incident(incident)
-        window_s = self.settings.rollback_s
-        command = c.ResolveIncident(incident=number, by=by, reason=reason, now=self._clock.now(), window_s=window_s)
+        now, window_s = self._clock.now(), self.settings.rollback_s
+        command = c.ResolveIncident(
+            incident=number, by=checked_actor(by), reason=reason, now=now, window_s=window_s, proof=proof
+        )
         return await self._ask(saga, command)
+
+    async def assign_incident(self, incident: str, *, owner: str, by: str = SYSTEM) -> None:
+        """Say who sees to it."""
+        saga, number = _incident(incident)
+        command = c.AssignIncident(incident=number, owner=checked_actor(owner), by=checked_actor(by))
+        await self._engine.request(saga, command)
+
+    async def comment_incident(self, incident: str, *, text: str, by: str = SYSTEM) -> None:
+        """Put a remark on record, for whoever looks next."""
+        saga, number = _incident(incident)
+        await self._engine.request(saga, c.CommentIncident(incident=number, by=checked_actor(by), text=text))
 
 
 def _incident(name: str) -> tuple[SagaId, int]:
@@ -302,7 +337,20 @@ def _incident(name: str) -> tuple[SagaId, int]:
     return SagaId(saga), int(number)
 
 
+def checked_actor(name: str) -> str:
+    """Who does something: `agent:`, `person:` or `system:`, and a name."""
+    kind, colon, rest = name.partition(":")
+    if kind not in ACTORS or not colon or not rest.strip() or len(name) > LONGEST_ID or not name.isprintable():
+        raise InputError(
+            f"{name!r} is not an actor: write agent:<name>, person:<name> or system:<name>, "
+            f"at most {LONGEST_ID} characters"
+        )
+    return name
+
+
 def _checked_id(name: str) -> str:
+    if name == POLICIES:
+        raise InputError(f"the id {POLICIES} is taken: the journal keeps its policies under it")
     if not 0 < len(name) <= LONGEST_ID or not name.isascii() or not name.isprintable() or "/" in name:
         raise InputError(f"{name!r} is not a saga id: use 1 to {LONGEST_ID} printable ASCII characters without '/'")
     return name

@@ -10,6 +10,7 @@ Backward, the function is not asked: `plan.plan` names one thing at a time from 
 | the function raises                  | rollback, or past the pivot an incident                                  |
 | the function asks for something else | an incident `diverged`; nothing more is dispatched                       |
 | a person cancels from elsewhere      | the function is stopped, then the rollback begins                        |
+| it waits for people, and nothing else| the function is stopped; its row is all that is left until one answers   |
 | the lease is lost                    | everything stops; a success nobody recorded is reported as late          |
 | the coordinator closes               | running attempts may finish, then all stops; the journal knows the rest  |
 """
@@ -63,6 +64,7 @@ class Driver:
         self._function: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         book.on_moved = self.look_again
+        self.run.on_parked = self._stop_function
 
     async def drive(self) -> None:
         """Do everything that is due, until nothing is: the saga has ended, or a person is needed."""
@@ -89,6 +91,8 @@ class Driver:
             await self._function
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            if self.run.parked and self.book.broken is None and not (task is not None and task.cancelling()):
+                return
             if self.run.draining or self.book.broken is not None or (task is not None and task.cancelling()):
                 raise
             self._record(self._failed(Cause.CANCELLED, "its function was cancelled from inside", None))
@@ -127,7 +131,7 @@ class Driver:
             raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
         places.enter()
         named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
-        result = await self._definition.run(Work(saga.id, self._forward.step), named)
+        result = await self._definition.run(Work(saga.id, self._forward.step, self._forward.ask), named)
         if self._forward.diverged is not None:
             raise self._forward.diverged
         if places.missing:

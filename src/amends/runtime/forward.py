@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Callable
 from typing import Any, assert_never
 
 from amends.core import commands as c
-from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.approvals import AHEAD, is_met
+from amends.core.effects import (
+    Await,
+    CallPerson,
+    Compensate,
+    Effect,
+    End,
+    Expire,
+    GiveUp,
+    Judge,
+    Perform,
+    Probe,
+    Settle,
+    Wait,
+)
 from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.plan import forward
 from amends.core.saga import Step
-from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.values import Json, StepId
-from amends.core.verdict import Decision
+from amends.core.verdict import Decision, Verdict
 from amends.errors import (
     DivergedError,
     NotJsonError,
@@ -40,6 +55,8 @@ class Forward:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._replayed = 0
+        self._asked: dict[tuple[str, str], deque[StepId]] = {}
+        """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
         self.places = Places(run.book.saga.steps.values(), run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
 
@@ -48,7 +65,8 @@ class Forward:
         run, book = self._run, self._run.book
         if self.diverged is not None:
             raise self.diverged
-        step, remembered = await self._place(action, digest)
+        ahead = self._asked.get((_name(action), digest))
+        step, remembered = (ahead.popleft(), True) if ahead else await self._place(action, digest)
         run.use(action)
         if secrets:
             run.secrets[step] = secrets
@@ -69,10 +87,32 @@ class Forward:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {done.error}")
         return unmask(done.result, book.saga.id)
 
+    async def ask(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...]
+    ) -> tuple[str, ...]:
+        """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
+        run, book = self._run, self._run.book
+        if self.diverged is not None:
+            raise self.diverged
+        step, remembered = await self._place(action, digest)
+        run.use(action)
+        if secrets:
+            run.secrets[step] = secrets
+        if not remembered:
+            book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest))
+            await self._judge(step, action, ahead=True)
+        while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
+            await self._go(effect, step, action)
+        approval = book.saga.steps[step].approval
+        if approval is None or book.saga.steps[step].status is StepStatus.DENIED:
+            book.commit_soon()
+            raise _step_error(book.saga.steps[step])
+        self._asked.setdefault((_name(action), digest), deque()).append(step)
+        return approval.signers
+
     async def _place(self, action: Action[..., Any], digest: str) -> tuple[StepId, bool]:
-        contract = action.contract
         try:
-            return await self.places.next(f"{contract.topic}/{contract.version}", digest)
+            return await self.places.next(_name(action), digest)
         except DivergedError as exc:
             self.diverged = exc
             raise
@@ -86,21 +126,38 @@ class Forward:
     async def _begin(self, step: StepId, action: Action[..., Any], args: Json, digest: str) -> None:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
-        verdict = run.around.gate.judge(run.facts(step, contract, args))
-        if verdict.decision is Decision.ALLOW and action.capture is None:
+        verdict = await run.judge(run.facts(step, contract, args))
+        if verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None:
             start = c.DispatchStep(step=step, contract=contract, args=args, digest=digest, verdict=verdict)
             await self._perform(step, action, start)
         else:
             run.book.tell(c.ProposeStep(step=step, contract=contract, args=args, digest=digest))
-            run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
+            await self._judged(step, action, verdict)
+
+    async def _judge(self, step: StepId, action: Action[..., Any], *, ahead: bool) -> None:
+        run = self._run
+        state = run.state(step)
+        verdict = await run.judge(run.facts(step, action.contract, state.args, approval_present=ahead))
+        await self._judged(step, action, verdict, ahead=ahead)
+
+    async def _judged(self, step: StepId, action: Action[..., Any], verdict: Verdict, *, ahead: bool = False) -> None:
+        """Record a verdict. Where rates have to be kept, an allowance goes on record once they are."""
+        run = self._run
+        if verdict.decision in {Decision.ALLOW, Decision.THROTTLE} and not ahead:
+            await run.keep_rates(verdict.rates)
+        now = run.around.clock.now()
+        run.book.tell(c.RecordVerdict(step=step, verdict=verdict, now=now, ahead=ahead, contract=action.contract))
 
     async def _go(self, effect: Effect, step: StepId, action: Action[..., Any]) -> None:
         run = self._run
         match effect:
             case Judge():
-                state = run.state(step)
-                verdict = run.around.gate.judge(run.facts(step, state.contract, state.args))
-                run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
+                approval = run.state(step).approval
+                await self._judge(step, action, ahead=approval is not None and approval.rule == AHEAD)
+            case Await(until=until):
+                await run.wait_for_people(until)
+            case Expire():
+                run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
             case Perform():
                 await self._repeat(step, action)
             case Probe():
@@ -118,11 +175,32 @@ class Forward:
         await run.end_of_thread(step)
         if run.state(step).status is StepStatus.SUCCEEDED:
             return
+        policy = await self._still_approved(step, action)
+        if policy is None:
+            return
         if action.capture is not None and run.state(step).number == 0:
             taken = await self._capture(step, action.capture, action)
             if not taken:
                 return
-        await self._perform(step, action, c.StartAttempt(step=step))
+        now = run.around.clock.now()
+        start = c.StartAttempt(step=step, now=now, policy=policy, contract=action.contract if policy else None)
+        await self._perform(step, action, start)
+
+    async def _still_approved(self, step: StepId, action: Action[..., Any]) -> str | None:
+        """The policy under which an approved step starts; "" for one that needed no approval, None: not now."""
+        run = self._run
+        state = run.state(step)
+        if state.approval is None or state.approval.status is not ApprovalStatus.GRANTED:
+            return ""
+        verdict = await run.judge(run.facts(step, action.contract, state.args, approval_present=True))
+        if verdict.decision is Decision.DENY:
+            run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
+            return None
+        if not is_met(verdict.needs, state.approval.signers):
+            run.book.tell(c.VoidApproval(step=step, why=f"rule {verdict.rule} asks for more people now"))
+            return None
+        await run.keep_rates(verdict.rates)
+        return verdict.policy
 
     async def _perform(self, step: StepId, action: Action[..., Any], start: c.DispatchStep | c.StartAttempt) -> None:
         """One attempt: intent durable, lease still ours, then the call, then its outcome."""
@@ -130,6 +208,8 @@ class Forward:
         run.stop_if_draining()
         with run.flight(step):
             run.book.tell(start)
+            if run.state(step).status is not StepStatus.RUNNING:
+                return  # what was approved is not what would run now, or it is too late
             outcome = await self._attempt(step, action)
             run.report_if_taken_over(step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
@@ -186,6 +266,10 @@ class Forward:
         run.book.tell(c.StartAttempt(step=step))
         run.book.tell(c.RecordOutcome(step=step, outcome=failed, now=clock.now(), jitter=clock.jitter()))
         return False
+
+
+def _name(action: Action[..., Any]) -> str:
+    return f"{action.contract.topic}/{action.contract.version}"
 
 
 def _with_some(capture: Callable[..., object], asked: Asked) -> Callable[[], object]:

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Generator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide import decide
 from amends.core.events import SagaStarted
+from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.values import SagaId, StepId
+from amends.core.verdict import Rate
 from amends.errors import (
     AmendsError,
     JournalConflictError,
@@ -41,8 +41,9 @@ from amends.journal.protocol import Journal, Lease, Summary
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
+from amends.runtime.handle import Ended, Handle, Resumed, ended, halted
 from amends.runtime.heartbeat import Heartbeat
-from amends.runtime.logbook import Logbook, unrecorded_successes
+from amends.runtime.logbook import Logbook, unrecorded_ends, wakes_at
 from amends.runtime.observe import Observers
 from amends.runtime.registry import Registry
 from amends.runtime.run import Surroundings
@@ -51,44 +52,7 @@ from amends.runtime.settings import Settings
 
 _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """Where a saga stands when nothing more is due: ended, or waiting for a person."""
-
-    id: SagaId
-    status: SagaStatus
-    result: Any = None
-    why: str = ""
-    cause: str = ""
-    step: StepId | None = None
-    incidents: tuple[str, ...] = ()
-
-
-def ended(saga: Saga) -> Ended:
-    rollback, incidents = saga.rollback, saga.open_incidents
-    why = "; ".join(incident.why for incident in incidents) or (rollback.why if rollback else "")
-    return Ended(
-        id=saga.id,
-        status=saga.status,
-        result=saga.result if saga.phase is SagaStatus.COMPLETED else None,
-        why=why,
-        cause=str(rollback.cause) if rollback else "",
-        step=rollback.step if rollback else None,
-        incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
-    )
-
-
-class Handle(Awaitable[Ended]):
-    """A saga that is being driven. Awaiting it waits for its end; giving up the wait does not stop the saga."""
-
-    def __init__(self, saga: SagaId, task: asyncio.Task[Ended]) -> None:
-        self.id = saga
-        self._task = task
-
-    def __await__(self) -> Generator[Any, None, Ended]:
-        return asyncio.shield(self._task).__await__()
+_SHORTEST_S: Final = 0.05
 
 
 class LocalEngine:
@@ -109,10 +73,13 @@ class LocalEngine:
         self._clock = clock
         self._observers = observers
         self._runs: dict[SagaId, tuple[Driver, asyncio.Task[Ended]]] = {}
+        self._watched: dict[SagaId, asyncio.Future[asyncio.Task[Ended]]] = {}  # parked, with somebody waiting
+        self._parked_secrets: dict[SagaId, tuple[Secret, ...]] = {}  # which no journal gives back
         self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
         self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
         self._errands: set[asyncio.Task[Any]] = set()
         self._alive_until = 0.0
+        self._stopped = False
         self._heartbeat: Heartbeat | None = None
         self._around = Surroundings(
             clock=clock,
@@ -120,7 +87,8 @@ class LocalEngine:
             registry=registry,
             settings=settings,
             executor=Executor(settings.threads),
-            late=self._landed_late,
+            admit=self._admit,
+            late=self._ended_late,
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
 
@@ -168,7 +136,7 @@ class LocalEngine:
 
     def running(self, saga: SagaId) -> Handle | None:
         run = self._runs.get(saga)
-        return None if run is None else Handle(saga, run[1])
+        return None if run is None else Handle(saga, run[1], self._watch)
 
     def follow(self, saga: SagaId) -> Handle:
         """A handle on a saga that exists: drives it where nobody else does, else tells where it stands."""
@@ -176,18 +144,42 @@ class LocalEngine:
         async def followed() -> Ended:
             return await self.drive(saga) or ended(await self.load(saga))
 
-        return Handle(saga, asyncio.ensure_future(followed()))
+        return Handle(saga, asyncio.ensure_future(followed()), self._watch)
 
     def _launch(self, book: Logbook, definition: SagaDefinition | None, secrets: tuple[Secret, ...] = ()) -> Handle:
+        saga = book.saga.id
+        secrets = secrets or self._parked_secrets.pop(saga, ())
         driver = Driver(self._around, book, definition, secrets)
-        task = asyncio.ensure_future(self._drive(driver))
-        self._runs[book.saga.id] = (driver, task)
-        return Handle(book.saga.id, task)
+        task = asyncio.ensure_future(self._drive(driver, definition, secrets))
+        self._runs[saga] = (driver, task)
+        watcher = self._watched.pop(saga, None)
+        if watcher is not None and not watcher.done():
+            watcher.set_result(task)
+        return Handle(saga, task, self._watch)
 
-    async def _drive(self, driver: Driver) -> Ended:
+    async def _watch(self, saga: SagaId) -> asyncio.Task[Ended]:
+        """The next drive of a saga that waits for people; where it was driven to its end meanwhile, that."""
+        while (run := self._runs.get(saga)) is None:
+            watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
+            state = await self.load(saga)
+            if state.phase is not SagaStatus.RUNNING and saga not in self._runs:
+                self._watched.pop(saga, None)
+                return asyncio.ensure_future(_told(state))
+            await asyncio.wait({watched}, timeout=max(self._settings.poll_s, _SHORTEST_S))
+            if watched.cancelled():
+                raise asyncio.CancelledError
+        return run[1]
+
+    async def _drive(self, driver: Driver, definition: SagaDefinition | None, secrets: tuple[Secret, ...]) -> Ended:
         book = driver.book
         try:
             await driver.drive()
+            while driver.run.parked and book.saga.status is not SagaStatus.WAITING:  # someone answered as it was parked
+                driver = Driver(self._around, book, definition, secrets)
+                self._runs[book.saga.id] = (driver, self._runs[book.saga.id][1])
+                await driver.drive()
+            if driver.run.parked and secrets:
+                self._parked_secrets[book.saga.id] = secrets
         except LeaseLostError:
             _log.warning("saga %s was taken over by another worker; this one stops driving it", book.saga.id)
             self._report_unrecorded(book)
@@ -207,8 +199,8 @@ class LocalEngine:
         return ended(book.saga)
 
     def _report_unrecorded(self, book: Logbook) -> None:
-        for step, attempt, result in unrecorded_successes(book):
-            self._landed_late(book.saga.id, step, attempt, result)
+        for step, attempt, outcome in unrecorded_ends(book):
+            self._ended_late(book.saga.id, step, attempt, outcome)
 
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
@@ -219,22 +211,34 @@ class LocalEngine:
                 if not leases:
                     return None
                 handle = await self._take_up(leases[0])
-        return await handle
+        return await handle.halt()
+
+    async def go_on(self, saga: SagaId) -> None:
+        """Take a saga up in the background, where something is due, nobody has it, and its definition is known."""
+        async with self._claiming:
+            if self.running(saga) is None:
+                known = self._registry.definition_names()
+                now = self._clock.now()
+                for lease in await self._journal.claim(self.worker, saga=saga, definitions=known, due_by=now):
+                    _ = await self._take_up(lease)
 
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
         names = self._registry.definition_names()
-        found = _Resumed()
+        found = Resumed()
         driven: set[asyncio.Future[Ended | None]] = {
             asyncio.ensure_future(self.drive(self._dropped.pop())) for _ in tuple(self._dropped)
         }
         while True:
             free = max(0, self._settings.resumed_at_once - len(driven))
             async with self._claiming:
-                leases = await self._journal.claim(self.worker, definitions=names, limit=free) if free else ()
+                due_by = self._clock.now()
+                leases = (
+                    await self._journal.claim(self.worker, definitions=names, due_by=due_by, limit=free) if free else ()
+                )
                 for lease in leases:
                     try:
-                        driven.add(asyncio.ensure_future(_awaited(await self._take_up(lease))))
+                        driven.add(asyncio.ensure_future(halted(await self._take_up(lease))))
                     except AmendsError as exc:  # this one cannot be read; that must not keep the others waiting
                         found.add_trouble(lease.saga, exc)
             if not driven:
@@ -283,7 +287,7 @@ class LocalEngine:
                 return state
             try:
                 entries = await self._journal.append(
-                    saga, events, after=before.head, summary=Summary(status=state.status), lease=None
+                    saga, events, after=before.head, summary=Summary(state.status, wakes_at(state)), lease=None
                 )
             except JournalConflictError:
                 continue
@@ -301,15 +305,21 @@ class LocalEngine:
         if row is not None and not row.status.ended and row.status is not SagaStatus.INCIDENT:
             await self.drive(saga)
 
-    def _landed_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
-        """An attempt that had been given up took effect; its saga is not driven here any more."""
-        self._errand(self._enrol_late(saga, step, attempt, result))
+    async def _admit(self, rate: Rate) -> int:
+        return await self._journal.admit(rate.key, most=rate.most, per_s=rate.per_s)
 
-    async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, result: Json) -> None:
+    def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
+        """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""
+        if self._stopped:
+            _log.warning(
+                "saga %s: step %s ended after this coordinator had closed; nobody has it on record", saga, step
+            )
+            return
+        self._errand(self._enrol_late(saga, step, attempt, outcome))
+
+    async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         window_s = self._settings.rollback_s
-        command = c.EnrolLateSuccess(
-            step=step, attempt=attempt, result=result, now=self._clock.now(), window_s=window_s
-        )
+        command = c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self._clock.now(), window_s=window_s)
         await self.request(saga, command)
         await self.drive(saga)
 
@@ -338,6 +348,9 @@ class LocalEngine:
             await driver.wind_up()
         if self._errands:
             await asyncio.wait(self._errands, timeout=self._settings.drain_s)
+        self._stopped = True
+        for watched in self._watched.values():
+            watched.cancel()
         await _cancelled(list(self._errands))
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -347,34 +360,8 @@ class LocalEngine:
             _log.warning("the leases could not be given back: %s", exc)
 
 
-async def _awaited(handle: Handle) -> Ended | None:
-    return await handle
-
-
-class _Resumed:
-    """How the sagas of one `resume` ended. What is wrong with one of them is raised when the others are through."""
-
-    def __init__(self) -> None:
-        self._ended: list[Ended] = []
-        self._trouble: BaseException | None = None
-
-    def add(self, driven: asyncio.Future[Ended | None]) -> None:
-        error = driven.exception()
-        if isinstance(error, JournalConflictError):
-            _log.info("a resumed saga is driven elsewhere: %s", error)
-        elif error is not None:
-            self._trouble = self._trouble or error
-        elif (saga := driven.result()) is not None:
-            self._ended.append(saga)
-
-    def add_trouble(self, saga: SagaId, error: AmendsError) -> None:
-        _log.error("saga %s cannot be resumed: %s", saga, error)
-        self._trouble = self._trouble or error
-
-    def all_ended(self) -> list[Ended]:
-        if self._trouble is not None:
-            raise self._trouble
-        return self._ended
+async def _told(saga: Saga) -> Ended:
+    return ended(saga)
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:

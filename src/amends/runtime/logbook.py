@@ -17,13 +17,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from amends.core.commands import Command, EnrolLateSuccess, RecordOutcome
+from amends.core.commands import Command, EnrolLate, RecordOutcome
 from amends.core.decide import decide
 from amends.core.events import Event
-from amends.core.outcomes import Succeeded
+from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve
-from amends.core.values import Json, StepId
-from amends.errors import AmendsError, JournalConflictError, LeaseLostError, RefusedError
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import StepId
+from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError
 from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
 
@@ -100,7 +101,7 @@ class Logbook:
             answer.add_done_callback(lambda answer: self._answered(answer, saga, told))
 
     def _ask_for(self, events: Sequence[Event], after: Saga) -> Awaitable[tuple[Entry, ...]]:
-        summary = Summary(status=after.status, wake_at=_wake_at(after))
+        summary = Summary(status=after.status)
         return self._journal.append(after.id, events, after=self._durable.head, summary=summary, lease=self.lease)
 
     def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int) -> None:
@@ -172,6 +173,25 @@ class Logbook:
         self.on_moved()
         return True
 
+    async def rest(self, wake_at: int) -> bool:
+        """Have the saga forgotten until it is nudged, or that time has come. False where there is news."""
+        await self.commit()
+        durable = self._durable
+        try:
+            await self._journal.append(
+                durable.id, (), after=durable.head, summary=Summary(durable.status, wake_at), lease=self.lease
+            )
+        except LeaseLostError as exc:
+            self._break(exc)
+            raise
+        except JournalConflictError:
+            await self.refresh()
+            return False
+        except JournalError as exc:
+            _log.warning("saga %s stays in memory while it waits: %s", durable.id, exc)
+            return False
+        return self._durable is durable and not self._told
+
     async def still_held(self) -> None:
         """Ask the store whether this lease is still the newest. Raises LeaseLostError."""
         await self.commit()
@@ -188,25 +208,26 @@ def _nothing() -> None:
     """Who is told that a saga moved, before anyone wants to know."""
 
 
-def _wake_at(saga: Saga) -> int | None:
-    """When something is due again, for a saga that only waits. A long list is not worth the exact time."""
-    if saga.live or not saga.waiting or len(saga.waiting) > _FEW:
+def wakes_at(saga: Saga) -> int | None:
+    """When something is due again, for a saga that waits for people and nothing else; None for any other."""
+    if saga.live or not saga.waiting or len(saga.waiting) > _FEW or saga.phase is not SagaStatus.RUNNING:
         return None
-    times = [saga.steps[step].retry_at for step in saga.waiting]
-    known = [at for at in times if at is not None]
-    return min(known) if known and len(known) == len(times) else None
+    steps = [saga.steps[step] for step in saga.waiting]
+    if not all(step.status is StepStatus.AWAITING for step in steps):
+        return None
+    return min(at for step in steps if (at := step.wake_at) is not None)
 
 
 _FEW = 16
 
 
-def unrecorded_successes(book: Logbook) -> Iterator[tuple[StepId, int, Json]]:
-    """Step, attempt and result of each success that never reached the journal: another worker had taken over."""
+def unrecorded_ends(book: Logbook) -> Iterator[tuple[StepId, int, Succeeded | Lost]]:
+    """Step, attempt and outcome of each effect, sure or not, that never reached the journal: another took over."""
     for command in book.undurable:
         match command:
-            case RecordOutcome(step=step, outcome=Succeeded(result=result)):
-                yield step, book.saga.steps[step].attempts, result
-            case EnrolLateSuccess(step=step, attempt=attempt, result=result):
-                yield step, attempt, result
+            case RecordOutcome(step=step, outcome=Succeeded() | Lost() as outcome):
+                yield step, book.saga.steps[step].attempts, outcome
+            case EnrolLate(step=step, attempt=attempt, outcome=outcome):
+                yield step, attempt, outcome
             case _:
                 pass

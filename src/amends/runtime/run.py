@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.contracts import Contract, key_of
 from amends.core.events import SagaStarted
-from amends.core.outcomes import Answer, Found, NoAnswer, Outcome, Succeeded
+from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
+from amends.core.verdict import Decision, Rate, Verdict
 from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, UnknownActionError
+from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Executor
-from amends.runtime.logbook import Logbook
+from amends.runtime.logbook import Logbook, wakes_at
+from amends.runtime.policies import Policies
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.settings import Settings
 
-LateSuccess = Callable[[SagaId, StepId, int, Json], None]
+_log = logging.getLogger("amends.gate")
+Admit = Callable[[Rate], Awaitable[int]]
+EndedLate = Callable[[SagaId, StepId, int, Succeeded | Lost], None]
 
 
 class Surroundings:
@@ -42,14 +48,17 @@ class Surroundings:
         registry: Registry,
         settings: Settings,
         executor: Executor,
-        late: LateSuccess,
+        admit: Admit,
+        late: EndedLate,
         lease_in_time: Callable[[], bool],
     ) -> None:
         self.clock = clock
         self.gate = gate
+        self.policies = gate if isinstance(gate, Policies) else None
         self.registry = registry
         self.settings = settings
         self.executor = executor
+        self.admit = admit
         self.late = late
         self.lease_in_time = lease_in_time
         self.lapses = 0
@@ -84,6 +93,9 @@ class Run:
         self.secrets: dict[StepId, tuple[Secret, ...]] = {}
         self.changed = asyncio.Event()
         self.draining = False
+        self.parked = False
+        """It waits for people and for nothing else, and was put away: only its row is left."""
+        self.on_parked: Callable[[], None] = self.changed.set
         self.over = False
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
 
@@ -171,18 +183,33 @@ class Run:
             secrets=self.secrets.get(state.id, ()),
         )
 
-    def facts(self, step: StepId, contract: Contract, args: Json, *, back: bool = False) -> Facts:
-        begun = self.begun
-        return Facts(
-            env=begun.env,
-            actor=begun.actor,
-            saga=self.book.saga.id,
-            definition=begun.definition,
-            step=step,
-            contract=contract,
-            args=args,
-            phase="compensation" if back else "forward",
-        )
+    async def judge(self, facts: Facts) -> Verdict:
+        """What the gate says, by the policy of now; a gate that cannot answer says no."""
+        try:
+            policies = self.around.policies
+            if policies is not None and policies.is_stale:
+                await policies.refresh()
+            return self.around.gate.judge(facts)
+        except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
+            _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
+            return Verdict(decision=Decision.DENY, rule="error", policy="", why=f"the gate could not answer: {exc!r}")
+
+    async def keep_rates(self, rates: tuple[Rate, ...], until: int | None = None) -> bool:
+        """Wait until every rate lets one more pass; whether that was before `until`."""
+        clock = self.around.clock
+        for rate in rates:
+            while (wait_ms := await self.around.admit(rate)) > 0:
+                due = clock.now() + wait_ms
+                await self.wait(due if until is None else min(due, until))
+                self.stop_if_draining()
+                if until is not None and clock.now() >= until:
+                    return False
+        return True
+
+    def facts(
+        self, step: StepId, contract: Contract, args: Json, *, back: bool = False, approval_present: bool = False
+    ) -> Facts:
+        return facts_of(self.book.saga, step, contract, args, back=back, approval_present=approval_present)
 
     # -- threads that were given up -----------------------------------------------------------------------------------
 
@@ -211,26 +238,26 @@ class Run:
         self.changed.set()
 
     def ended_late(self, step: StepId, attempt: int, outcome: Outcome) -> None:
-        """An attempt that had been given up has ended after all; a success is owed again."""
-        if isinstance(outcome, Succeeded):
+        """An attempt that had been given up has ended after all; what it did, or may have done, is owed again."""
+        if not isinstance(outcome, Failed):
             try:
-                self._enrol(step, attempt, outcome.result)
+                self._enrol(step, attempt, outcome)
             except AmendsError:
-                self.around.late(self.book.saga.id, step, attempt, outcome.result)
+                self.around.late(self.book.saga.id, step, attempt, outcome)
         self.thread_ended(step)
 
-    def _enrol(self, step: StepId, attempt: int, result: Json) -> None:
+    def _enrol(self, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         if self.over:
-            self.around.late(self.book.saga.id, step, attempt, result)
+            self.around.late(self.book.saga.id, step, attempt, outcome)
             return
         now, window_s = self.around.clock.now(), self.around.settings.rollback_s
-        self.book.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=result, now=now, window_s=window_s))
+        self.book.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=now, window_s=window_s))
         self.book.commit_soon()
 
     def report_if_taken_over(self, step: StepId, outcome: Outcome) -> None:
         """An attempt has ended, and another worker drives its saga now: this pen cannot record it any more."""
-        if isinstance(self.book.broken, LeaseLostError) and isinstance(outcome, Succeeded):
-            self.around.late(self.book.saga.id, step, self.state(step).attempts, outcome.result)
+        if isinstance(self.book.broken, LeaseLostError) and not isinstance(outcome, Failed):
+            self.around.late(self.book.saga.id, step, self.state(step).attempts, outcome)
 
     # -- asking the world, and waiting --------------------------------------------------------------------------------
 
@@ -258,6 +285,17 @@ class Run:
         asked = self.asked(state)
         call = self.call(state, ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
+
+    async def wait_for_people(self, until: int) -> None:
+        """Until someone answers, or the time is up. A saga that waits for nothing else does not wait in memory."""
+        head, clock = self.book.saga.head, self.around.clock
+        await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
+        wake_at = wakes_at(self.book.saga)
+        idle = self.book.saga.head == head and not self.in_flight and wake_at is not None and clock.now() < until
+        if idle and wake_at is not None and await self.book.rest(wake_at) and not self.in_flight:
+            self.parked = self.draining = True
+            self.on_parked()
+            await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now
 
     async def wait(self, until: int) -> None:
         """Until then, or until something changes."""

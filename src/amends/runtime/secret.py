@@ -8,8 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, cast
 
-from amends.core.values import SECRET_MARK as MARK
-from amends.core.values import Json
+from amends.core.values import SECRET_MARK as MARK, Json
 from amends.errors import NotJsonError, SecretUnavailableError
 
 _CONTAINERS: Final = frozenset({dict, list})

@@ -14,6 +14,7 @@ class Settings:
     settle_s: how long a rollback waits for attempts that are still running before it cancels them.
     drain_s: how long a closing coordinator lets running attempts finish.
     replay_s: how long a resumed function may take to come back to a parallel branch that the journal remembers.
+    park_s: how long a saga that waits for nothing but people stays in memory before only its row is left.
     poll_s: how often a worker looks for what others wrote to its sagas.
     threads: how many plain functions run at once.
     resumed_at_once: how many sagas `resume` drives side by side.
@@ -24,6 +25,7 @@ class Settings:
     settle_s: float = 30.0
     drain_s: float = 10.0
     replay_s: float = 30.0
+    park_s: float = 1.0
     poll_s: float = 1.0
     threads: int = 64
     resumed_at_once: int = 256

@@ -19,9 +19,10 @@ DoStep: TypeAlias = Callable[[Action[..., Any], Json, str, tuple[Secret, ...]], 
 class Work:
     """What a saga's function is given as its first argument."""
 
-    def __init__(self, saga: SagaId, step: DoStep) -> None:
+    def __init__(self, saga: SagaId, step: DoStep, ask: DoStep) -> None:
         self.id = saga
         self._step = step
+        self._ask = ask
 
     @overload
     def do(
@@ -36,19 +37,33 @@ class Work:
 
         Returns what the action returned, from the journal if it was done before. Raises StepError when it ended badly.
         """
-        if not isinstance(cast("object", action), Action):
-            raise DeclarationError(
-                f"{action!r} is not an action; decorate it with @action(topic), or register(topic, function)"
-            )
-        try:
-            named = action.signature.bind(args, kwargs)
-        except TypeError as exc:
-            raise InputError(f"{action.topic}: {exc}; it takes ({', '.join(action.signature.names)})") from None
-        return self.do_named(action, named)
+        return self.do_named(action, _bound(action, args, kwargs))
 
     def do_named(self, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
         """The same with all arguments by name."""
+        return self._with(self._step, action, named)
+
+    def ask(self, action: Action[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, tuple[str, ...]]:
+        """Have people approve a step before it is done; the next `s.do` of the same action and arguments is that step.
+
+        Await it: it gives the names of those who approved. Raises StepDeniedError when they refuse, or do not answer in
+        time.
+        """
+        return self._with(self._ask, action, _bound(action, args, kwargs))
+
+    def _with(self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
         masked = mask(named, self.id)
         text = canonical(masked, what=f"{action.topic}: args")
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        return self._step(action, cast("Json", masked), digest, tuple(secrets_in(named)))
+        return begin(action, cast("Json", masked), digest, tuple(secrets_in(named)))
+
+
+def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:
+    if not isinstance(cast("object", action), Action):
+        raise DeclarationError(
+            f"{action!r} is not an action; decorate it with @action(topic), or register(topic, function)"
+        )
+    try:
+        return action.signature.bind(args, dict(kwargs))
+    except TypeError as exc:
+        raise InputError(f"{action.topic}: {exc}; it takes ({', '.join(action.signature.names)})") from None

@@ -25,14 +25,27 @@ from typing import Final
 
 from amends.core import commands as c
 from amends.core.decide import decide
-from amends.core.effects import CallPerson, Compensate, Effect, End, GiveUp, Judge, Perform, Probe, Settle, Wait
+from amends.core.effects import (
+    Await,
+    CallPerson,
+    Compensate,
+    Effect,
+    End,
+    Expire,
+    GiveUp,
+    Judge,
+    Perform,
+    Probe,
+    Settle,
+    Wait,
+)
 from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event, IncidentKind
 from amends.core.outcomes import Answer, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import forward, plan
 from amends.core.saga import Incident, Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision, Verdict
+from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_contract
 
@@ -43,6 +56,13 @@ _CALM: Final = ((12, 40, 1), (4, 40, 1), (12, 12, 1), (30, 150, 1), (3, 40, 6))
 _WINDOWS_S: Final = (900.0, 900.0, 900.0, 3.0, 0.0)
 _ALLOW: Final = Verdict(decision=Decision.ALLOW, rule="allow", policy="p")
 _DENY: Final = Verdict(decision=Decision.DENY, rule="deny", policy="p", why="not today")
+_ASK: Final = Verdict(
+    decision=Decision.REQUIRE_HUMAN,
+    rule="ask",
+    policy="p",
+    needs=(Need(rule="ask"), Need(rule="two", approvals=2, approvers=("person:*",))),
+    expires_s=60.0,
+)
 Move = Callable[[], object]
 
 
@@ -220,11 +240,16 @@ class Walk:
     def _go(self, step: Step, effect: Effect) -> None:
         match effect:
             case Judge():
-                self.tell(c.RecordVerdict(step=step.id, verdict=_DENY if self.tape.once_in(8) else _ALLOW))
+                verdict = _DENY if self.tape.once_in(8) else _ASK if self.tape.once_in(3) else _ALLOW
+                self.tell(c.RecordVerdict(step=step.id, verdict=verdict, now=self.now, ahead=self.tape.once_in(8)))
+            case Await(until=until):
+                self._answer(step.id, until)
+            case Expire():
+                self.tell(c.ExpireApproval(step=step.id, now=self.now))
             case Perform():
                 if step.contract.before and step.number == 0:
                     self.tell(c.KeepBefore(step=step.id, before={}))
-                self.tell(c.StartAttempt(step=step.id))
+                self._start(step)
             case Probe():
                 self._ask(step.id)
             case Wait(until=until):
@@ -235,6 +260,31 @@ class Walk:
                     self.fail(Cause.LOST, step.id)
             case Compensate() | Settle() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
+
+    def _start(self, step: Step) -> None:
+        """An approved step starts as what was approved; now and then too late, or as something else."""
+        approval = step.approval
+        if approval is None or not approval.unsettled:
+            self.tell(c.StartAttempt(step=step.id))
+            return
+        if self.tape.once_in(6):
+            self.now = max(self.now, approval.expires_at)
+        if self.tape.once_in(8):
+            self.tell(c.RecordVerdict(step=step.id, verdict=_DENY))
+            return
+        policy = "another" if self.tape.once_in(6) else approval.policy
+        self.tell(c.StartAttempt(step=step.id, now=self.now, policy=policy))
+
+    def _answer(self, step: StepId, until: int) -> None:
+        chance = self.tape.pick(("grant", "grant", "grant", "refuse", "wait", "void"))
+        if chance == "wait":
+            self.now = max(self.now, until)
+        elif chance == "void":
+            self.tell(c.VoidApproval(step=step, why="another policy"))
+        else:
+            approval = self.saga.steps[step].approval
+            by = f"person:{len(approval.signers) if approval else 0}"
+            self.tell(c.AnswerApproval(step=step, by=by, granted=chance == "grant", why="", now=self.now))
 
     def _ends(self, step: StepId) -> Move:
         forwards = self.saga.steps[step].status is _S.RUNNING
@@ -272,7 +322,8 @@ class Walk:
     def _report(self, step: StepId) -> None:
         attempt, *rest = self.truths[step].landed
         self.truths[step].landed = tuple(rest)
-        self.tell(c.EnrolLateSuccess(step=step, attempt=attempt, result=None, now=self.now, window_s=900))
+        outcome = Lost(error="no answer") if self.tape.once_in(2) else Succeeded()
+        self.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self.now, window_s=900))
 
     # -- backward -----------------------------------------------------------------------------------------------------
 
@@ -281,7 +332,7 @@ class Walk:
             case Probe(step=step):
                 self._ask(step)
             case Compensate(step=step, certain=certain):
-                verdict = _DENY if self.tape.once_in(10) else _ALLOW
+                verdict = _DENY if self.tape.once_in(10) else _ASK if self.tape.once_in(8) else _ALLOW
                 self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
             case Wait(until=until):
                 self.now = max(self.now, until)
@@ -289,7 +340,7 @@ class Walk:
                 self.tell(c.OpenIncident(kind=kind, step=step, why=why))
             case End():
                 self.tell(c.EndSaga())
-            case GiveUp() | Judge() | Perform() | Settle():
+            case GiveUp() | Judge() | Perform() | Settle() | Await() | Expire():
                 raise AssertionError(f"{effect} is never due here")
 
     def _end_back(self, step: StepId) -> None:

@@ -174,6 +174,12 @@ class Account:
         """The steps that are a person's business, because an incident says so."""
         return {step for incident in self.saga.incidents if _speaks(incident) for step in incident.left}
 
+    @property
+    def doubled(self) -> set[StepId]:
+        """The steps of which an open incident says that they may stand twice."""
+        kind = e.IncidentKind.EFFECT_DOUBLED
+        return {step for incident in self.saga.open_incidents if incident.kind is kind for step in incident.left}
+
     def events(self, step: StepId) -> list[e.Event]:
         return [event for _, event in self.before if getattr(event, "step", None) == step]
 
@@ -193,9 +199,9 @@ def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     saga, nets = account.saga, standing(lines)
     for step in saga.steps.values():
         net = nets.get(account.key_by_step.get(step.id, ""), 0)
-        if net > 1:
+        if net > 1 and step.id not in account.doubled:
             yield f"the effect of step {step.id} ({step.topic}) stands {net} times"
-        elif net != _wanted(saga, step) and step.id not in account.named and step.status is not _S.SETTLED:
+        elif net <= 1 and net != _wanted(saga, step) and step.id not in account.named and step.status is not _S.SETTLED:
             stands = "stands" if net else "does not stand"
             what = f"step {step.id} ({step.topic}) is {step.status}"
             yield f"it is {saga.phase}, {what}, and its effect {stands}, unnamed"
@@ -250,7 +256,7 @@ def _repeats(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
                     yield f"step {name} was compensated again with another key"
             case e.CompensationSucceeded(step=name):
                 taken_back.add(name)
-            case e.LateSuccessEnrolled(step=name) | e.ProbeFound(step=name):
+            case e.LateSuccessEnrolled(step=name) | e.LateLossEnrolled(step=name) | e.ProbeFound(step=name):
                 taken_back.discard(name)
             case _:
                 pass
@@ -264,7 +270,7 @@ def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
             owed = [step.id for step in saga.steps.values() if step.number > number and _is_owed(saga, step)]
             if owed:
                 yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
-    if account.saga.incidents or any(isinstance(event, e.LateSuccessEnrolled) for _, event in account.before):
+    if account.saga.incidents or any(isinstance(event, _LATE) for _, event in account.before):
         return
     undone = [
         account.steps_by_key[line.of] for line in _effective(lines) if line.undo and line.of in account.steps_by_key
@@ -287,4 +293,5 @@ def _chain(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
             return
 
 
+_LATE: Final = (e.LateSuccessEnrolled, e.LateLossEnrolled)
 _RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _chain)

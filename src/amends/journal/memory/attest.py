@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
 from amends.clock import Clock
+from amends.core.values import POLICIES
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
 from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored, origin_of
@@ -182,7 +183,8 @@ class MemoryLog:
     def _is_over(self, record: Record, ended_before: int) -> bool:
         row = lists.row(self.memory, record)
         has_ended = row.ended_at is not None and row.ended_at < ended_before
-        return has_ended and not row.open_incidents and not row.open_approvals and not record.removed
+        is_needed = row.open_incidents or row.open_approvals or row.definition == POLICIES
+        return has_ended and not is_needed and not record.removed
 
     def _remove(self, record: Record) -> int:
         count = 0

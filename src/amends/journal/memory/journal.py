@@ -71,6 +71,8 @@ class MemoryJournal(MemoryLog):
             if after != len(record.entries):
                 raise refusals.conflict(saga, after, len(record.entries))
             if not events:
+                if summary.wake_at is not None and lease is not None:
+                    record.summary = record.summary._replace(wake_at=summary.wake_at)
                 return ()
             self.memory.sagas[saga] = record
             both = zip(events, wires, strict=True)
@@ -116,6 +118,10 @@ class MemoryJournal(MemoryLog):
                 place, incident = memory.incidents.get(f"{record.id}/{number}", (0, None))
                 if incident is not None:
                     memory.incidents[incident.id] = (place, replace(incident, status=status, closed_at=at))
+            case e.IncidentAssigned(incident=number, owner=owner):
+                place, incident = memory.incidents.get(f"{record.id}/{number}", (0, None))
+                if incident is not None:
+                    memory.incidents[incident.id] = (place, replace(incident, owner=owner))
             case e.ApprovalRequested():
                 memory.line += 1
                 requested = lists.requested(record, change, at)
@@ -149,7 +155,8 @@ class MemoryJournal(MemoryLog):
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_open()
         with self.memory.lock:
-            return tuple(one.id for one in self.memory.sagas.values() if one.nudged and one.worker == worker)
+            held = [one for one in self.memory.sagas.values() if one.worker == worker]
+            return tuple(one.id for one in held if one.nudged or _has_slept(one, self._clock.now()))
 
     async def retire(self, worker: str) -> None:
         self._require_open()
@@ -212,3 +219,8 @@ class MemoryJournal(MemoryLog):
         self._require_open()
         rows, cursor = lists.page(self.memory.approvals, query, lambda row: row.status == ApprovalStatus.REQUESTED)
         return ApprovalPage(rows=rows, cursor=cursor)
+
+
+def _has_slept(record: Record, now: int) -> bool:
+    summary = record.summary
+    return summary.status is SagaStatus.WAITING and summary.wake_at is not None and summary.wake_at <= now

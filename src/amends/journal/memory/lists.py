@@ -9,6 +9,7 @@ from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus
 from amends.journal import cursors
 from amends.journal.memory.state import Memory, Record
+from amends.journal.projection import topic_of
 from amends.journal.protocol import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
 
 _Row = TypeVar("_Row", IncidentRow, ApprovalRow)
@@ -73,6 +74,7 @@ def opened(record: Record, event: e.IncidentOpened, at: int) -> IncidentRow:
         step=event.step,
         why=event.why,
         left=event.left,
+        owner="",
         status=IncidentStatus.OPEN,
         opened_at=at,
         closed_at=None,
@@ -85,6 +87,7 @@ def requested(record: Record, event: e.ApprovalRequested, at: int) -> ApprovalRo
         saga=record.id,
         step=event.step,
         definition=record.begun.definition,
+        topic=topic_of(event),
         rule=event.rule,
         status=ApprovalStatus.REQUESTED,
         requested_at=at,

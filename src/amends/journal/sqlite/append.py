@@ -13,7 +13,7 @@ from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.values import SagaId, canonical
 from amends.errors import JournalConflictError
-from amends.journal import refusals
+from amends.journal import projection, refusals
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
 from amends.journal.protocol import Entry, Lease, Summary
 from amends.journal.sqlite.database import Database
@@ -37,12 +37,14 @@ class Append(NamedTuple):
     hash: bytes
 
 
-def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None) -> None:
-    """Refuse what `write` would refuse, and write nothing: a transaction that only asks costs no fsync."""
+def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None, wake_at: int | None = None) -> None:
+    """Refuse what `write` would refuse, and write no more than when it wakes: one that only asks costs no fsync."""
     epoch = None if lease is None else lease.epoch
     sql = "SELECT 1 FROM saga WHERE name = ? AND head = ? AND epoch = ifnull(?, epoch)"
     if batch.database.first(sql, (saga, after, epoch)) is None:
         raise refusal(batch.database, saga, after, lease)
+    if wake_at is not None:
+        batch.database.run("UPDATE saga SET wake_at = ? WHERE name = ?", (wake_at, saga))
 
 
 def write(batch: Batch, append: Append) -> int:
@@ -163,6 +165,8 @@ def _project(database: Database, row: int, append: Append) -> None:
                     "UPDATE incident SET status = ?, closed_at = ? WHERE saga = ? AND number = ?",
                     (status.value, append.at, row, number),
                 )
+            case e.IncidentAssigned(incident=number, owner=owner):
+                database.run("UPDATE incident SET owner = ? WHERE saga = ? AND number = ?", (owner, row, number))
             case e.ApprovalRequested():
                 _request_approval(database, row, change, append.at)
             case ApprovalChanged(step=step, status=status):
@@ -176,8 +180,8 @@ def _project(database: Database, row: int, append: Append) -> None:
 def _open_incident(database: Database, row: int, opened: e.IncidentOpened, at: int) -> None:
     database.run(
         """
-        INSERT OR REPLACE INTO incident (saga, number, kind, step, why, remaining, status, opened_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+        INSERT OR REPLACE INTO incident (saga, number, kind, step, why, remaining, owner, status, opened_at)
+        VALUES (?, ?, ?, ?, ?, ?, '', ?, ?)
         """,
         (
             row,
@@ -196,10 +200,10 @@ def _request_approval(database: Database, row: int, asked: e.ApprovalRequested, 
     """Asked again, a step goes to the end of the line."""
     database.run(
         """
-        INSERT OR REPLACE INTO approval (saga, step, rule, status, requested_at, expires_at)
-        VALUES (?, ?, ?, ?, ?, ?)
+        INSERT OR REPLACE INTO approval (saga, step, topic, rule, status, requested_at, expires_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)
         """,
-        (row, asked.step, asked.rule, ApprovalStatus.REQUESTED.value, at, asked.expires_at),
+        (row, asked.step, projection.topic_of(asked), asked.rule, ApprovalStatus.REQUESTED.value, at, asked.expires_at),
     )
 
 

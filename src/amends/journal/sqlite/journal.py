@@ -133,7 +133,11 @@ class SqliteJournal:
             return asyncio.ensure_future(self._refuse(saga, after, lease))
         place = refusals.begun(saga, events, after, lease) if head is None else head.row
         if not events:
-            return self._writer.submit(partial(append.check, saga=saga, after=after, lease=lease), _no_entries)
+            wake_at = None if lease is None else summary.wake_at
+            if head is not None and wake_at is not None:
+                self._remember(saga, head._replace(wake_at=wake_at))
+            ask = partial(append.check, saga=saga, after=after, lease=lease, wake_at=wake_at)
+            return self._writer.submit(ask, _no_entries)
         at = self._clock.now()
         hashed = FIRST if head is None else head.hash
         number = after
@@ -289,7 +293,7 @@ class SqliteJournal:
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_home()
-        return self._reader.ask_blocking(partial(leases.nudged, worker=worker))
+        return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now()))
 
     async def retire(self, worker: str) -> None:
         self._require_home()

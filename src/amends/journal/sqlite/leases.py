@@ -86,8 +86,8 @@ def retire(batch: Batch, worker: str) -> None:
     batch.database.run("DELETE FROM worker WHERE name = ?", (worker,))
 
 
-def nudged(database: Database, worker: str) -> tuple[SagaId, ...]:
-    found = database.rows(_NUDGED, (worker,))
+def nudged(database: Database, worker: str, now: int) -> tuple[SagaId, ...]:
+    found = database.rows(_NUDGED, (worker, now))
     return tuple([SagaId(name) for (name,) in found])
 
 
@@ -129,7 +129,11 @@ def _bury(database: Database, us: Identity, elapsed: float) -> set[str]:
     return living
 
 
-_NUDGED: Final = "SELECT name FROM saga WHERE worker = ? AND nudged = 1 ORDER BY id"
+_NUDGED: Final = """
+    SELECT name FROM saga INDEXED BY saga_nudged WHERE worker = ?1 AND nudged = 1
+    UNION
+    SELECT name FROM saga INDEXED BY saga_asleep WHERE worker = ?1 AND status = 'waiting' AND wake_at <= ?2
+"""
 _CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
 _WANTED: Final = f"""{_CLAIMABLE}
     AND (:definitions IS NULL OR definition || '/' || version IN (SELECT value FROM json_each(:definitions)))

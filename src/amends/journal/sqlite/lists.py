@@ -132,12 +132,12 @@ def person_statement(table: str, columns: str, is_open: str, query: PersonQuery)
 
 
 def incident_statement(query: PersonQuery) -> Statement:
-    columns = "number, kind, step, why, remaining, incident.status, opened_at, closed_at"
+    columns = "number, kind, step, why, remaining, owner, incident.status, opened_at, closed_at"
     return person_statement("incident", columns, "incident.status = 'open'", query)
 
 
 def approval_statement(query: PersonQuery) -> Statement:
-    columns = "step, rule, approval.status, requested_at, expires_at"
+    columns = "step, topic, rule, approval.status, requested_at, expires_at"
     return person_statement("approval", columns, "approval.status = 'requested'", query)
 
 
@@ -153,11 +153,12 @@ def incidents(database: Database, query: PersonQuery) -> IncidentPage:
             step=None if step is None else StepId(step),
             why=why,
             left=tuple(json.loads(remaining)),
+            owner=owner,
             status=status,
             opened_at=opened_at,
             closed_at=closed_at,
         )
-        for _, name, definition, number, kind, step, why, remaining, status, opened_at, closed_at in found[
+        for _, name, definition, number, kind, step, why, remaining, owner, status, opened_at, closed_at in found[
             : query.limit
         ]
     )
@@ -172,12 +173,13 @@ def approvals(database: Database, query: PersonQuery) -> ApprovalPage:
             saga=SagaId(name),
             step=StepId(step),
             definition=definition,
+            topic=topic,
             rule=rule,
             status=status,
             requested_at=requested_at,
             expires_at=expires_at,
         )
-        for _, name, definition, step, rule, status, requested_at, expires_at in found[: query.limit]
+        for _, name, definition, step, topic, rule, status, requested_at, expires_at in found[: query.limit]
     )
     return ApprovalPage(rows=page, cursor=_cursor(found, query))
 

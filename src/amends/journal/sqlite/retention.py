@@ -1,6 +1,7 @@
 """Removing what ended sagas held, a few sagas for each transaction, so that nobody who writes has to wait for long.
 
 Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut once all of it is in its place.
+The policies, which a gate goes by for as long as the journal is used, are not removed.
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
 """
 
@@ -46,6 +47,7 @@ def _remove(database: Database, saga: int) -> int:
 _ENDED: Final = """
     SELECT id FROM saga
      WHERE id > ? AND ended_at < ? AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
+       AND definition <> 'amends.policy'
      ORDER BY id LIMIT ?
 """
 _LAST_USES: Final = """

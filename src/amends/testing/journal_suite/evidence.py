@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, digest
+from amends.core.values import POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
 from amends.journal.attested import Attested, Checkpoint
 from amends.journal.codec import INLINE, chain
@@ -235,6 +235,14 @@ class EvidenceRules(Ground):
         equal(await journal.remove_payloads(ended_before=self.clock.now()), 1)
         removed = {one.entry.saga async for one in journal.log() if one.entry.is_removed}
         equal(removed, {"old"})
+
+    @rule
+    async def test_the_policies_stay_for_they_go_on_judging(self, journal: Journal) -> None:
+        saga, adopted = SagaId(POLICIES), e.PolicyAdopted(digest="d", text="t", by="person:ann", why="first")
+        begun = e.SagaStarted(definition=POLICIES, version=1, input=None, actor="person:ann", env="", labels={})
+        await journal.append(saga, (begun, e.SagaCompleted(result=None), adopted), after=0, summary=COMPLETED)
+        equal(await journal.remove_payloads(ended_before=self.clock.now() + 1), 0)
+        equal([one.event async for one in journal.read(saga, after=2)], [adopted])
 
     @rule
     async def test_a_payload_that_another_saga_needs_stays(self, journal: Journal) -> None:

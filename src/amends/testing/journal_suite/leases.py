@@ -221,6 +221,20 @@ class LeaseRules(Ground):
         equal(journal.nudged("w"), ())
 
     @rule
+    async def test_a_holder_may_forget_a_saga_until_its_time_has_come(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        waiting = Summary(status=SagaStatus.WAITING)
+        saga = await begin(journal, "s", worker="w", summary=waiting)
+        wakes_at = self.clock.now() + 1000
+        await journal.append(saga, [], after=1, summary=waiting._replace(wake_at=wakes_at), lease=held(saga, "w"))
+        equal((journal.nudged("w"), journal.nudged("x")), ((), ()))
+        equal(await journal.claim("w", saga=saga, due_by=wakes_at - 1), ())
+        self.clock.advance(1)
+        equal((journal.nudged("w"), journal.nudged("x")), ((saga,), ()))
+        await journal.append(saga, [resumed()], after=1, summary=waiting, lease=held(saga, "w"))
+        equal(journal.nudged("w"), ())
+
+    @rule
     async def test_a_claim_begins_without_nudges(self, journal: Journal) -> None:
         saga = await begin(journal, "s")
         await add(journal, saga, resumed())

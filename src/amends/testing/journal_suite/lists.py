@@ -184,6 +184,7 @@ class ListRules(Ground):
             step=event.step,
             why=event.why,
             left=event.left,
+            owner="",
             status="open",
             opened_at=at,
             closed_at=None,
@@ -213,7 +214,7 @@ class ListRules(Ground):
         equal(await counts(opened(1), opened(2)), (2, 0))
         equal(await counts(requested("a.1"), requested("a.2")), (2, 2))
         equal(await counts(e.IncidentRetried(incident=1, by="ann")), (1, 2))
-        equal(await counts(e.ApprovalGranted(step=StepId("a.1"), by="bob"), opened(3)), (2, 1))
+        equal(await counts(e.ApprovalGranted(step=StepId("a.1"), by="bob", digest="d"), opened(3)), (2, 1))
         equal(await counts(e.IncidentRetried(incident=9, by="ann"), e.ApprovalExpired(step=StepId("a.9"))), (2, 1))
 
     @rule
@@ -244,6 +245,7 @@ class ListRules(Ground):
             saga=saga,
             step=STEP,
             definition=started().definition,
+            topic="payments.charge",
             rule=requested().rule,
             status="requested",
             requested_at=self.clock.now(),
@@ -251,7 +253,8 @@ class ListRules(Ground):
         )
         equal((await journal.approvals(PersonQuery())).rows, (row,))
         for answer, status in (
-            (e.ApprovalGranted(step=STEP, by="bob"), "granted"),
+            (e.ApprovalGranted(step=STEP, by="bob", digest="d"), "granted"),
+            (e.ApprovalUsed(step=STEP, digest="d"), "used"),
             (e.ApprovalRefused(step=STEP, by="bob", why="no"), "refused"),
             (e.ApprovalExpired(step=STEP), "expired"),
             (e.ApprovalVoided(step=STEP, why="changed"), "void"),

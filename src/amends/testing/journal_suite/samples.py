@@ -7,6 +7,7 @@ from typing import Final
 from amends.core import events as e
 from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.values import Json, StepId
+from amends.core.verdict import Need
 
 STEP: Final = StepId("charge.1")
 CHARGE: Final = Topic("payments.charge")
@@ -82,7 +83,13 @@ def opened(number: int = 1, step: str | None = STEP) -> e.IncidentOpened:
 
 def requested(step: str = STEP, rule: str = "two-people") -> e.ApprovalRequested:
     return e.ApprovalRequested(
-        step=StepId(step), digest="d" * 64, rule=rule, policy="p" * 64, needed=2, expires_at=1_700_000_060_000
+        step=StepId(step),
+        digest="d" * 64,
+        shown={"topic": CHARGE, "args": {"cents": 5}},
+        rule=rule,
+        policy="p" * 64,
+        needs=(Need(rule=rule, approvals=2, approvers=("person:*",)),),
+        expires_at=1_700_000_060_000,
     )
 
 
@@ -115,18 +122,26 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.ProbeFoundNothing(step=STEP, retry_at=7),
     e.ProbeUnanswered(step=STEP, error="down", retry_at=None),
     e.LateSuccessEnrolled(step=STEP, attempt=2, result=PAYLOAD),
+    e.LateLossEnrolled(step=STEP, attempt=2, error="no answer in 10 s"),
     e.CompensationStarted(step=STEP, attempt=1, key="k" * 32, certain=False, rule="r", policy="p" * 64),
     e.CompensationSucceeded(step=STEP, attempt=1),
     e.CompensationFailed(step=STEP, attempt=1, error="no", changed_since=True, retry_at=None),
     e.CompensationLost(step=STEP, attempt=1, error="no", timed_out=True, retry_at=9),
     e.CompensationDenied(step=STEP, rule="r", policy="p" * 64, why="no"),
     requested(),
-    e.ApprovalGranted(step=STEP, by="bob"),
+    e.ApprovalSigned(step=STEP, by="person:ann", digest="d" * 64),
+    e.ApprovalGranted(step=STEP, by="person:bob", digest="d" * 64, why="it is fine"),
     e.ApprovalRefused(step=STEP, by="bob", why="too much"),
     e.ApprovalExpired(step=STEP),
     e.ApprovalVoided(step=STEP, why="the policy changed"),
+    e.ApprovalUsed(step=STEP, digest="d" * 64),
     opened(),
     opened(2, None),
+    e.IncidentAssigned(incident=1, owner="person:ann", by="person:bob"),
+    e.IncidentCommented(incident=1, by="person:ann", text="the bank is closed"),
     e.IncidentRetried(incident=1, by="ann"),
+    e.IncidentRetried(incident=1, by="person:ann", let_run=True),
     e.IncidentResolved(incident=2, by="ann", reason="refunded by hand", settled=(STEP,)),
+    e.IncidentResolved(incident=2, by="person:ann", reason="by hand", settled=(), proof="ticket 7"),
+    e.PolicyAdopted(digest="d" * 64, text="version: v1\nrules: []\n", by="person:ann", why="the first"),
 )

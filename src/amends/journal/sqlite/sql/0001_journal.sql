@@ -76,6 +76,7 @@ CREATE INDEX saga_status     ON saga (status, started_at);
 CREATE INDEX saga_definition ON saga (definition, started_at);
 CREATE INDEX saga_env        ON saga (env, started_at);
 CREATE INDEX saga_held       ON saga (worker) WHERE status IN ('running', 'waiting', 'rolling_back');
+CREATE INDEX saga_asleep     ON saga (worker, wake_at) WHERE status = 'waiting';
 CREATE INDEX saga_nudged     ON saga (worker) WHERE nudged = 1;
 
 CREATE TABLE saga_topic (
@@ -94,6 +95,7 @@ CREATE TABLE incident (
     step      TEXT,
     why       TEXT    NOT NULL,
     remaining TEXT    NOT NULL,
+    owner     TEXT    NOT NULL,
     status    TEXT    NOT NULL,
     opened_at INTEGER NOT NULL,
     closed_at INTEGER,
@@ -105,6 +107,7 @@ CREATE TABLE approval (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     saga         INTEGER NOT NULL,
     step         TEXT    NOT NULL,
+    topic        TEXT    NOT NULL,
     rule         TEXT    NOT NULL,
     status       TEXT    NOT NULL,
     requested_at INTEGER NOT NULL,

@@ -1,0 +1,171 @@
+"""How one approval looks: everything that a person should see before they answer, and whose words each part is.
+
+Nothing of the arguments is left out or cut, and every character that a terminal would act upon, or that could not be
+seen, stands as its escape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Final, cast
+
+from amends.cli.looks import line_parts, moment, time_left
+from amends.cli.options import command
+from amends.cli.output import Output, Part
+from amends.core.transitions import ApprovalStatus
+from amends.core.values import Json, canonical
+from amends.evidence.timeline import Line, visible
+from amends.runtime.approvals import Asking, lacking
+
+_STATUSES: Final = {
+    ApprovalStatus.REQUESTED: "yellow",
+    ApprovalStatus.GRANTED: "green",
+    ApprovalStatus.USED: "green",
+    ApprovalStatus.REFUSED: "bold red",
+    ApprovalStatus.EXPIRED: "bold red",
+    ApprovalStatus.VOID: "dim",
+}
+_LATEST: Final = 20
+_SHORT: Final = 12
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What counts as printable and is not to be seen: fillers, blanks, and selectors of a variant."""
+
+
+def fields(asked: Asking) -> dict[str, object]:
+    return {**asdict(asked), "compensation": asked.compensation, "lacking": lacking(asked)}
+
+
+def is_open(asked: Asking) -> bool:
+    return asked.status == ApprovalStatus.REQUESTED
+
+
+def tell(out: Output, asked: Asking, now: int, journal: str) -> None:
+    """All of it, and how to answer."""
+    for name, fact in _facts(asked, now):
+        _fact(out, name, fact)
+    _tell_action(out, asked)
+    _tell_way_back(out, asked)
+    _tell_reason(out, asked)
+    _tell_past(out, asked.so_far, command(journal, "saga", "show", asked.saga))
+    out.say()
+    _fact(out, "digest", asked.digest)
+    if is_open(asked):
+        grant = command(journal, "approval", "grant", asked.id, "--digest", asked.digest)
+        refuse = command(journal, "approval", "refuse", asked.id, "--why", "TEXT")
+        _fact(out, "grant", (visible(grant), "cyan"))
+        _fact(out, "refuse", (visible(refuse), "cyan"))
+
+
+def tell_granted(out: Output, asked: Asking, by: str) -> None:
+    name = f"approval {visible(asked.id)}"
+    if is_open(asked):
+        out.say(f"{name} has the agreement of {visible(by)}; still lacking: ", (visible(lacking(asked)), "yellow"))
+    else:
+        out.say(f"{name} ", ("granted", "green"), f" by {visible(by)}")
+        out.say("  its saga goes on where a process drives it; where none does: amends resume MODULE")
+
+
+def _fact(out: Output, name: str, fact: Part) -> None:
+    out.say((f"{name:<12}", "dim"), fact)
+
+
+def _facts(asked: Asking, now: int) -> Iterator[tuple[str, Part]]:
+    yield "approval", (visible(asked.id), "bold")
+    yield "status", (asked.status, _STATUSES[ApprovalStatus(asked.status)])
+    yield "saga", f"{visible(asked.saga)}, {visible(asked.definition)}, in {visible(asked.env)}"
+    yield "asked for", f"by {visible(asked.requester)}, {moment(asked.requested_at)}{_again(asked)}"
+    yield "agreed", visible(", ".join(asked.signers)) or "nobody so far"
+    if is_open(asked):
+        yield "lacking", (visible(lacking(asked)), "yellow")
+        yield "time left", f"{time_left(asked.expires_at, now)}, until {moment(asked.expires_at)}"
+
+
+def _again(asked: Asking) -> str:
+    times = _part(asked.shown, "request")
+    return f"; asked {times} times, and only the last counts" if isinstance(times, int) and times > 1 else ""
+
+
+def _tell_action(out: Output, asked: Asking) -> None:
+    contract = _part(asked.shown, "contract")
+    risk = cast("list[str]", _part(contract, "risk") or [])
+    _heading(out, "what will happen")
+    out.say("  ", (visible(asked.topic), "bold"), f", version {_part(asked.shown, 'version')}")
+    out.say(f"  {_part(contract, 'reversibility')}", f"; risk: {visible(', '.join(risk))}" if risk else "")
+    out.say(f"  its author says: {_quoted(asked.does)}")
+    out.say("  arguments, as the agent gave them:")
+    for line in json_lines(asked.args, depth=2):
+        out.say((line, "cyan"))
+
+
+def _tell_way_back(out: Output, asked: Asking) -> None:
+    _heading(out, "what would take it back")
+    if asked.no_rollback is not None:
+        out.say(("  nothing", "red"), f"; its author says why: {_quoted(asked.no_rollback)}")
+    elif asked.undoes:
+        out.say(f"  its compensation; its author says: {_quoted(asked.undoes)}")
+    elif _part(_part(asked.shown, "contract"), "side_effect") is False:
+        out.say("  it changes nothing")
+    else:
+        out.say(("  nothing is declared", "red"))
+
+
+def _tell_reason(out: Output, asked: Asking) -> None:
+    _heading(out, "why people are asked")
+    out.say(f"  rule {visible(asked.rule)} of policy {visible(asked.policy[:_SHORT])}")
+    if asked.why:
+        out.say(f"  {visible(asked.why)}")
+
+
+def _tell_past(out: Output, lines: tuple[Line, ...], whole: str) -> None:
+    _heading(out, "what has happened so far")
+    if len(lines) > _LATEST:
+        out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
+    for line in lines[-_LATEST:]:
+        lead, text = line_parts(line)
+        out.say_beside(("  ", *lead), text)
+
+
+def _heading(out: Output, text: str) -> None:
+    out.say()
+    out.say((text, "bold"))
+
+
+def _quoted(text: str) -> str:
+    return f'"{seen(text)}"' if text else "nothing"
+
+
+def _part(value: Json, name: str) -> Json:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+# -- values as they are -----------------------------------------------------------------------------------------------
+
+
+def seen(text: str) -> str:
+    """The text with what a terminal would act upon, or not show, as escapes; nothing is cut."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), visible(text))
+
+
+def json_lines(value: Json, *, lead: str = "", tail: str = "", depth: int = 0) -> Iterator[str]:
+    """A value as canonical JSON, with a line for each part of it."""
+    indent = "  " * depth
+    if isinstance(value, dict) and value:
+        names = sorted(value, key=lambda name: name.encode("utf-16-be"))
+        yield f"{indent}{lead}{{"
+        yield from _inside(((f"{seen(canonical(name))}: ", value[name]) for name in names), len(names), depth + 1)
+        yield f"{indent}}}{tail}"
+    elif isinstance(value, list) and value:
+        yield f"{indent}{lead}["
+        yield from _inside((("", item) for item in value), len(value), depth + 1)
+        yield f"{indent}]{tail}"
+    else:
+        yield f"{indent}{lead}{seen(canonical(value))}{tail}"
+
+
+def _inside(parts: Iterable[tuple[str, Json]], count: int, depth: int) -> Iterator[str]:
+    for place, (lead, value) in enumerate(parts, start=1):
+        yield from json_lines(value, lead=lead, tail="," if place < count else "", depth=depth)

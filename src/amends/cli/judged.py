@@ -1,0 +1,279 @@
+"""How policies, verdicts and what follows from them look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Final
+
+from amends.cli.looks import heading, moment
+from amends.cli.output import Output, Part, hint
+from amends.core.contracts import Contract, Reversibility
+from amends.core.events import PolicyAdopted
+from amends.core.values import POLICIES, SagaId
+from amends.core.verdict import Decision, Verdict
+from amends.evidence.timeline import span, spelled, visible
+from amends.gate.cases import Case
+from amends.gate.explain import Heard
+from amends.gate.load import builtin_policy
+from amends.gate.policy import Policy, Rule, judge, strictness
+from amends.gate.recompute import Recorded, recorded_verdicts
+from amends.journal.protocol import Journal, SagaQuery, SagaRow
+
+_DECISIONS: Final = {
+    Decision.ALLOW: "green",
+    Decision.THROTTLE: "yellow",
+    Decision.REQUIRE_HUMAN: "yellow",
+    Decision.DENY: "bold red",
+}
+_CHANGE_HEADS: Final = (
+    ("SAGA", 26),
+    ("ENTRY", 5),
+    ("TOPIC", 20),
+    ("PHASE", 12),
+    ("WAS", 13),
+    ("NOW", 13),
+    ("RULE", 0),
+)
+_ACTION_HEADS: Final = (("TOPIC", 24), ("VERSION", 7), ("REVERSIBILITY", 13), ("DRILLED", 7), ("NOTE", 0))
+_PAGE: Final = 200
+_SHORT: Final = 12
+
+
+def _cells(heads: Sequence[tuple[str, int]], texts: Sequence[str], style: str = "", at: int = -1) -> tuple[Part, ...]:
+    padded = (f"{text:<{width}}  " if width else text for text, (_, width) in zip(texts, heads, strict=True))
+    return tuple((text, style if place == at else "") for place, text in enumerate(padded))
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+def tell_policy(out: Output, policy: Policy, silent: Iterable[tuple[Rule, Rule]]) -> None:
+    warnings = [
+        f"{policy.name}:{rule.line}: rule {rule.id} can never speak: "
+        f"where it matches, {other.id} (line {other.line}) does too and says {other.decision}"
+        for rule, other in silent
+    ]
+    default = str(policy.default or "built in")
+    count = len(policy.rules)
+    fields = {"file": policy.name, "rules": count, "default": default, "digest": policy.digest, "warnings": warnings}
+    out.record("policy", fields)
+    for warning in warnings:
+        hint(visible(f"warning: {warning}"))
+    rules = "1 rule" if count == 1 else f"{count} rules"
+    out.say(f"{visible(policy.name)}: ", ("ok", "green"), f", {rules}, default {default}, digest {policy.digest}")
+
+
+# -- explain ----------------------------------------------------------------------------------------------------------
+
+
+def tell_verdict(out: Output, verdict: Verdict, rules: Sequence[Heard]) -> None:
+    out.record("verdict", asdict(verdict))
+    facts: list[tuple[str, Part]] = [
+        ("verdict", (verdict.decision, _DECISIONS[verdict.decision])),
+        ("rule", (verdict.rule, "bold")),
+        *([("why", visible(verdict.why))] if verdict.why else []),
+        *(("needs", _need(need.rule, need.approvals, need.approvers)) for need in verdict.needs),
+        *([("within", span(round(verdict.expires_s * 1000)))] if verdict.needs else []),
+        *(("rate", f"{rate.most} in {rate.per_s:g} s for {visible(rate.key)}") for rate in verdict.rates),
+        ("policy", verdict.policy),
+    ]
+    for name, fact in facts:
+        out.say((f"{name:<9}", "dim"), fact)
+    out.say()
+    width = max((len(each.rule.id) for each in rules), default=0)
+    for each in rules:
+        out.record("rule", _heard_fields(each))
+        mark: Part = ("matched  ", "green") if each.matched else ("-        ", "dim")
+        out.say(mark, f"{each.rule.id:<{width}}  {each.rule.decision:<13}  ", _because(each))
+
+
+def _need(rule: str, approvals: int, approvers: Sequence[str]) -> str:
+    people = "1 person" if approvals == 1 else f"{approvals} people"
+    return f"{people}{' of ' if approvers else ''}{visible(', '.join(approvers))}, for {rule}"
+
+
+def _because(each: Heard) -> str:
+    if each.matched:
+        return f"in doubt, which counts: {', '.join(each.in_doubt)}" if each.holds is None else ""
+    what = "" if each.condition is None else visible(str(each.condition), 120)
+    return f"{'exempt: ' * each.exempt}{what}; saw {spelled(each.saw)}"
+
+
+def _heard_fields(each: Heard) -> dict[str, object]:
+    return {
+        "id": each.rule.id,
+        "decision": each.rule.decision,
+        "line": each.rule.line,
+        "matched": each.matched,
+        "holds": each.holds,
+        "condition": None if each.condition is None else {"fact": each.condition.fact, **each.condition.wants},
+        "saw": each.saw,
+        "exempt": each.exempt,
+        "in_doubt": each.in_doubt,
+    }
+
+
+# -- test -------------------------------------------------------------------------------------------------------------
+
+
+def tell_case(out: Output, file: str, case: Case, verdict: Verdict, *, passed: bool) -> None:
+    expected = {"decision": case.decision, "rule": case.rule or None}
+    got = {"decision": verdict.decision, "rule": verdict.rule}
+    fields = {"name": case.name, "line": case.line, "passed": passed, "expected": expected, "got": got}
+    out.record("case", fields)
+    if not passed:
+        wanted = case.decision + (f" by {case.rule}" if case.rule else "")
+        out.say(
+            ("failed  ", "bold red"),
+            f"{visible(file)}:{case.line}: {visible(case.name)}: "
+            f"expected {visible(wanted)}, got {verdict.decision} by {verdict.rule}",
+        )
+
+
+# -- replay -----------------------------------------------------------------------------------------------------------
+
+
+async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int, end: int) -> None:
+    query = SagaQuery(started_from=begin, started_until=end, limit=_PAGE)
+    counts = {"sagas": 0, "verdicts": 0, "stricter": 0, "laxer": 0, "unchanged": 0}
+    while True:
+        page = await journal.sagas(query)
+        for row in page.rows:
+            counts["sagas"] += 1
+            events = [entry.event async for entry in journal.read(row.id)]
+            for recorded in recorded_verdicts(row.id, events):
+                counts["verdicts"] += 1
+                now = judge(policy, recorded.facts)
+                change = _change(recorded, now)
+                if change != "unchanged":
+                    if not counts["stricter"] + counts["laxer"]:
+                        out.say(*heading(_CHANGE_HEADS))
+                    _tell_change(out, row, recorded, now, change)
+                counts[change] += 1
+        if page.cursor is None or out.is_gone:
+            break
+        query = replace(query, before=page.cursor)
+    out.record("summary", {"policy": policy.digest, **counts})
+    if counts["stricter"] + counts["laxer"]:
+        out.say()
+    out.say(
+        f"{counts['verdicts']} verdicts of {counts['sagas']} sagas: {counts['stricter']} stricter, "
+        f"{counts['laxer']} laxer, {counts['unchanged']} unchanged"
+    )
+
+
+def _change(recorded: Recorded, now: Verdict) -> str:
+    """What people had agreed to is not changed by a policy that asks people."""
+    is_same = (recorded.rule, recorded.policy) == (now.rule, now.policy)
+    difference = strictness(now.decision) - strictness(recorded.decision)
+    if is_same or difference == 0 or (recorded.approved and now.decision is Decision.REQUIRE_HUMAN):
+        return "unchanged"
+    return "stricter" if difference > 0 else "laxer"
+
+
+def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, change: str) -> None:
+    facts = recorded.facts
+    fields = {
+        "saga": row.id,
+        "entry": recorded.entry,
+        "step": recorded.step,
+        "topic": facts.contract.topic,
+        "phase": facts.phase,
+        "change": change,
+        "was": {"decision": recorded.decision, "rule": recorded.rule, "policy": recorded.policy},
+        "now": {"decision": now.decision, "rule": now.rule, "why": now.why},
+    }
+    out.record("change", fields)
+    texts = (
+        visible(row.id),
+        str(recorded.entry),
+        visible(facts.contract.topic),
+        facts.phase,
+        recorded.decision,
+        now.decision,
+        f"{now.rule} (was {visible(recorded.rule)})",
+    )
+    out.say(*_cells(_CHANGE_HEADS, texts, _DECISIONS[now.decision], at=5))
+
+
+# -- coverage ---------------------------------------------------------------------------------------------------------
+
+
+def tell_coverage(out: Output, contracts: Sequence[Contract]) -> None:
+    """No drill is on record anywhere yet, so every action that changes something counts as never drilled."""
+    if not contracts:
+        out.say("no actions; name the modules that declare them")
+    else:
+        out.say(*heading(_ACTION_HEADS))
+    for contract in sorted(contracts, key=lambda contract: (contract.topic, contract.version)):
+        out.record("action", _action_fields(contract))
+        kind = "read-only" if not contract.side_effect else str(contract.reversibility)
+        style = {"undeclared": "bold red", "irreversible": "yellow"}.get(kind, "")
+        drilled = "never" if contract.side_effect else "-"
+        texts = (visible(contract.topic), str(contract.version), kind, drilled, visible(contract.no_rollback or ""))
+        out.say(*_cells(_ACTION_HEADS, texts, style, at=2))
+    kinds = [contract.reversibility for contract in contracts if contract.side_effect]
+    counts = {
+        "actions": len(contracts),
+        "undeclared": kinds.count(Reversibility.UNDECLARED),
+        "irreversible": kinds.count(Reversibility.IRREVERSIBLE),
+        "never_drilled": len(kinds),
+    }
+    out.record("summary", counts)
+    if contracts:
+        out.say()
+        out.say(
+            f"{counts['actions']} actions: {counts['undeclared']} undeclared, {counts['irreversible']} irreversible, "
+            f"{counts['never_drilled']} never drilled"
+        )
+
+
+def _action_fields(contract: Contract) -> dict[str, object]:
+    return {
+        "topic": contract.topic,
+        "version": contract.version,
+        "side_effect": contract.side_effect,
+        "reversibility": contract.reversibility,
+        "no_rollback": contract.no_rollback,
+        "compensation_declared": contract.compensation_declared,
+        "idempotent": contract.idempotent,
+        "probe": contract.probe,
+        "risk": contract.risk,
+        "drilled": None,
+    }
+
+
+# -- adopt, show ------------------------------------------------------------------------------------------------------
+
+
+def tell_adopted(out: Output, policy: Policy, by: str, why: str, *, is_new: bool) -> None:
+    out.record("policy", {"digest": policy.digest, "adopted": is_new, "by": by, "why": why})
+    if is_new:
+        out.say(f"policy {policy.digest[:_SHORT]} ", ("adopted", "green"), f" by {visible(by)}: {visible(why)}")
+    else:
+        out.say(f"policy {policy.digest[:_SHORT]} is in force already; nothing is written")
+
+
+async def tell_in_force(out: Output, journal: Journal) -> None:
+    """The newest policy of a journal, else the built-in one, as its text stands on record."""
+    newest: PolicyAdopted | None = None
+    at: int | None = None
+    async for entry in journal.read(SagaId(POLICIES)):
+        if isinstance(entry.event, PolicyAdopted):
+            newest, at = entry.event, entry.at
+    if newest is None or at is None:
+        built_in = builtin_policy()
+        digest, text, by, why = built_in.digest, built_in.text, "", ""
+        adopted = "never: this is the built-in one, which judges where none was adopted"
+    else:
+        digest, text, by, why = newest.digest, newest.text, newest.by, newest.why
+        adopted = f"{moment(at)} by {visible(by)}"
+    out.record("policy", {"digest": digest, "adopted_at": at, "by": by, "why": why, "text": text})
+    out.say(("policy      ", "dim"), (visible(digest), "bold"))
+    out.say(("adopted     ", "dim"), adopted)
+    if why:
+        out.say(("why         ", "dim"), visible(why))
+    out.say()
+    for line in text.splitlines():
+        out.say(visible(line))

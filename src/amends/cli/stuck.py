@@ -1,0 +1,178 @@
+"""How one incident looks: what happened, what may stand, what was tried, who sees to it, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from amends.cli.looks import line_parts, moment
+from amends.cli.options import command
+from amends.cli.output import Output
+from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
+from amends.core.saga import Saga
+from amends.core.values import StepId
+from amends.evidence.timeline import Direction, Line, spelled_args, timeline, visible
+from amends.journal.protocol import Entry, IncidentRow
+
+_LATEST: Final = 12
+_K = IncidentKind
+
+_HAPPENED: Final[Mapping[IncidentKind, str]] = {
+    _K.COMPENSATION_MISSING: "the step has to be taken back, and nothing is declared that could",
+    _K.COMPENSATION_DENIED: "the step has to be taken back, and the gate does not let its compensation run",
+    _K.COMPENSATION_FAILED: "the compensation failed, and is not tried again by itself",
+    _K.COMPENSATION_TIMED_OUT: "the compensation did not come to an end in time, and is not tried again by itself",
+    _K.OUTCOME_UNKNOWN: "nobody knows whether the step took effect, and nothing is left that could tell",
+    _K.EFFECT_DOUBLED: "the step was done again, and then its first attempt landed: its effect may stand twice",
+    _K.CHANGED_SINCE: "somebody changed it since, so the compensation did not overwrite it",
+    _K.PAST_PIVOT: "the work failed after a step that cannot be taken back, so all of it stays as it is",
+    _K.DIVERGED: "the saga's function asks for something else than the journal remembers",
+    _K.LIMIT_REACHED: "the saga has reached a limit",
+}
+
+_AGAIN: Final = ("incident", "retry", "{id}", "--module", "MODULE")
+_LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", "--module", "MODULE")
+_VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", "--module", "MODULE")
+_CANCEL: Final = ("saga", "cancel", "{saga}", "--module", "MODULE")
+_ASSIGN: Final = ("incident", "assign", "{id}", "--owner", "person:NAME")
+_Way = tuple[str, tuple[str, ...]]
+
+_BY_HAND: Final[_Way] = ("take it back by hand, then say so, with where that can be seen:", _VOUCH)
+_LEAVE: Final[_Way] = ("leave it open for now, with somebody who sees to it:", _ASSIGN)
+_WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
+    _K.COMPENSATION_MISSING: (
+        ("try again with the module that declares the compensation:", _AGAIN),
+        _BY_HAND,
+        _LEAVE,
+    ),
+    _K.COMPENSATION_DENIED: (
+        ("let the compensation run, against the gate and in your name:", _LET_RUN),
+        ("have it judged again, once the policy has changed:", _AGAIN),
+        _BY_HAND,
+        _LEAVE,
+    ),
+    _K.COMPENSATION_FAILED: (("mend the cause, then try again:", _AGAIN), _BY_HAND, _LEAVE),
+    _K.COMPENSATION_TIMED_OUT: (("mend the cause, then try again:", _AGAIN), _BY_HAND, _LEAVE),
+    _K.OUTCOME_UNKNOWN: (
+        ("ask the world again:", _AGAIN),
+        ("look for yourself and put it right, then say so, with where that can be seen:", _VOUCH),
+        _LEAVE,
+    ),
+    _K.EFFECT_DOUBLED: (
+        ("look whether it stands twice and take one back by hand, then say so:", _VOUCH),
+        _LEAVE,
+    ),
+    _K.CHANGED_SINCE: (
+        ("try again; the compensation looks at it anew:", _AGAIN),
+        ("agree with who changed it and put it right by hand, then say so:", _VOUCH),
+        _LEAVE,
+    ),
+    _K.PAST_PIVOT: (
+        ("mend the cause, then go on forward:", _AGAIN),
+        ("let it end as completed, with everything that stands:", _VOUCH),
+        _LEAVE,
+    ),
+    _K.DIVERGED: (
+        ("go on with the code that the saga began with:", _AGAIN),
+        ("take the saga back:", _CANCEL),
+        ("let it end as completed, with everything that stands:", _VOUCH),
+        _LEAVE,
+    ),
+    _K.LIMIT_REACHED: (("go on:", _AGAIN), ("take the saga back:", _CANCEL), _LEAVE),
+}
+
+
+def comments(row: IncidentRow, entries: Iterable[Entry]) -> Iterator[tuple[int, IncidentCommented]]:
+    """What people have said of it, and when, oldest first."""
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, IncidentCommented) and event.incident == row.number:
+            yield entry.at, event
+
+
+def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], journal: str) -> None:
+    _tell_facts(out, row, saga, entries)
+    _heading(out, "what happened")
+    out.say(f"  {_HAPPENED[row.kind]}")
+    out.say("  ", (visible(row.why, 1000), "red"))
+    numbers = {step: number for number, step in enumerate(saga.steps, start=1)}
+    if row.left:
+        _tell_left(out, row, saga, numbers)
+    _tell_tried(out, row, entries, numbers, command(journal, "saga", "show", row.saga))
+    _tell_comments(out, row, entries)
+    if row.status == "open":
+        _tell_ways(out, row, journal)
+
+
+def _tell_facts(out: Output, row: IncidentRow, saga: Saga, entries: Iterable[Entry]) -> None:
+    out.say(("incident    ", "dim"), (visible(row.id), "bold"))
+    out.say(("saga        ", "dim"), f"{visible(row.definition)}, {saga.status}")
+    out.say(("status      ", "dim"), (row.status, "bold red" if row.status == "open" else ""))
+    out.say(("opened      ", "dim"), moment(row.opened_at))
+    for how in _closed(row, entries):
+        out.say(("closed      ", "dim"), how)
+    out.say(("kind        ", "dim"), row.kind.replace("_", " "))
+    out.say(("owner       ", "dim"), visible(row.owner) or "nobody yet")
+
+
+def _closed(row: IncidentRow, entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        match entry.event:
+            case IncidentRetried(incident=row.number, by=by, let_run=let_run):
+                against = ", against the gate" if let_run else ""
+                yield f"{moment(entry.at)} by {visible(by)}, who had it tried again{against}"
+            case IncidentResolved(incident=row.number, by=by, reason=reason, proof=proof):
+                seen = f"; proof: {visible(proof)}" if proof else ""
+                yield f"{moment(entry.at)} by {visible(by)}, who vouches for it: {visible(reason)}{seen}"
+            case _:
+                pass
+
+
+def _tell_left(out: Output, row: IncidentRow, saga: Saga, numbers: Mapping[StepId, int]) -> None:
+    _heading(out, "what may stand, newest first" if row.status == "open" else "what might have stood, newest first")
+    for name in row.left:
+        step = saga.steps[name]
+        here = "; it stopped here" if name == row.step else ""
+        args = spelled_args(step.args)
+        out.say(f"  step {numbers[name]}  {visible(step.topic)}  {args}  ", (step.status, "yellow"), here)
+
+
+def _tell_tried(
+    out: Output, row: IncidentRow, entries: Sequence[Entry], numbers: Mapping[StepId, int], whole: str
+) -> None:
+    """The attempts of the step at which it stopped; where it names none, of those of which something may stand."""
+    about = {numbers[name] for name in ((row.step,) if row.step is not None else row.left) if name in numbers}
+    lines = [line for line in timeline(entries) if line.step in about and line.direction is not Direction.PERSON]
+    if not lines:
+        return
+    _heading(out, "what was tried")
+    if len(lines) > _LATEST:
+        out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
+    for line in lines[-_LATEST:]:
+        _tell_line(out, line)
+
+
+def _tell_line(out: Output, line: Line) -> None:
+    lead, text = line_parts(line)
+    out.say_beside(("  ", *lead), text)
+
+
+def _tell_comments(out: Output, row: IncidentRow, entries: Sequence[Entry]) -> None:
+    said = tuple(comments(row, entries))
+    if said:
+        _heading(out, "what was said")
+    for at, event in said:
+        out.say(f"  {moment(at)}  {visible(event.by)}: {visible(event.text)}")
+
+
+def _tell_ways(out: Output, row: IncidentRow, journal: str) -> None:
+    _heading(out, "what can be done")
+    for meaning, words in (*_WAYS[row.kind], ("read the whole story:", ("saga", "show", "{saga}"))):
+        named = (word.format(id=row.id, saga=row.saga) if word.startswith("{") else word for word in words)
+        out.say(f"  {meaning}")
+        out.say("    ", (visible(command(journal, *named)), "cyan"))
+
+
+def _heading(out: Output, text: str) -> None:
+    out.say()
+    out.say((text, "bold"))

@@ -1,0 +1,201 @@
+"""What people are asked, and what their answer allows. Pure.
+
+An approval binds everything that a person was shown: the topic, the arguments, the contract and the tool behind it, the
+compensation or the reason why there is none, the policy and the rule, the saga, the step, and who asks. All of that is
+one JSON value on record, `shown`, and its digest is what people agree to. Before the intent is written, the value is
+made again from what would run now. If the digest differs, the approval is void and the gate is asked again. It is used
+once: `ApprovalUsed` and the intent are one append.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Final
+
+from amends.core import commands as c, events as e
+from amends.core.contracts import Contract, described
+from amends.core.refusals import fitting, later, on_record
+from amends.core.saga import Saga, Step
+from amends.core.step import Approval
+from amends.core.transitions import ApprovalStatus, StepStatus
+from amends.core.values import Json, canonical
+from amends.core.verdict import Decision, Need, Verdict
+from amends.errors import RefusedError
+
+PERSON: Final = "person:"
+OWNER: Final = "owner"
+DELEGATES: Final = "delegates"
+AHEAD: Final = "asked-ahead"
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+def record_verdict(saga: Saga, command: c.RecordVerdict) -> tuple[e.Event, ...]:
+    """The verdict as a fact; where people have to be asked, what they are asked."""
+    step, verdict = on_record(saga, command.step), command.verdict
+    if verdict.decision is Decision.DENY:
+        denied = e.ActionDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=verdict.why)
+        if step.id in saga.asked:
+            return (fitting(saga, e.ApprovalVoided(step=step.id, why=f"denied by {verdict.rule}")), denied)
+        return (fitting(saga, denied),)
+    if verdict.decision is Decision.REQUIRE_HUMAN or command.ahead:
+        return (fitting(saga, _requested(saga, step, verdict, command)),)
+    return (fitting(saga, e.ActionAllowed(step=step.id, rule=verdict.rule, policy=verdict.policy)),)
+
+
+def _requested(saga: Saga, step: Step, verdict: Verdict, command: c.RecordVerdict) -> e.ApprovalRequested:
+    asked = verdict.decision is Decision.REQUIRE_HUMAN
+    needs = verdict.needs or (Need(rule=verdict.rule if asked else AHEAD),)
+    approval = Approval(
+        number=1 if step.approval is None else step.approval.number + 1,
+        digest="",
+        shown=None,
+        rule=verdict.rule if asked else AHEAD,
+        policy=verdict.policy,
+        needs=needs,
+        expires_at=later(command.now, verdict.expires_s),
+    )
+    shown = shown_of(saga, step, approval, command.contract or step.contract)
+    return e.ApprovalRequested(
+        step=step.id,
+        digest=digest_of(shown),
+        shown=shown,
+        rule=approval.rule,
+        policy=approval.policy,
+        needs=needs,
+        expires_at=approval.expires_at,
+        why=verdict.why,
+    )
+
+
+def shown_of(saga: Saga, step: Step, approval: Approval, contract: Contract, policy: str | None = None) -> Json:
+    """Everything that a person is asked to agree to, as it is now."""
+    begun = saga.begun
+    return {
+        "topic": contract.topic,
+        "version": contract.version,
+        "args": step.args,
+        "contract": described(contract),
+        "saga": saga.id,
+        "step": step.id,
+        "definition": "" if begun is None else begun.definition,
+        "requester": "" if begun is None else begun.actor,
+        "env": "" if begun is None else begun.env,
+        "policy": approval.policy if policy is None else policy,
+        "rule": approval.rule,
+        "needs": [_spelled(need) for need in approval.needs],
+        "expires_at": approval.expires_at,
+        "request": approval.number,
+    }
+
+
+def _spelled(need: Need) -> Json:
+    return {"rule": need.rule, "approvals": need.approvals, "approvers": list(need.approvers)}
+
+
+def digest_of(shown: Json) -> str:
+    return hashlib.sha256(canonical(shown).encode()).hexdigest()
+
+
+# -- answering --------------------------------------------------------------------------------------------------------
+
+
+def answer(saga: Saga, command: c.AnswerApproval) -> tuple[e.Event, ...]:
+    """What a person's answer makes of it; too late, it has expired, whatever they say."""
+    step = on_record(saga, command.step)
+    approval = step.approval
+    if approval is None or step.status is not StepStatus.AWAITING:
+        stands = step.status if approval is None else f"{step.status}, and its approval {approval.status}"
+        raise RefusedError(f"step {step.id} of saga {saga.id} does not wait for an approval: it is {stands}")
+    if command.now >= approval.expires_at:
+        return (e.ApprovalExpired(step=step.id),)
+    if command.digest is not None and command.digest != approval.digest:
+        raise RefusedError(
+            f"what you were shown of step {step.id} of saga {saga.id} is not what is asked now; look at it again"
+        )
+    if not command.by.startswith(PERSON):
+        raise RefusedError(f"{command.by!r} is not a person; only people answer, as person:<name>")
+    if not command.granted:
+        return (e.ApprovalRefused(step=step.id, by=command.by, why=command.why),)
+    _require_fit(saga, step, approval, command.by)
+    by, digest, why = command.by, approval.digest, command.why
+    if is_met(approval.needs, (*approval.signers, by)):
+        return (e.ApprovalGranted(step=step.id, by=by, digest=digest, why=why),)
+    return (e.ApprovalSigned(step=step.id, by=by, digest=digest, why=why),)
+
+
+def _require_fit(saga: Saga, step: Step, approval: Approval, by: str) -> None:
+    """Nobody approves their own wish, nor that of who acts for them; and nobody counts twice."""
+    if _same(by) in requesters(saga):
+        raise RefusedError(f"{by} asked for step {step.id} of saga {saga.id}, or owns or acts for who did")
+    if _same(by) in map(_same, approval.signers):
+        raise RefusedError(f"{by} has approved step {step.id} of saga {saga.id} already; another person is needed")
+    if not any(_names(need, by) for need in approval.needs):
+        named = ", ".join(sorted({who for need in approval.needs for who in need.approvers}))
+        raise RefusedError(f"{by} is not among those who may approve step {step.id} of saga {saga.id}: {named}")
+
+
+def requesters(saga: Saga) -> frozenset[str]:
+    """Who asks: the saga's actor, its owner and its delegates (the labels `owner` and `delegates`)."""
+    if saga.begun is None:
+        return frozenset()
+    labels = saga.begun.labels
+    named = (saga.begun.actor, labels.get(OWNER, ""), *labels.get(DELEGATES, "").split(","))
+    return frozenset(_same(name.strip()) for name in named if name.strip())
+
+
+def _same(name: str) -> str:
+    return name.casefold()
+
+
+def _names(need: Need, by: str) -> bool:
+    return not need.approvers or any(fnmatchcase(_same(by), _same(pattern)) for pattern in need.approvers)
+
+
+def is_met(needs: Iterable[Need], signers: tuple[str, ...]) -> bool:
+    """Whether these people are enough for every rule that asked."""
+    return all(signed(need, signers) >= need.approvals for need in needs)
+
+
+def signed(need: Need, signers: tuple[str, ...]) -> int:
+    """How many of those whom a rule asks have agreed."""
+    return len({_same(by) for by in signers if _names(need, by)})
+
+
+def expire(saga: Saga, command: c.ExpireApproval) -> tuple[e.Event, ...]:
+    step = on_record(saga, command.step)
+    if step.approval is None or not step.approval.unsettled or command.now < step.approval.expires_at:
+        return ()
+    return (fitting(saga, e.ApprovalExpired(step=step.id)),)
+
+
+def void_all(saga: Saga, why: str) -> tuple[e.ApprovalVoided, ...]:
+    """Nothing that people were asked will happen any more."""
+    return tuple(e.ApprovalVoided(step=step, why=why) for step in sorted(saga.asked))
+
+
+# -- using ------------------------------------------------------------------------------------------------------------
+
+
+def use(saga: Saga, step: Step, command: c.StartAttempt) -> tuple[e.ApprovalEvent, ...]:
+    """What has to be on record before the intent; the intent may follow nothing, or an `ApprovalUsed`."""
+    approval = step.approval
+    if approval is None or approval.status is ApprovalStatus.USED or step.status is not StepStatus.READY:
+        return ()
+    if approval.status is not ApprovalStatus.GRANTED:
+        return ()  # it was allowed by the gate after its approval became void
+    if command.now >= approval.expires_at:
+        return (e.ApprovalExpired(step=step.id),)
+    now = shown_of(saga, step, approval, command.contract or step.contract, command.policy)
+    if digest_of(now) != approval.digest:
+        return (e.ApprovalVoided(step=step.id, why=f"changed since it was approved: {_drift(approval.shown, now)}"),)
+    return (e.ApprovalUsed(step=step.id, digest=approval.digest),)
+
+
+def _drift(then: Json, now: Json) -> str:
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return "all of it"
+    return ", ".join(name for name in now if then.get(name) != now[name])

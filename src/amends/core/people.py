@@ -1,0 +1,144 @@
+"""Facts about people: what they are asked, what they answer, and what is left to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from amends.core.values import Json, StepId
+from amends.core.verdict import Need
+
+
+class IncidentKind(StrEnum):
+    """Why a person is needed."""
+
+    COMPENSATION_MISSING = "compensation_missing"
+    COMPENSATION_DENIED = "compensation_denied"
+    COMPENSATION_FAILED = "compensation_failed"
+    COMPENSATION_TIMED_OUT = "compensation_timed_out"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    EFFECT_DOUBLED = "effect_doubled"
+    CHANGED_SINCE = "changed_since"
+    PAST_PIVOT = "past_pivot"
+    DIVERGED = "diverged"
+    LIMIT_REACHED = "limit_reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """`shown` is everything that people are asked to agree to; `digest` binds their answer to it."""
+
+    step: StepId
+    digest: str
+    shown: Json
+    rule: str
+    policy: str
+    needs: tuple[Need, ...]
+    expires_at: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSigned:
+    """One of several has agreed; more are needed."""
+
+    step: StepId
+    by: str
+    digest: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGranted:
+    """The last one that was needed has agreed."""
+
+    step: StepId
+    by: str
+    digest: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRefused:
+    step: StepId
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalExpired:
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalVoided:
+    """What was asked is not what would run now, or nothing would run any more."""
+
+    step: StepId
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalUsed:
+    """Written together with the intent that it allows, and only once."""
+
+    step: StepId
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentOpened:
+    """`step` is where it stopped; `left` names every step whose effect may still stand."""
+
+    incident: int
+    kind: IncidentKind
+    step: StepId | None
+    why: str
+    left: tuple[StepId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRetried:
+    """`let_run`: a person takes the compensation on themselves that the gate refused."""
+
+    incident: int
+    by: str
+    let_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentAssigned:
+    incident: int
+    owner: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentCommented:
+    incident: int
+    by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentResolved:
+    """A person vouches for these steps; nothing is owed for them any more. `proof` says where that can be seen."""
+
+    incident: int
+    by: str
+    reason: str
+    settled: tuple[StepId, ...]
+    proof: str = ""
+
+
+ApprovalEvent: TypeAlias = (
+    ApprovalRequested
+    | ApprovalSigned
+    | ApprovalGranted
+    | ApprovalRefused
+    | ApprovalExpired
+    | ApprovalVoided
+    | ApprovalUsed
+)
+IncidentEvent: TypeAlias = IncidentOpened | IncidentAssigned | IncidentCommented | IncidentRetried | IncidentResolved

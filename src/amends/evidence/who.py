@@ -1,0 +1,35 @@
+"""Who stands behind a fact: `agent:`, `person:` or `system:`. Pure.
+
+People sign what they do. What the saga's function asked for is done in the name of the saga's actor. All else the
+runtime saw, judged or decided itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amends.core import events as e
+
+RUNTIME: Final = "system:runtime"
+GATE: Final = "system:gate"
+_JUDGED: Final = (e.ActionAllowed, e.ActionDenied, e.CompensationDenied, e.ApprovalRequested)
+_ASKED_FOR: Final = (
+    e.StepProposed,
+    e.ActionDispatched,
+    e.AttemptStarted,
+    e.WorkFinished,
+    e.SagaCompleted,
+    e.ApprovalUsed,
+)
+
+
+def who(event: e.Event, actor: str) -> str:
+    """The actor of one fact of a saga that `actor` started."""
+    if isinstance(event, e.SagaStarted):
+        return event.actor
+    by: str = getattr(event, "by", "") or getattr(event, "let_run_by", "")
+    if by:
+        return by
+    if isinstance(event, _JUDGED):
+        return GATE
+    return actor if isinstance(event, _ASKED_FOR) else RUNTIME

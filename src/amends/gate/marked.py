@@ -1,0 +1,158 @@
+"""A file's content as plain data that still knows its lines, and the list of what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from amends.core.values import Json
+from amends.errors import PolicyError
+from amends.gate.vocabulary import nearest
+
+MOST: Final = 20
+"""So many mistakes are reported; the reading ends with the last of them."""
+_LONGEST_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    line: int
+    value: bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    line: int
+    items: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    line: int
+    key: str
+    value: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The keys are unlike each other."""
+
+    line: int
+    entries: tuple[Entry, ...]
+
+
+Part: TypeAlias = Scalar | Listed | Mapped
+
+
+class Mistakes:
+    """Collects what is wrong with a file. Raises PolicyError when there are too many to go on, or when asked to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._found: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, line: int, what: str) -> None:
+        self._found.append((line, what))
+        if len(self._found) >= MOST:
+            raise self.error()
+
+    def stop(self, line: int, what: str) -> PolicyError:
+        """One after which nothing more can be said of the file; raise what this gives."""
+        self._found.append((line, what))
+        return self.error()
+
+    def raise_any(self) -> None:
+        if self._found:
+            raise self.error()
+
+    def error(self) -> PolicyError:
+        told = [f"{self.name}:{line}: {what}" for line, what in sorted(self._found, key=lambda mistake: mistake[0])]
+        if len(told) >= MOST:
+            told.append(f"{self.name}: these are the first {len(told)}; there may be more")
+        return PolicyError(told)
+
+    def unknown(
+        self, line: int, what: str, word: str, known: Collection[str], *, where: str = "", hint: str = ""
+    ) -> None:
+        """A word that is none of the known ones."""
+        right = nearest(word, known)
+        meant = f"did you mean {right}?" if right else hint or f"known: {', '.join(known)}"
+        self.add(line, f"unknown {what} {shown(word)}{where}; {meant}")
+
+    def wrong(self, part: Part, what: str, wanted: str) -> None:
+        self.add(part.line, f"{what} has to be {wanted}, not {said(part)}")
+
+    # -- what a reader asks of a part; a mistake is noted, and the answer is empty ------------------------------------
+
+    def entries(self, part: Part, what: str, known: Collection[str] | None = None) -> Iterator[Entry]:
+        """The entries of a map; those with a key that is not known are told and left out."""
+        if not isinstance(part, Mapped):
+            self.wrong(part, what, "a map")
+            return
+        for entry in part.entries:
+            if known is not None and entry.key not in known:
+                self.unknown(entry.line, "key", entry.key, known, where=f" in {what}")
+            else:
+                yield entry
+
+    def items(self, part: Part, what: str) -> tuple[Part, ...]:
+        if not isinstance(part, Listed) or not part.items:
+            self.wrong(part, what, "a list of at least one thing")
+            return ()
+        return part.items
+
+    def text(self, part: Part, what: str) -> str:
+        if not isinstance(part, Scalar) or not isinstance(part.value, str) or not part.value.strip():
+            self.wrong(part, what, "text")
+            return ""
+        return part.value
+
+    def choice(self, part: Part, what: str, words: Collection[str]) -> str:
+        """One of these words, else nothing."""
+        word = self.text(part, what)
+        if word and word not in words:
+            self.unknown(part.line, what, word, words)
+            return ""
+        return word
+
+    def integer(self, part: Part, what: str, most: int) -> int:
+        value = part.value if isinstance(part, Scalar) else None
+        if type(value) is int and 1 <= value <= most:
+            return value
+        self.wrong(part, what, f"a whole number from 1 to {most}")
+        return 1
+
+
+def plain(part: Part) -> Json:
+    """The data alone."""
+    match part:
+        case Scalar(value=value):
+            return value
+        case Listed(items=items):
+            return [plain(item) for item in items]
+        case Mapped(entries=entries):
+            return {entry.key: plain(entry.value) for entry in entries}
+
+
+def shown(value: object) -> str:
+    """A word from a file in an error: short, and harmless to a terminal."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def said(part: Part) -> str:
+    match part:
+        case Scalar(value=None):
+            return "nothing"
+        case Scalar(value=bool(flag)):
+            return str(flag).lower()
+        case Scalar(value=value):
+            return shown(value)
+        case Listed(items=items):
+            return "a list" if items else "an empty list"
+        case Mapped(entries=entries):
+            return "a map" if entries else "an empty map"

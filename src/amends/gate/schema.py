@@ -1,0 +1,322 @@
+"""The format of a policy: checks a file's data, line by line, and makes rules of it.
+
+Every mistake is noted with its line and the nearest right word, and the reading goes on, so that a file is mended in
+one go. A policy is made only of a file without any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+from amends.core.values import Json, canonical, digest
+from amends.core.verdict import Decision
+from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
+from amends.gate.globs import glob, is_glob, misplaced_run
+from amends.gate.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
+from amends.gate.policy import DAY_S, DEFAULT, ERROR, Limit, Policy, Rule
+from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
+
+VERSION: Final = "v1"
+POLICY_KEYS: Final = ("version", "default", "rules")
+RULE_KEYS: Final = ("id", "when", "unless", "decision", "reason", "approvals", "approvers", "expires", "rate")
+RATE_KEYS: Final = ("max", "per", "by")
+DEFAULTS: Final = (Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN)
+MOST_APPROVALS: Final = 100
+MOST_IN_A_RATE: Final = 1_000_000_000
+LONGEST_DURATION_S: Final = 366 * DAY_S
+
+_ID: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
+_RESERVED: Final = (DEFAULT, ERROR)
+_BUILTIN: Final = "builtin-"
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
+_TOPIC_PATTERN: Final = re.compile(r"[a-z0-9*?][a-z0-9_.*?-]*")
+_ONLY_WITH: Final = {
+    "approvals": Decision.REQUIRE_HUMAN,
+    "approvers": Decision.REQUIRE_HUMAN,
+    "expires": Decision.REQUIRE_HUMAN,
+    "rate": Decision.THROTTLE,
+}
+_RANGES: Final = (("gt", "lt"), ("gt", "lte"), ("gte", "lt"), ("gte", "lte"))
+
+
+def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Policy | None) -> Policy:
+    """The policy of a file's data. `builtin` judges what is left open; None only for the built-in one itself."""
+    found = {entry.key: entry.value for entry in mistakes.entries(document, "a policy", POLICY_KEYS)}
+    if "version" not in found:
+        mistakes.add(document.line, f"there is no version; begin with `version: {VERSION}`")
+    else:
+        mistakes.choice(found["version"], "version", (VERSION,))
+    default = Decision(word) if (word := _default(found.get("default"), mistakes)) else None
+    rules = tuple(_Rules(mistakes, is_builtin=builtin is None).read(found.get("rules"), document.line))
+    mistakes.raise_any()
+    fallback = (_default_rule(default),) if default else builtin.rules if builtin else ()
+    spoken: Json = str(default) if default else {"builtin": builtin.digest if builtin else ""}
+    normal: Json = {"version": VERSION, "default": spoken, "rules": [normalised(rule) for rule in rules]}
+    return Policy(
+        rules=rules,
+        fallback=fallback,
+        default=default,
+        digest=digest(canonical(normal)),
+        name=mistakes.name,
+        text=text,
+    )
+
+
+def _default(part: Part | None, mistakes: Mistakes) -> str:
+    return "" if part is None else mistakes.choice(part, "default", DEFAULTS)
+
+
+def _default_rule(default: Decision) -> Rule:
+    reason = "" if default is Decision.ALLOW else f"no rule certainly allows it, and the default is {default}"
+    return Rule(id=DEFAULT, decision=default, reason=reason)
+
+
+def duration_s(text: str) -> float | None:
+    """The seconds of `30s`, `15m`, `1h` or `2d`; None where it is not one, or is longer than a year."""
+    found = _DURATION.fullmatch(text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
+    return seconds if 0 < seconds <= LONGEST_DURATION_S else None
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+class _Rules:
+    def __init__(self, mistakes: Mistakes, *, is_builtin: bool) -> None:
+        self._mistakes = mistakes
+        self._is_builtin = is_builtin
+        self._lines: dict[str, int] = {}
+
+    def read(self, part: Part | None, line: int) -> Iterator[Rule]:
+        if part is None:
+            self._mistakes.add(line, "there are no rules; write `rules: []` if none are meant")
+        elif not isinstance(part, Listed):
+            self._mistakes.wrong(part, "rules", "a list")
+        else:
+            for item in part.items:
+                yield self._rule(item)
+
+    def _rule(self, part: Part) -> Rule:
+        mistakes = self._mistakes
+        found = {entry.key: entry for entry in mistakes.entries(part, "a rule", RULE_KEYS)}
+        for key in ("id", "decision"):
+            if key not in found and isinstance(part, Mapped):
+                mistakes.add(part.line, f"a rule without {key}")
+        name = self._id(found["id"].value) if "id" in found else ""
+        word = mistakes.choice(found["decision"].value, "decision", tuple(Decision)) if "decision" in found else ""
+        decision = Decision(word) if word else None
+        self._refuse_misplaced(found, decision, part.line)
+        approvals = (
+            mistakes.integer(found["approvals"].value, "approvals", MOST_APPROVALS) if "approvals" in found else 1
+        )
+        return Rule(
+            id=name,
+            decision=decision or Decision.DENY,
+            when=_when(found["when"].value, mistakes) if "when" in found else (),
+            unless=_unless(found["unless"].value, mistakes) if "unless" in found else (),
+            reason=mistakes.text(found["reason"].value, "reason") if "reason" in found else "",
+            approvals=approvals,
+            approvers=_approvers(found["approvers"].value, approvals, mistakes) if "approvers" in found else (),
+            expires_s=_duration(found["expires"].value, "expires", mistakes) if "expires" in found else DAY_S,
+            limit=_limit(found["rate"].value, mistakes) if "rate" in found else None,
+            line=part.line,
+        )
+
+    def _id(self, part: Part) -> str:
+        mistakes, name = self._mistakes, self._mistakes.text(part, "id")
+        if not name:
+            return ""
+        if not _ID.fullmatch(name):
+            mistakes.add(part.line, f"id {shown(name)} is not one: use 1 to 128 of a-z A-Z 0-9 _ . -")
+        elif name in _RESERVED or (name.startswith(_BUILTIN) and not self._is_builtin):
+            mistakes.add(part.line, f"id {shown(name)} is taken: verdicts use it for what is not in the file")
+        elif name in self._lines:
+            mistakes.add(part.line, f"id {shown(name)} twice; the first is in line {self._lines[name]}")
+        self._lines.setdefault(name, part.line)
+        return name
+
+    def _refuse_misplaced(self, found: Mapping[str, Entry], decision: Decision | None, line: int) -> None:
+        if decision is None:
+            return
+        for key, at_home in _ONLY_WITH.items():
+            if key in found and decision is not at_home:
+                self._mistakes.add(found[key].line, f"{key} goes only with decision {at_home}, not with {decision}")
+        if decision is Decision.THROTTLE and "rate" not in found:
+            self._mistakes.add(line, "a rule with decision throttle and no rate; write rate: {max: 20, per: 60s}")
+
+
+def _approvers(part: Part, approvals: int, mistakes: Mistakes) -> tuple[str, ...]:
+    names = tuple(mistakes.text(item, "an approver") for item in mistakes.items(part, "approvers"))
+    if not any(map(is_glob, names)) and len(set(names)) < approvals:
+        mistakes.add(part.line, f"{approvals} approvals, and only {len(set(names))} who can give them")
+    return names
+
+
+def _duration(part: Part, what: str, mistakes: Mistakes) -> float:
+    text = part.value if isinstance(part, Scalar) and isinstance(part.value, str) else ""
+    seconds = duration_s(text)
+    if seconds is None:
+        mistakes.wrong(part, what, "a duration of at most 366d, such as 30s, 15m, 1h or 2d")
+    return seconds or 1.0
+
+
+def _limit(part: Part, mistakes: Mistakes) -> Limit:
+    found = {entry.key: entry.value for entry in mistakes.entries(part, "rate", RATE_KEYS)}
+    for key in ("max", "per"):
+        if key not in found and isinstance(part, Mapped):
+            mistakes.add(part.line, f"a rate without {key}; write rate: {{max: 20, per: 60s}}")
+    names = mistakes.items(found["by"], "by") if "by" in found else ()
+    facts = [_fact(mistakes.text(name, "a fact"), name.line, mistakes) for name in names]
+    return Limit(
+        most=mistakes.integer(found["max"], "max", MOST_IN_A_RATE) if "max" in found else 1,
+        per_s=_duration(found["per"], "per", mistakes) if "per" in found else 1.0,
+        by=tuple(fact for fact in facts if fact is not None),
+    )
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+def _unless(part: Part, mistakes: Mistakes) -> tuple[tuple[Condition, ...], ...]:
+    maps = part.items if isinstance(part, Listed) and part.items else (part,)
+    for each in maps:
+        if not isinstance(each, Mapped) or not each.entries:
+            mistakes.wrong(each, "unless", "a map of conditions, or a list of such maps")
+    return tuple(_when(each, mistakes) for each in maps if isinstance(each, Mapped))
+
+
+def _when(part: Part, mistakes: Mistakes) -> tuple[Condition, ...]:
+    if isinstance(part, Scalar) and part.value is None:
+        return ()
+    made = (_condition(entry, mistakes) for entry in mistakes.entries(part, "when"))
+    return tuple(each for each in made if each is not None)
+
+
+def _fact(name: str, line: int, mistakes: Mistakes) -> Fact | None:
+    fact = fact_named(name) if name else None
+    if name and fact is None:
+        hint = f"an argument is args.{shown(name)[1:-1]}; there are {', '.join([*FACTS, *(f'{f}…' for f in FAMILIES)])}"
+        mistakes.unknown(line, "fact", name, FACTS, hint=hint)
+    return fact
+
+
+def _condition(entry: Entry, mistakes: Mistakes) -> Condition | None:
+    fact = _fact(entry.key, entry.line, mistakes)
+    before = len(mistakes)
+    if fact is None:
+        return None
+    if isinstance(entry.value, Mapped):
+        wants = dict(_operators(fact, entry.value, mistakes))
+    else:
+        wants = {"in": _words(fact, entry.value, mistakes)}
+    return condition(fact, wants) if len(mistakes) == before else None
+
+
+def _operators(fact: Fact, part: Mapped, mistakes: Mistakes) -> Iterator[tuple[str, Json]]:
+    if not part.entries:
+        mistakes.wrong(part, fact.name, "a value, a list, or a map of operators")
+    operands = {entry.key: entry.value for entry in mistakes.entries(part, fact.name, OPERATORS)}
+    for name, operand in operands.items():
+        if name in COMPARISONS:
+            yield name, _bound(fact, name, operand, mistakes)
+        elif name == "exists":
+            yield name, _flag(operand, mistakes, alone=len(operands) == 1)
+        elif isinstance(operand, Listed):
+            yield name, _words(fact, operand, mistakes)
+        else:
+            mistakes.wrong(operand, name, "a list")
+    _refuse_empty_range(fact, operands, part.line, mistakes)
+
+
+def _bound(fact: Fact, name: str, part: Part, mistakes: Mistakes) -> Json:
+    if fact.kind not in {Kind.NUMBER, Kind.ANY}:
+        mistakes.add(part.line, f"{fact.name} is {fact.kind}, and {name} compares numbers")
+    elif not isinstance(part, Scalar) or not is_number(part.value):
+        mistakes.wrong(part, name, "a number")
+    else:
+        return part.value
+    return 0
+
+
+def _flag(part: Part, mistakes: Mistakes, *, alone: bool) -> bool:
+    value = part.value if isinstance(part, Scalar) else None
+    if not isinstance(value, bool):
+        mistakes.wrong(part, "exists", "true or false")
+    elif not value and not alone:
+        mistakes.add(part.line, "exists: false beside other operators: what is not there has no value")
+    return bool(value)
+
+
+def _refuse_empty_range(fact: Fact, operands: Mapping[str, Part], line: int, mistakes: Mistakes) -> None:
+    bounds = {
+        name: cast("float", part.value)
+        for name, part in operands.items()
+        if name in COMPARISONS and isinstance(part, Scalar) and is_number(part.value)
+    }
+    for low, high in _RANGES:
+        if low in bounds and high in bounds:
+            touches = low == "gte" and high == "lte"
+            if bounds[low] > bounds[high] or (bounds[low] == bounds[high] and not touches):
+                mistakes.add(line, f"no {fact.name} is {low} {bounds[low]:g} and {high} {bounds[high]:g}")
+
+
+def _words(fact: Fact, part: Part, mistakes: Mistakes) -> list[Json]:
+    items = mistakes.items(part, fact.name) if isinstance(part, Listed) else (part,)
+    found = [_word(fact, item, mistakes) for item in items]
+    return cast("list[Json]", found)
+
+
+def _word(fact: Fact, part: Part, mistakes: Mistakes) -> Word:
+    value = part.value if isinstance(part, Scalar) else None
+    if value is None:
+        what = f"{fact.name} has to be compared with something, not {said(part)}; for what is not there, exists: false"
+        mistakes.add(part.line, what)
+        return ""
+    fits = {
+        Kind.FLAG: isinstance(value, bool),
+        Kind.NUMBER: is_number(value),
+        Kind.ANY: True,
+    }.get(fact.kind, isinstance(value, str))
+    if not fits:
+        quotes = "; put it in quotes" if fact.kind in {Kind.TEXT, Kind.TAGS} else ""
+        mistakes.add(part.line, f"{fact.name} is {fact.kind}, not {said(part)}{quotes}")
+    elif isinstance(value, str):
+        _check_pattern(fact, value, part.line, mistakes)
+    return value
+
+
+def _check_pattern(fact: Fact, pattern: str, line: int, mistakes: Mistakes) -> None:
+    if fact.words and not any(map(glob(pattern), fact.words)):
+        mistakes.unknown(line, fact.name, pattern, fact.words)
+    elif fact.name == "topic" and not _TOPIC_PATTERN.fullmatch(pattern):
+        mistakes.add(line, f"no topic is {shown(pattern)}: topics are of a-z 0-9 _ . -, as in payments.charge")
+    elif fact.dotted and misplaced_run(pattern):
+        mistakes.add(line, f"{shown(pattern)}: ** stands for whole segments, as in payments.** or **.delete")
+
+
+# -- the document as it was understood --------------------------------------------------------------------------------
+
+
+def normalised(rule: Rule) -> dict[str, Json]:
+    """What a digest covers: the same for all spellings of a rule."""
+    said_more: dict[str, Json] = {}
+    if rule.decision is Decision.REQUIRE_HUMAN:
+        said_more = {"approvals": rule.approvals, "approvers": list(rule.approvers), "expires_s": rule.expires_s}
+    if rule.limit is not None:
+        by: list[Json] = [fact.name for fact in rule.limit.by]
+        said_more["rate"] = {"max": rule.limit.most, "per_s": rule.limit.per_s, "by": by}
+    return {
+        "id": rule.id,
+        "decision": str(rule.decision),
+        "when": _conjunction(rule.when),
+        "unless": [_conjunction(each) for each in rule.unless],
+        "reason": rule.reason,
+        **said_more,
+    }
+
+
+def _conjunction(conditions: tuple[Condition, ...]) -> dict[str, Json]:
+    return {each.fact: dict(each.wants) for each in conditions}

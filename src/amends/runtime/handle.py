@@ -1,0 +1,101 @@
+"""What whoever started or resumed a saga holds: a handle to wait by, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from amends.core.saga import Saga
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId, StepId
+from amends.errors import AmendsError, JournalConflictError
+
+_log = logging.getLogger("amends.engine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Where a saga stands when nothing more is due: ended, or waiting for a person."""
+
+    id: SagaId
+    status: SagaStatus
+    result: Any = None
+    why: str = ""
+    cause: str = ""
+    step: StepId | None = None
+    incidents: tuple[str, ...] = ()
+
+
+def ended(saga: Saga) -> Ended:
+    rollback, incidents = saga.rollback, saga.open_incidents
+    why = "; ".join(incident.why for incident in incidents) or (rollback.why if rollback else "")
+    return Ended(
+        id=saga.id,
+        status=saga.status,
+        result=saga.result if saga.phase is SagaStatus.COMPLETED else None,
+        why=why,
+        cause=str(rollback.cause) if rollback else "",
+        step=rollback.step if rollback else None,
+        incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
+    )
+
+
+class Handle(Awaitable[Ended]):
+    """A saga that is being driven. Awaiting it waits for its end; giving up the wait does not stop the saga.
+
+    While it waits for people the saga is not in memory; whoever awaits the handle waits on.
+    """
+
+    def __init__(self, saga: SagaId, task: asyncio.Task[Ended], watch: Watch) -> None:
+        self.id = saga
+        self._task = task
+        self._watch = watch
+
+    def __await__(self) -> Generator[Any, None, Ended]:
+        return self._end().__await__()
+
+    async def _end(self) -> Ended:
+        task = self._task
+        while (end := await asyncio.shield(task)).status is SagaStatus.WAITING:
+            task = await self._watch(self.id)
+        return end
+
+    async def halt(self) -> Ended:
+        """Wait only until nothing more is due: it has ended, or people are waited for."""
+        return await asyncio.shield(self._task)
+
+
+async def halted(handle: Handle) -> Ended | None:
+    return await handle.halt()
+
+
+class Resumed:
+    """How the sagas of one `resume` ended. What is wrong with one of them is raised when the others are through."""
+
+    def __init__(self) -> None:
+        self._ended: list[Ended] = []
+        self._trouble: BaseException | None = None
+
+    def add(self, driven: asyncio.Future[Ended | None]) -> None:
+        error = driven.exception()
+        if isinstance(error, JournalConflictError):
+            _log.info("a resumed saga is driven elsewhere: %s", error)
+        elif error is not None:
+            self._trouble = self._trouble or error
+        elif (saga := driven.result()) is not None:
+            self._ended.append(saga)
+
+    def add_trouble(self, saga: SagaId, error: AmendsError) -> None:
+        _log.error("saga %s cannot be resumed: %s", saga, error)
+        self._trouble = self._trouble or error
+
+    def all_ended(self) -> list[Ended]:
+        if self._trouble is not None:
+            raise self._trouble
+        return self._ended
+
+
+Watch: TypeAlias = Callable[[SagaId], Awaitable[asyncio.Task[Ended]]]

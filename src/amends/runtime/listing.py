@@ -1,0 +1,63 @@
+"""What looking at a journal gives: pages of rows, and one saga whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from amends.core.saga import Saga
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.journal.protocol import Entry, SagaRow
+
+if TYPE_CHECKING:
+    from amends.evidence.timeline import Line
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One saga, whole: its row in the lists, its state, and every entry."""
+
+    row: SagaRow
+    saga: Saga
+    entries: tuple[Entry, ...]
+
+    @property
+    def id(self) -> SagaId:
+        return self.row.id
+
+    @property
+    def status(self) -> SagaStatus:
+        return self.row.status
+
+    @property
+    def timeline(self) -> tuple[Line, ...]:
+        """What happened, a line each, for people."""
+        from amends.evidence.timeline import timeline
+
+        return timeline(self.entries)
+
+
+class Listing(Generic[Row]):
+    """Awaited, it is its first page; iterated with `async for`, it goes on through all of them."""
+
+    def __init__(self, page: Callable[[str | None], Awaitable[tuple[tuple[Row, ...], str | None]]]) -> None:
+        self._page = page
+
+    def __await__(self) -> Generator[Any, None, list[Row]]:
+        return self._first().__await__()
+
+    async def _first(self) -> list[Row]:
+        return list((await self._page(None))[0])
+
+    async def __aiter__(self) -> AsyncIterator[Row]:
+        cursor: str | None = None
+        while True:
+            rows, cursor = await self._page(cursor)
+            for row in rows:
+                yield row
+            if cursor is None:
+                return

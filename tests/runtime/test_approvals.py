@@ -1,0 +1,612 @@
+"""Approvals, driven: asked, parked, answered from anywhere, used once; and rates, and judged compensations."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amends import Coordinator, Registry, SagaDefinition, Secret, Settings, StepDeniedError, saga
+from amends.bootstrap import Coordinator as Opened
+from amends.core.verdict import Verdict
+from amends.errors import InputError, PolicyError, RefusedError, UnknownApprovalError
+from amends.gate.load import parse_policy
+from amends.gate.policy import PolicyGate
+from amends.gate.protocol import Facts, Gate
+from amends.journal.memory import Memory, MemoryJournal
+from amends.runtime.work import Work
+from tests.runtime.support import QuickClock, World, names
+
+ASK = """
+version: v1
+default: allow
+rules:
+  - id: ask-first
+    when: {topic: test.pay, phase: forward}
+    decision: require_human
+    reason: it is money
+    expires: 1h
+"""
+TWO = ASK.replace("expires: 1h", "approvals: 2")
+NOW_PARKED = Settings(lease_s=1_000_000, settle_s=1, park_s=0.0, poll_s=0.01)
+
+
+def driven(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
+
+    return run
+
+
+def gated(
+    gate: Gate, memory: Memory | None = None, clock: QuickClock | None = None, registry: Registry | None = None
+) -> Coordinator:
+    used = clock or QuickClock()
+    return Coordinator(
+        journal=MemoryJournal(used, memory), gate=gate, clock=used, settings=NOW_PARKED, registry=registry or Registry()
+    )
+
+
+def coordinator(
+    policy: str, memory: Memory | None = None, *, clock: QuickClock | None = None, registry: Registry | None = None
+) -> Coordinator:
+    return gated(PolicyGate(parse_policy(policy)), memory, clock, registry)
+
+
+async def parked(coordinator: Coordinator, saga_id: str) -> str:
+    """Wait until it waits for people; the id of what they are asked."""
+    while True:
+        rows = await coordinator.approvals(saga=saga_id)
+        if rows and coordinator._engine.running(rows[0].saga) is None:
+            return rows[0].id
+        await asyncio.sleep(0.001)
+
+
+def pay_once(world: World, **contract: Any) -> SagaDefinition:
+    book, pay = world.action("book"), world.action("pay", result="paid", **contract)
+
+    @saga("test.paying")
+    async def paying(s: Work, n: int) -> Any:
+        await s.do(book)
+        return await s.do(pay, n)
+
+    return paying
+
+
+# -- the whole way ----------------------------------------------------------------------------------------------------
+
+
+@driven
+async def test_a_saga_waits_for_people_without_being_in_memory_and_goes_on_when_they_agree() -> None:
+    world = World()
+    async with coordinator(ASK) as c:
+        running = await c.start(pay_once(world), 7, id="s", actor="agent:bot")
+        waiting = await parked(c, "s")
+        row = await c.journal.saga(running.id)
+        assert (row and row.status, world.seen, c._engine._runs) == ("waiting", ["book"], {})
+        shown = await c.approval(waiting)
+        assert (shown.topic, shown.args, shown.rule, shown.requester) == (
+            "test.pay",
+            {"n": 7},
+            "ask-first",
+            "agent:bot",
+        )
+        assert (shown.why, shown.compensation) == ("it is money", "undo")
+        assert [line.text for line in shown.so_far][-1].startswith("approval requested from 1 person by ask-first")
+        answered = await c.grant(waiting, by="person:ann", digest=shown.digest)
+        assert answered.signers == ("person:ann",)
+        ended = await running
+        assert (ended.status, ended.result, world.seen) == ("completed", "paid", ["book", "pay(7)"])
+        entries = names((await c.show("s")).entries)
+    used = entries.index("approval.used")
+    assert entries[used + 1] == "attempt.started"
+
+
+@driven
+async def test_a_refusal_is_told_to_the_function_and_rolls_back() -> None:
+    world = World()
+    async with coordinator(ASK) as c:
+        running = await c.start(pay_once(world), 7, id="s")
+        await c.refuse(await parked(c, "s"), by="person:ann", why="too much")
+        ended = await running
+    assert (ended.status, ended.cause, world.seen) == ("rolled_back", "denied", ["book", "unbook"])
+    assert "person:ann refused it: too much" in ended.why
+
+
+@driven
+async def test_two_people_are_two() -> None:
+    world = World()
+    async with coordinator(TWO) as c:
+        running = await c.start(pay_once(world), 7, id="s")
+        waiting = await parked(c, "s")
+        await c.grant(waiting, by="person:ann")
+        with pytest.raises(RefusedError, match="another person is needed"):
+            await c.grant(waiting, by="person:ann")
+        await parked(c, "s")
+        assert world.seen == ["book"]
+        await c.grant(waiting, by="person:bob")
+        assert (await running).status == "completed"
+
+
+@driven
+async def test_what_nobody_answers_in_time_is_denied() -> None:
+    world, clock = World(), QuickClock()
+    async with coordinator(ASK, clock=clock) as c:
+        running = await c.start(pay_once(world), 7, id="s")
+        waiting = await parked(c, "s")
+        clock.advance(3600)
+        with pytest.raises(RefusedError, match="has expired"):
+            await c.grant(waiting, by="person:ann")
+        ended = await running
+    assert (ended.status, ended.cause, world.seen) == ("rolled_back", "denied", ["book", "unbook"])
+
+
+@driven
+async def test_a_parked_saga_wakes_by_itself_when_its_time_is_up() -> None:
+    world, clock = World(), QuickClock()
+    async with coordinator(ASK, clock=clock) as c:
+        running = await c.start(pay_once(world), 7, id="s")
+        await parked(c, "s")
+        clock.advance(3600)
+        assert (
+            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(_end(running))), 10)
+        ).status == "rolled_back"
+
+
+async def _end(handle: Any) -> Any:
+    return await handle
+
+
+@driven
+async def test_another_process_answers_and_a_third_goes_on() -> None:
+    """Nobody holds it meanwhile: the first has ended, and the second does not know the saga."""
+    world, memory, clock = World(), Memory(), QuickClock()
+    paying = pay_once(world)
+    async with coordinator(ASK, memory, clock=clock) as first:
+        _ = await first.start(paying, 7, id="s")
+        waiting = await parked(first, "s")
+    async with coordinator(ASK, memory, clock=clock) as second:
+        await second.grant(waiting, by="person:ann")
+    assert world.seen == ["book"]
+    registry = Registry()
+    registry.add_definition(paying)
+    async with coordinator(ASK, memory, clock=clock, registry=registry) as third:
+        (ended,) = await third.resume()
+    assert (ended.status, world.seen) == ("completed", ["book", "pay(7)"])
+
+
+@driven
+async def test_resuming_leaves_alone_what_only_waits_for_people() -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    paying = pay_once(world)
+    async with coordinator(ASK, memory, clock=clock) as first:
+        _ = await first.start(paying, 7, id="s")
+        await parked(first, "s")
+    registry = Registry()
+    registry.add_definition(paying)
+    async with coordinator(ASK, memory, clock=clock, registry=registry) as second:
+        assert await second.resume() == []
+        assert [row.status for row in await second.list()] == ["waiting"]
+
+
+@driven
+async def test_a_secret_survives_the_wait_in_the_process_that_was_given_it() -> None:
+    world = World()
+    seen: list[str] = []
+    pay = world.action("pay")
+
+    @saga("test.secret")
+    async def paying(s: Work, token: Any) -> None:
+        await s.do(pay, 7)
+        seen.append(token.reveal())
+
+    async with coordinator(ASK) as c:
+        running = await c.start(paying, Secret("swordfish"), id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        assert (await running).status == "completed"
+    assert seen == ["swordfish"]
+
+
+@driven
+async def test_cancelling_a_saga_that_waits_voids_what_was_asked() -> None:
+    world = World()
+    async with coordinator(ASK) as c:
+        running = await c.start(pay_once(world), 7, id="s")
+        waiting = await parked(c, "s")
+        await c.cancel("s", by="person:ann")
+        assert (await running).status == "rolled_back"
+        assert (await c.approval(waiting)).status == "void"
+        assert await c.approvals() == []
+        with pytest.raises(RefusedError, match="does not wait for an approval"):
+            await c.grant(waiting, by="person:ann")
+    assert world.seen == ["book", "unbook"]
+
+
+@driven
+async def test_branches_that_go_on_beside_one_that_waits_are_not_stopped() -> None:
+    world = World()
+    slow, pay = world.action("slow"), world.action("pay")
+
+    @saga("test.branches")
+    async def both(s: Work) -> None:
+        async def second() -> None:
+            await s.do(slow, 1)
+            await s.do(slow, 2)
+
+        await asyncio.gather(s.do(pay, 7), second())
+
+    async with coordinator(ASK) as c:
+        running = await c.start(both, id="s")
+        waiting = await parked(c, "s")
+        assert world.seen == ["slow(1)", "slow(2)"]
+        await c.grant(waiting, by="person:ann")
+        assert (await running).status == "completed"
+    assert world.seen == ["slow(1)", "slow(2)", "pay(7)"]
+
+
+# -- asking ahead -----------------------------------------------------------------------------------------------------
+
+SEEDS = """
+version: v1
+rules:
+  - id: require-compensation-for-prod-writes
+    when:
+      env: production
+      side_effect: true
+      compensation_declared: false
+    decision: require_human
+
+  - id: deny-irreversible-delete-without-approval
+    when:
+      topic: test.delete
+      rollback_supported: false
+      approval_present: false
+    decision: deny
+"""
+
+
+def delete_saga(world: World, *, ahead: bool) -> SagaDefinition:
+    delete = world.action("delete", no_rollback="what is deleted is gone")
+
+    @saga("test.deleting")
+    async def deleting(s: Work, n: int) -> Any:
+        approvers: Any = await s.ask(delete, n) if ahead else ()
+        await s.do(delete, n)
+        return list(approvers)
+
+    return deleting
+
+
+@driven
+async def test_the_seeds_rule_denies_a_delete_that_nobody_asked_for_ahead() -> None:
+    world = World()
+    async with coordinator(SEEDS) as c:
+        ended = await c.run(delete_saga(world, ahead=False), 7)
+    assert (ended.status, world.seen) == ("rolled_back", [])
+
+
+@driven
+async def test_asked_for_ahead_it_is_done_once_approved() -> None:
+    world = World()
+    async with coordinator(SEEDS) as c:
+        running = await c.start(delete_saga(world, ahead=True), 7, id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        ended = await running
+    assert (ended.status, ended.result, world.seen) == ("completed", ["person:ann"], ["delete(7)"])
+
+
+@driven
+async def test_refused_ahead_the_function_may_go_on_without_it() -> None:
+    world = World()
+    delete = world.action("delete", no_rollback="gone")
+
+    @saga("test.careful")
+    async def careful(s: Work) -> str:
+        try:
+            await s.ask(delete, 7)
+        except StepDeniedError as exc:
+            return f"kept: {exc}"
+        return "deleted"
+
+    async with coordinator(SEEDS) as c:
+        running = await c.start(careful, id="s")
+        await c.refuse(await parked(c, "s"), by="person:ann", why="no")
+        ended = await running
+    assert (ended.status, world.seen) == ("completed", [])
+    assert "person:ann refused it: no" in ended.result
+
+
+@driven
+async def test_what_was_asked_with_other_arguments_is_not_what_was_approved() -> None:
+    world = World()
+    delete = world.action("delete", no_rollback="gone")
+
+    @saga("test.sly")
+    async def sly(s: Work) -> None:
+        await s.ask(delete, 7)
+        await s.do(delete, 8)
+
+    async with coordinator(SEEDS) as c:
+        running = await c.start(sly, id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        ended = await running
+    assert (ended.status, world.seen) == ("rolled_back", [])
+
+
+# -- drift ------------------------------------------------------------------------------------------------------------
+
+
+class Swappable:
+    """A gate whose policy changes under way."""
+
+    def __init__(self, text: str) -> None:
+        self.use(text)
+
+    def use(self, text: str) -> None:
+        self._gate = PolicyGate(parse_policy(text))
+
+    def judge(self, facts: Facts) -> Verdict:
+        return self._gate.judge(facts)
+
+
+async def drifting(paying: SagaDefinition, between: Callable[[Swappable], object]) -> tuple[Any, list[str]]:
+    """Grant, then change something before it is used; the saga's entries up to where it waits again, or ends."""
+    gate, clock, memory = Swappable(ASK), QuickClock(), Memory()
+    async with gated(gate, memory, clock) as c:
+        _ = await c.start(paying, 7, id="s")
+        waiting = await parked(c, "s")
+    async with gated(gate, memory, clock) as c:
+        await c.grant(waiting, by="person:ann")
+    between(gate)
+    registry = Registry()
+    registry.add_definition(paying)
+    async with gated(gate, memory, clock, registry) as c:
+        ended = await c.resume()
+        return ended[0].status, names((await c.show("s")).entries)
+
+
+@driven
+async def test_another_policy_between_grant_and_use_asks_again() -> None:
+    world = World()
+    status, entries = await drifting(
+        pay_once(world), lambda gate: gate.use(ASK.replace("it is money", "it is much money"))
+    )
+    assert (status, world.seen) == ("waiting", ["book"])
+    assert entries[-2:] == ["approval.voided", "approval.requested"]
+
+
+@driven
+async def test_a_policy_that_now_denies_denies_what_was_approved() -> None:
+    world = World()
+    denies = ASK.replace("require_human", "deny").replace("    expires: 1h\n", "")
+    status, entries = await drifting(pay_once(world), lambda gate: gate.use(denies))
+    assert (status, world.seen) == ("rolled_back", ["book", "unbook"])
+    assert "approval.voided" in entries
+    assert "action.denied" in entries
+
+
+@driven
+async def test_another_contract_between_grant_and_use_asks_again() -> None:
+    world = World()
+    paying = pay_once(world)
+
+    def redeploy(_: Swappable) -> None:
+        from amends.runtime.registry import PROCESS
+
+        pay = PROCESS.action("test.pay", 1)  # type: ignore[arg-type]  # a topic
+        pay.contract = replace(pay.contract, risk=("money",))
+
+    status, entries = await drifting(paying, redeploy)
+    assert (status, world.seen) == ("waiting", ["book"])
+    assert entries[-2:] == ["approval.voided", "approval.requested"]
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+@driven
+async def test_a_policy_is_adopted_on_record_and_stands_for_who_opens_without_one(tmp_path: Path) -> None:
+    journal, file = str(tmp_path / "a.db"), tmp_path / "policy.yaml"
+    file.write_text(ASK)
+    world = World()
+    settings = Settings(park_s=0.0)
+    async with Opened.open(journal, policy=file, settings=settings) as c:
+        entries = names((await c.show("amends.policy")).entries)
+        assert entries == ["saga.started", "saga.completed", "policy.adopted"]
+    async with Opened.open(journal, policy=file, settings=settings) as c:
+        assert len((await c.show("amends.policy")).entries) == 3
+    async with Opened.open(journal, settings=settings) as c:
+        _ = await c.start(pay_once(world), 7, id="s")
+        await parked(c, "s")
+        assert world.seen == ["book"]
+        with pytest.raises(RefusedError, match="stay on record"):
+            await c.cancel("amends.policy")
+
+
+@driven
+async def test_a_new_policy_reaches_a_coordinator_that_runs(tmp_path: Path) -> None:
+    journal, file = str(tmp_path / "a.db"), tmp_path / "policy.yaml"
+    file.write_text(ASK.replace("require_human", "deny").replace("    expires: 1h\n", ""))
+    world = World()
+    async with (
+        Opened.open(journal, settings=Settings(poll_s=0.01)) as runs,
+        Opened.open(journal, settings=Settings()) as other,
+    ):
+        assert (await runs.run(pay_once(world), 7)).status == "completed"
+        assert await other.adopt(file, by="person:ann", why="enough")
+        assert not await other.adopt(file, by="person:ann", why="again")
+        await asyncio.sleep(0.02)  # past poll_s
+        assert (await runs.run(pay_once(World()), 7)).status == "rolled_back"
+
+
+@driven
+async def test_a_broken_policy_changes_nothing(tmp_path: Path) -> None:
+    journal, file = str(tmp_path / "a.db"), tmp_path / "policy.yaml"
+    file.write_text("version: v1\nrules: [{id: x, desicion: allow}]\n")
+    async with Opened.open(journal) as c:
+        with pytest.raises(PolicyError, match=r"policy.yaml:2"):
+            await c.adopt(file, by="person:ann", why="w")
+        with pytest.raises(InputError, match="is not an actor"):
+            await c.adopt(file, by="ann", why="w")
+        assert await c.journal.saga("amends.policy") is None  # type: ignore[arg-type]  # an id
+
+
+# -- rates ------------------------------------------------------------------------------------------------------------
+
+RATE = """
+version: v1
+default: allow
+rules:
+  - id: two-a-minute
+    when: {topic: test.mail}
+    decision: throttle
+    rate: {max: 2, per: 60s, by: [topic]}
+"""
+
+
+@driven
+async def test_a_rate_makes_dispatches_wait_for_their_turn() -> None:
+    world, clock = World(), QuickClock()
+    mail = world.action("mail")
+
+    @saga("test.mails")
+    async def mails(s: Work) -> None:
+        for n in range(1, 6):
+            await s.do(mail, n)
+
+    async with coordinator(RATE, clock=clock) as c:
+        began = clock.now()
+        assert (await c.run(mails, id="s")).status == "completed"
+        entries = (await c.show("s")).entries
+    times = [entry.at - began for entry in entries if entry.name == "attempt.started/1"]
+    assert [round(at / 60_000) for at in times] == [0, 0, 1, 1, 2]
+
+
+@driven
+async def test_a_compensation_keeps_the_rate_too_and_the_rollback_stays_bounded() -> None:
+    world, clock = World(), QuickClock()
+    mail, bad = world.action("mail"), world.action("bad", ValueError("no"))
+
+    @saga("test.mails_back")
+    async def mails(s: Work) -> None:
+        for n in (1, 2):
+            await s.do(mail, n)
+        await s.do(bad)
+
+    async with coordinator(RATE.replace("60s", "1h"), clock=clock) as c:
+        ended = await c.run(mails, id="s")
+    assert (ended.status, world.seen) == ("incident", ["mail(1)", "mail(2)", "bad", "unbad?"])
+
+
+# -- compensations are judged -----------------------------------------------------------------------------------------
+
+NO_WAY_BACK = """
+version: v1
+default: allow
+rules:
+  - id: no-refunds-by-machines
+    when: {topic: test.pay, phase: compensation}
+    decision: deny
+    reason: a person refunds
+"""
+
+
+async def stuck(c: Coordinator, world: World) -> str:
+    pay, bad = world.action("pay"), world.action("bad", ValueError("no"))
+
+    @saga("test.stuck")
+    async def work(s: Work) -> None:
+        await s.do(pay, 7)
+        await s.do(bad)
+
+    ended = await c.run(work, id="s", actor="agent:bot")
+    assert (ended.status, ended.why) == ("incident", "a person refunds")
+    return ended.incidents[0]
+
+
+@driven
+async def test_a_denied_compensation_is_an_incident_that_a_person_lets_run() -> None:
+    world = World()
+    async with coordinator(NO_WAY_BACK) as c:
+        incident = await stuck(c, world)
+        with pytest.raises(RefusedError, match="is not a person"):
+            await c.retry_incident(incident, by="agent:bot", let_run=True)
+        assert (await c.retry_incident(incident, by="person:ann")).status == "incident"
+        (again,) = await c.incidents()
+        ended = await c.retry_incident(again.id, by="person:ann", let_run=True)
+    assert (ended.status, world.seen) == ("rolled_back", ["pay(7)", "bad", "unbad?", "unpay"])
+
+
+@driven
+async def test_or_does_it_by_hand_with_a_reason_and_a_proof() -> None:
+    world = World()
+    async with coordinator(NO_WAY_BACK) as c:
+        incident = await stuck(c, world)
+        await c.assign_incident(incident, owner="person:ann", by="person:bob")
+        await c.comment_incident(incident, text="calling the bank", by="person:ann")
+        assert [row.owner for row in await c.incidents()] == ["person:ann"]
+        ended = await c.resolve_incident(incident, reason="refunded by hand", by="person:ann", proof="receipt 9")
+        told = [line.text for line in (await c.show("s")).timeline]
+    assert (ended.status, world.seen) == ("rolled_back", ["pay(7)", "bad", "unbad?"])
+    assert "incident 1 given to person:ann by person:bob" in told
+    assert any("refunded by hand (proof: receipt 9)" in line for line in told)
+
+
+class Broken:
+    """A gate that cannot answer."""
+
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
+        self._fine = PolicyGate(parse_policy("version: v1\ndefault: allow\nrules: []\n"))
+
+    def judge(self, facts: Facts) -> Verdict:
+        if facts.phase == self._phase:
+            raise RuntimeError("out of order")
+        return self._fine.judge(facts)
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "seen"), [("forward", "rolled_back", []), ("compensation", "incident", ["pay", "bad"])]
+)
+@driven
+async def test_a_gate_that_cannot_answer_says_no(phase: str, status: str, seen: list[str]) -> None:
+    world = World()
+    pay, bad = world.action("pay"), world.action("bad", ValueError("no"))
+
+    @saga("test.broken")
+    async def work(s: Work) -> None:
+        await s.do(pay)
+        await s.do(bad)
+
+    async with gated(Broken(phase)) as c:
+        ended = await c.run(work)
+    assert (ended.status, world.seen) == (status, seen)
+    assert "the gate could not answer: RuntimeError('out of order')" in ended.why
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@driven
+async def test_bad_names_are_clear_errors() -> None:
+    world = World()
+    async with coordinator(ASK) as c:
+        for name in ("nonsense", "s/", "nobody/1"):
+            with pytest.raises(UnknownApprovalError):
+                await c.approval(name)
+        running = await c.start(pay_once(world), 7, id="s")
+        waiting = await parked(c, "s")
+        with pytest.raises(UnknownApprovalError, match="nobody was asked about s/1"):
+            await c.approval("s/1")
+        with pytest.raises(InputError, match=r"'ann' is not an actor: write agent:<name>, person:<name>"):
+            await c.grant(waiting, by="ann")
+        with pytest.raises(InputError, match="is not an actor"):
+            _ = await c.start(pay_once(world), 7, actor="root")
+        await c.grant(waiting, by="person:ann")
+        await running
