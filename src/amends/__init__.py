@@ -9,6 +9,8 @@ from amends.errors import (
     ChangedSince,
     Fatal,
     NotDone,
+    PolicyError,
+    RefusedError,
     Retry,
     SecretUnavailableError,
     StepDeniedError,
@@ -16,8 +18,11 @@ from amends.errors import (
     StepFailedError,
     StepFatalError,
     StepLostError,
+    UnknownApprovalError,
 )
+from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
+from amends.runtime.approvals import Asking
 from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.registry import Registry
@@ -30,7 +35,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Action",
     "AmendsError",
+    "ApprovalRow",
     "Asked",
+    "Asking",
     "ChangedSince",
     "Contract",
     "Coordinator",
@@ -42,6 +49,8 @@ __all__ = [
     "IncidentKind",
     "NotDone",
     "NotHappened",
+    "PolicyError",
+    "RefusedError",
     "Registry",
     "Retries",
     "Retry",
@@ -58,6 +67,7 @@ __all__ = [
     "StepFatalError",
     "StepLostError",
     "StepStatus",
+    "UnknownApprovalError",
     "Work",
     "action",
     "given",

@@ -10,7 +10,9 @@ import pytest
 import amends
 from amends import (
     Action,
+    ApprovalRow,
     Asked,
+    Asking,
     Coordinator,
     Done,
     Ended,
@@ -90,9 +92,16 @@ async def refused(s: Work) -> None:
     s.do(charge, "A", "1")  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue] - a text for a number
     s.do(count, "abc", 1)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - too many
     s.do(mail, "kim", "hello")  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - by name only
+    await s.ask(mail, "kim", "hello")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] - by name only
     s.do(plain, 1, 2)  # type: ignore[call-overload] # pyright: ignore[reportArgumentType, reportCallIssue] - no action
     action("typed.wrong", read_only="yes")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - a text for a flag
     action("typed.wrong", on_incident="skip")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - no such word
+
+
+async def asked_ahead(s: Work) -> None:
+    """What asking people gives. Never called."""
+    assert_type(await s.ask(mail, "kim", subject="hello"), tuple[str, ...])
+    assert_type(await s.ask(charge, "A"), tuple[str, ...])
 
 
 async def declared() -> None:
@@ -111,6 +120,10 @@ async def ran(coordinator: Coordinator) -> None:
     assert_type(await handle, Ended)
     assert_type(await coordinator.resume(), list[Ended])
     assert_type((await coordinator.list(status="incident"))[0].status, SagaStatus)
+    assert_type(await coordinator.approvals(), list[ApprovalRow])
+    assert_type(await coordinator.approval("A/1"), Asking)
+    assert_type(await coordinator.grant("A/1", by="person:kim"), Asking)
+    assert_type(await coordinator.adopt("policy.yaml", by="person:kim", why="first"), bool)
     assert_type((await coordinator.incidents())[0].left, tuple[str, ...])  # type: ignore[assert-type] # pyright: ignore[reportAssertTypeFailure] - StepIds, which are more than texts
     async with Coordinator.open("amends.db", settings=Settings(lease_s=5)) as opened:
         assert_type(opened, Coordinator)

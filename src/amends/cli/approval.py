@@ -85,9 +85,9 @@ def grant(
 ) -> int:
     """Agree to what is asked, as it is shown.
 
-    On a terminal it is shown first, and confirmed. Elsewhere --digest says what was seen, or --yes that it does not
-    matter. Who asked for it, who owns or acts for them, and who has agreed already cannot grant it. The exit code is 0
-    once enough people have agreed, and 6 as long as more are needed.
+    On a terminal it is shown first, and confirmed. Elsewhere give --digest, which says what was seen, or --yes, which
+    takes whatever is asked by now. Who asked for it, who owns or acts for them, and who has agreed already cannot grant
+    it. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
     """
     from amends.cli import asked
     from amends.cli.output import Output

@@ -22,7 +22,7 @@ _journal = click.option(
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one object for each line of stdout.")
 _debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-_by = click.option("--by", metavar="WHO", help="Who asks for it.  [default: person:<login name>]")
+_by = click.option("--by", metavar="WHO", help="In whose name.  [default: person:<login name>]")
 
 
 def common(command: F) -> F:

@@ -20,7 +20,7 @@ _file = click.argument("file", metavar="FILE")
 @click.group(invoke_without_command=True)
 @click.pass_context
 def policy(context: click.Context) -> None:
-    """Check a policy, try it, see what it would have changed, and have it judge."""
+    """Check policies, try them, adopt one, and see which judges."""
     show_help(context)
 
 
