@@ -120,6 +120,15 @@ def test_a_bundle_goes_to_stdout_too(shop: Shell) -> None:
     assert said.err == ""
 
 
+def test_nobody_has_to_read_a_bundle_to_its_end(shop: Shell) -> None:
+    with shop.started("evidence", "export", "-o", "-") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
 def test_exit_codes_tell_what_is_wrong(shop: Shell) -> None:
     key = key_of(shop)
     bundle = exported(shop)

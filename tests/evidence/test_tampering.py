@@ -15,6 +15,7 @@ AMENDS_TAMPER=all flips each bit of each byte, and tries every entry in the file
 
 import asyncio
 import io
+import json
 import os
 import random
 import shutil
@@ -138,7 +139,10 @@ def test_a_flipped_byte_is_seen_even_if_the_end_is_mended(sagas: tuple[str, ...]
     for place, line in enumerate(lines):
         for changed in flips(line):
             mended = ended([*lines[:place], changed, *lines[place + 1 :]])
-            assert conclusion(mended, small.key) in {"failed", UNREADABLE}, changed
+            found = conclusion(mended, small.key)
+            # where nothing was signed, and sagas are left out, one position is as good as another
+            is_tail = bool(sagas) and json.loads(line).get("position", 0) > max(small.checkpoints)
+            assert found in {"failed", UNREADABLE, *(["unattested"] if is_tail else [])}, changed
             tried += 1
     record_property("tampered", {"flipped bytes of bundles, with a mended end": tried})
 

@@ -59,7 +59,9 @@ async def write_bundle(address: str, sagas: Sequence[str] | None, target: str, c
     async with opened_to_read(address) as journal:
         lines = export(journal, sagas, checkpoint=checkpoint)
         if target == "-":
-            return await _copied(lines, sys.stdout.fileno())
+            with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
+                return await _copied(lines, sys.stdout.fileno())
+            return 0
         with _whole_file(target) as file:
             return await _copied(lines, file)
 

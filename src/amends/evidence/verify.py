@@ -26,6 +26,7 @@ LONGEST_LINE: Final = 40 * 1024 * 1024
 LARGEST_NUMBER: Final = 2**53
 TALLEST: Final = 52
 MOST_NOTES: Final = 1_000
+MOST_TROUBLES: Final = 100
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _scan: Final[Callable[[str], tuple[Any, int]]] = json.JSONDecoder().raw_decode
 
@@ -86,7 +87,8 @@ class _Claims:
             found = self._trust.checkpoint(checkpoint)
             self.signed.append((found.size, found.root))
         except EvidenceError as exc:
-            self.troubles.append(str(exc))
+            if len(self.troubles) < MOST_TROUBLES:
+                self.troubles.append(str(exc))
 
 
 class _Reading:
@@ -136,7 +138,8 @@ class _Reading:
             if kind == "entry":
                 stored = self._entry(line)
                 if examination.entry(stored) and '"blobs":' in stored.body:
-                    wanted |= {name: stored.position for name in _needed(stored.body) if name not in given | {*wanted}}
+                    new = [name for name in _needed(stored.body) if name not in given and name not in wanted]
+                    wanted |= dict.fromkeys(new, stored.position)
             elif kind == "branch":
                 self._fit(line, kind, hash=_hash, height=_height, position=_number)
                 if not examination.branch(line["position"], line["height"], bytes.fromhex(line["hash"])):
