@@ -14,6 +14,11 @@ TO_COMPLETE = ("--input", '{"name": "Ann"}', "--env", "production", "--actor", "
 TRICKS = "all \u202ednif\x1b[2J is\ufe0f \u3164 well\nreally"
 
 
+@pytest.fixture(autouse=True)
+def _office(amends: Shell) -> None:
+    amends.give("office")
+
+
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
