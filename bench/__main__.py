@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import baselines, judging, lists, ours
+from bench import baselines, evidence, judging, lists, ours
 
 ROUNDS = 3
 
@@ -133,6 +133,18 @@ async def many_sagas(folder: Path, figures: Figures) -> None:
     figures.at_most("disk per step", size / (2000 * baselines.STEPS) / 1024, 1.5, "KB")
 
 
+async def evidence_costs(folder: Path, figures: Figures) -> None:
+    """What the tree and the signatures add, and how fast a bundle is verified."""
+    paths = [fresh(folder) for _ in range(2 * ROUNDS)]
+    alone = await evidence.overhead(paths, 200, 1)
+    busy = await evidence.overhead([fresh(folder) for _ in paths], 1024, 64)
+    figures.at_most("CPU per durable step with evidence / without, one after another", alone, 1.25)
+    figures.at_most("CPU per durable step with evidence / without, 64 in flight", busy, 1.25)
+    bundle, key = await evidence.bundle(fresh(folder), 4096)
+    rate = max(evidence.verified_a_second(bundle, key) for _ in range(ROUNDS))
+    figures.at_least("entries verified offline in a second of CPU", rate, 100_000, "entries")
+
+
 def recovery(folder: Path, figures: Figures) -> None:
     path = fresh(folder)
     started = subprocess.run([sys.executable, "-m", "bench.interrupted", str(path), "10000"], check=False)
@@ -174,6 +186,7 @@ def main() -> int:
         asyncio.run(saga_costs(folder, figures))
         asyncio.run(long_sagas(folder, figures))
         asyncio.run(many_sagas(folder, figures))
+        asyncio.run(evidence_costs(folder, figures))
         recovery(folder, figures)
         memory_and_start(folder, figures)
     Console(width=110).print(figures.table)

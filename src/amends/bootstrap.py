@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from amends.clock import Clock, SystemClock
+from amends.core.values import Json, SagaId
 from amends.errors import InputError, RefusedError
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
@@ -189,6 +191,12 @@ def run(
 
     async def whole() -> Ended:
         async with Coordinator.open(journal, env=env, settings=settings) as coordinator:
-            return await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
+            ended = await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
+            record = await ended.evidence()
+
+        async def kept(_: SagaId) -> dict[str, Json]:
+            return record
+
+        return replace(ended, source=kept)
 
     return asyncio.run(whole())

@@ -1,5 +1,6 @@
 """`amends evidence`: what a person or an auditor does with it, from the first checkpoint to the last byte removed."""
 
+import asyncio
 import base64
 import json
 import os
@@ -10,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from amends.clock import SystemClock
+from amends.journal.sqlite import SqliteJournal
+from amends.journal.sqlite.database import Database
+from amends.testing.journal_suite.ground import begin
 from tests.cli.shell import PATIENCE_S, Said, Shell
 
 LAMP = '{"item": "lamp", "cents": 900}'
@@ -99,7 +104,7 @@ def test_a_bundle_verifies_with_the_key_and_nothing_else(shop: Shell, tmp_path_f
     (elsewhere.place / "their.key").write_text(key + "\n", encoding="utf-8")
     (record,) = elsewhere.here("evidence", "verify", str(bundle), "--key", "@their.key", "--json").records
     assert (record["type"], record["conclusion"], record["covered"]["entries"]) == ("verification", "covered", "1-18")
-    assert sorted(file.name for file in elsewhere.place.iterdir()) == ["shop.py", "their.key"]
+    assert {file.name for file in elsewhere.place.iterdir()} <= {"shop.py", "office.py", "their.key"}
 
 
 def test_some_sagas_can_be_exported_alone(shop: Shell) -> None:
@@ -228,7 +233,7 @@ def test_the_printed_verifier_needs_nothing_but_python(shop: Shell) -> None:
 def test_looking_at_evidence_makes_no_key(amends: Shell) -> None:
     for words in (["key"], ["verify"], ["checkpoint"], ["export", "-o", "x"], ["record", "x"], ["rotate"]):
         assert "there is no journal" in amends.here("evidence", *words).complaint
-    assert sorted(file.name for file in amends.place.iterdir()) == ["shop.py"]
+    assert {file.name for file in amends.place.iterdir()} <= {"shop.py", "office.py"}
 
 
 def test_a_new_key_is_trusted_by_whoever_trusted_the_old_one(shop: Shell) -> None:
@@ -314,3 +319,39 @@ def test_forgetting_is_asked_for_twice(shop: Shell) -> None:
     for when in ("2026-01-01T12:00Z", "2026-01-01T12:00+02:00", "90d", "12h"):
         assert shop.here("evidence", "forget", "--ended-before", when, "--yes").out == "removed what 0 entries held\n"
     assert shop.here("evidence").code == 2
+
+
+def test_a_journal_that_was_never_signed_says_so(amends: Shell) -> None:
+    async def live() -> None:
+        journal = await SqliteJournal.open(amends.place / "amends.db", SystemClock())
+        await begin(journal, "s")
+        await journal.close()
+
+    asyncio.run(live())
+    assert "nothing of this journal is signed yet" in amends.here("evidence", "checkpoint").complaint
+    assert "this journal has no key yet" in amends.here("evidence", "key").complaint
+    (record,) = amends.here("evidence", "record", "s", "--json").records
+    assert record["amends"]["checkpoint"] is None
+    assert amends.here("evidence", "verify").code == 7
+
+
+def test_a_file_that_cannot_even_be_read_is_not_as_it_was_signed(shop: Shell) -> None:
+    database = Database(shop.place / "amends.db", busy_timeout_s=0, vfs=None)
+    database.run("DELETE FROM tree")
+    database.close()
+    said = shop.here("evidence", "verify")
+    assert said.code == 8
+    assert "the tree over the entries is gone" in said.out
+
+
+def test_many_runs_of_positions_are_cut_short(shop: Shell) -> None:
+    for number in range(12):
+        assert shop.here("run", "shop:buy", "--input", LAMP, "--id", f"c-{number}").code == 0
+    bundle = exported(shop)
+    lines = bundle.read_bytes().splitlines(keepends=True)
+    bundle.write_bytes(b"".join(line for place, line in enumerate(lines) if place % 3))
+    assert shop.here("evidence", "verify", str(bundle), "--key", key_of(shop)).code == 9
+    bundle.write_bytes(b"".join(line for place, line in enumerate(lines) if place < 2 or place % 3 or b"end" in line))
+    said = shop.here("evidence", "verify", str(bundle), "--key", key_of(shop))
+    assert said.code == 8
+    assert "…" in next(line for line in said.out.splitlines() if line.startswith("missing"))

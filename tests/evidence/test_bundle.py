@@ -10,10 +10,11 @@ from hypothesis import given, strategies as st
 
 from amends.core.values import SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
-from amends.evidence.bundle import POLICY_SAGA, Branches, spell, spell_entry
+from amends.evidence.bundle import POLICY_SAGA, Branches, export, spell, spell_entry
 from amends.evidence.verify import verify_journal
 from amends.journal.codec import INLINE, Wire
 from amends.journal.memory import MemoryJournal
+from amends.journal.memory.state import Kept
 from amends.journal.tree import Tree, leaf
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.evidence import root
@@ -330,3 +331,47 @@ def test_what_is_read_is_what_was_written() -> None:
     assert [(one["body"], one["hash"], one["at"]) for one in shown] == [
         (entry.body, entry.hash.hex(), entry.at) for entry in found
     ]
+
+
+@pytest.mark.parametrize("sagas", [None, ["s0"]], ids=["whole", "one saga"])
+def test_what_is_written_while_a_bundle_is_made_is_not_in_it(sagas: list[str] | None) -> None:
+    async def live() -> tuple[bytes, bytes]:
+        journal = MemoryJournal(ManualClock(), notary=notary())
+        await write(journal, 2, tail=False)
+        before = await bundle_of(journal, sagas)
+        lines: list[str] = []
+        async for line in export(journal, sagas):
+            lines.append(line)
+            if len(lines) == 1:
+                await write(journal, 2, first=7, tail=False)
+        return before, "".join(lines).encode()
+
+    before, meanwhile = asyncio.run(live())
+    assert before == meanwhile
+
+
+def test_a_bundle_that_says_it_shows_more_or_less_than_it_does_is_seen() -> None:
+    journal = made(4, tail=False)
+    for sagas in ((), ("s1",), ("s1", "s2")):
+        lines = lines_of(journal.bundle(*sagas))
+        honest = json.dumps(sorted(sagas) or None, separators=(",", ":")).encode()
+        for said in (b"null", b"[]", b'["s1"]', b'["s1","s2"]', b'["s2","s1"]', b"[1]", b'["s9"]'):
+            forged = [lines[0].replace(honest, said), *lines[1:]]
+            expected = "covered" if said == honest else "failed"
+            assert (sagas, said, verdict(ended(forged), journal.key)["conclusion"]) == (sagas, said, expected)
+
+
+def test_a_journal_with_more_than_its_tree_counts_is_seen() -> None:
+    journal = Made(3)
+    kept = journal.journal.memory
+    kept.tree = Tree(18, kept.tree.kept[:2])
+    report = asyncio.run(verify_journal(journal.journal))
+    assert "there are entries past the 18 that the tree counts" in report.troubles
+
+
+def test_what_is_wrong_with_a_whole_journal_is_told_of_a_hundred_entries() -> None:
+    journal = Made(20)
+    for record in journal.journal.memory.sagas.values():
+        record.entries = [Kept(one.at + 1, one.wire, one.hash) for one in record.entries]
+    report = asyncio.run(verify_journal(journal.journal))
+    assert (len(report.altered), len(report.findings)) == (180, 100)

@@ -11,6 +11,7 @@ from amends.core.contracts import Contract, OnIncident, Reversibility, Topic
 from amends.core.saga import replay
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
+from amends.core.verdict import Need
 from amends.errors import PayloadRemovedError
 from amends.evidence.record import record
 from amends.journal.attested import Checkpoint
@@ -72,7 +73,9 @@ def awaited(step: StepId) -> list[e.Event]:
     topic = f"topic.{step}"
     return [
         e.StepProposed(step=step, topic=Topic(topic), version=1, args=None, digest="", contract=contract(topic)),
-        e.ApprovalRequested(step=step, digest="", shown={}, rule=RULE, policy="", needs=(), expires_at=2**50),
+        e.ApprovalRequested(
+            step=step, digest="", shown={}, rule=RULE, policy="", needs=(Need(rule=RULE),), expires_at=2**50
+        ),
         e.ApprovalGranted(step=step, by="ann", digest=""),
         e.AttemptStarted(step=step, attempt=1, key=""),
     ]
@@ -131,7 +134,9 @@ def test_ours_comes_under_one_key() -> None:
     state = replay(row.id, HISTORY)
     ours = record(row, state, entries, Checkpoint(20, FINISHED, "note"))["amends"]
     assert isinstance(ours, dict)
-    steps = ours.pop("steps")
+    steps, timeline = ours.pop("steps"), ours.pop("timeline")
+    assert isinstance(timeline, list)
+    assert len(timeline) == len(entries)
     assert ours == {
         "definition": "trip.book",
         "version": 1,

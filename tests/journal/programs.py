@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from amends.bootstrap import open_journal
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
@@ -17,6 +18,7 @@ from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import resumed, started
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
+COMPLETED = Summary(status=SagaStatus.COMPLETED)
 
 
 def say(*words: object) -> None:
@@ -55,6 +57,21 @@ async def append_in_competition(path: str, name: str, count: str) -> None:
         except JournalConflictError:
             refused += 1
     say(refused)
+    await journal.close()
+
+
+async def append_signed(path: str, name: str, count: str) -> None:
+    """Sagas of three entries, one after another, each signed at its end; for ever where no count is given."""
+    journal = await open_journal(path, SystemClock())
+    say("ready")
+    sys.stdin.readline()
+    number = 0
+    while not int(count) or number < int(count):
+        saga = SagaId(f"{name}-{number}")
+        await journal.append(saga, [started(), resumed()], after=0, summary=RUNNING)
+        await journal.append(saga, [resumed()], after=2, summary=COMPLETED)
+        number += 1
+        say(number)
     await journal.close()
 
 
@@ -160,7 +177,7 @@ async def forget_to_close(path: str) -> None:
 
 PROGRAMS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     program.__name__: program
-    for program in (append_until_killed, append_in_competition, hold_a_saga, fork, forget_to_close)
+    for program in (append_until_killed, append_in_competition, append_signed, hold_a_saga, fork, forget_to_close)
 }
 
 if __name__ == "__main__":

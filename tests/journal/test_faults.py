@@ -14,9 +14,12 @@ from amends.core.events import Event
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalError, JournalFullError, JournalStoppedError, UnknownSagaError
+from amends.journal.attested import Pace
 from amends.journal.protocol import Journal, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal, writer
 from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.evidence import root
+from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
 from tests.journal.disk import Damage, Disk, Fault, Kind, Operation, after_power_cut, nothing, watched
 
@@ -50,7 +53,9 @@ def _path(ram_path: Path) -> Path:
 async def tell(disk: Disk, path: Path, told: Told) -> None:
     """Two sagas take turns; whatever happens, the teller goes on to the next line."""
     try:
-        journal = await SqliteJournal.open(path, ManualClock(), vfs=disk.name)
+        journal = await SqliteJournal.open(
+            path, ManualClock(), vfs=disk.name, notary=PlainNotary(), pace=Pace(entries=4)
+        )
     except JournalError as exc:
         told.errors.append(exc)
         return
@@ -78,8 +83,11 @@ async def line(journal: Journal, disk: Disk, told: Told, saga: SagaId, events: l
 
 
 async def stored(path: Path) -> dict[SagaId, list[Event]]:
-    journal = await SqliteJournal.open(path, ManualClock())
+    """Opening it holds the newest entries against the tree, and the newest checkpoint; the log is without gaps."""
+    journal = await SqliteJournal.open(path, ManualClock(), notary=PlainNotary())
     try:
+        tree, hashes = await journal.tree(), [one.entry.hash async for one in journal.log()]
+        assert (tree.size, tree.root) == (len(hashes), root(hashes))
         rows = (await journal.sagas(SagaQuery())).rows
         return {row.id: [entry.event async for entry in journal.read(row.id)] for row in rows}
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Final
 
@@ -182,7 +182,7 @@ def incident_fields(row: IncidentRow) -> dict[str, object]:
 
 
 def ended_fields(ended: Ended) -> dict[str, object]:
-    return asdict(ended)
+    return {field.name: getattr(ended, field.name) for field in fields(ended) if field.name != "source"}
 
 
 def entry_fields(entry: Entry) -> dict[str, object]:

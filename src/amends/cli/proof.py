@@ -13,20 +13,19 @@ from typing import Final
 
 from amends.bootstrap import evidence_notary, journal_file, open_journal
 from amends.cli.output import Output, Part, hint
-from amends.cli.session import opened_to_read, require_journal, unknown
+from amends.cli.session import opened_to_read, require_journal
 from amends.clock import SystemClock
-from amends.core.saga import evolve, unstarted
 from amends.core.values import Json, SagaId
 from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError
+from amends.evidence import account
 from amends.evidence.bundle import export
 from amends.evidence.examine import Conclusion, Report
 from amends.evidence.keys import KEY_FILE, KeyFile
 from amends.evidence.notary import KeyNotary
-from amends.evidence.record import record
 from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Signer
-from amends.journal.protocol import Entry, Journal
+from amends.journal.protocol import Journal
 
 UNATTESTED: Final = 7
 FAILED: Final = 8
@@ -52,24 +51,7 @@ def text_of(given: str, option: str) -> str:
 
 async def record_of(address: str, saga_id: str) -> dict[str, Json]:
     async with opened_to_read(address) as journal:
-        row = await journal.saga(SagaId(saga_id))
-        if row is None:
-            raise unknown(saga_id)
-        state, entries = unstarted(row.id), list[Entry]()
-        async for entry in journal.read(row.id):
-            state = evolve(state, entry.event)
-            entries.append(entry)
-        return record(row, state, entries, await _covering(journal, row.id))
-
-
-async def _covering(journal: Journal, saga: SagaId) -> Checkpoint | None:
-    """The newest checkpoint, if nothing of the saga came after it."""
-    newest = await journal.checkpoint()
-    if newest is not None:
-        async for stored in journal.stored(after=newest.size):
-            if stored.saga == saga:
-                return None
-    return newest
+        return await account.record_of(journal, SagaId(saga_id))
 
 
 async def write_bundle(address: str, sagas: Sequence[str] | None, target: str, checkpoint: str | None) -> int:

@@ -25,7 +25,7 @@ from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
-from amends.core.values import SagaId, digest
+from amends.core.values import POLICIES, SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
 from amends.evidence import note as notes
 from amends.journal.attested import Checkpoint, Stored
@@ -34,7 +34,7 @@ from amends.journal.protocol import Journal
 from amends.journal.tree import branch, leaf
 
 FORMAT: Final = "amends.evidence/1"
-POLICY_SAGA: Final = SagaId("amends.policy")
+POLICY_SAGA: Final = SagaId(POLICIES)
 SHORTEST_DIGEST: Final = 16
 
 spell: Final[Callable[[object], str]] = json.JSONEncoder(

@@ -23,6 +23,8 @@ from amends.core import events as e
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, StepId
+from amends.evidence.timeline import Timeline
+from amends.evidence.who import who
 from amends.journal.attested import Checkpoint
 from amends.journal.protocol import Entry, SagaRow
 
@@ -124,7 +126,29 @@ def _ours(
         "head": entries[-1].hash.hex() if entries else None,
         "checkpoint": None if checkpoint is None else {"size": checkpoint.size, "at": _moment(checkpoint.at)},
         "steps": [_step(saga.steps[name], told) for name in told.steps],
+        "timeline": _timeline(row.actor, entries),
     }
+
+
+def _timeline(actor: str, entries: Sequence[Entry]) -> list[Json]:
+    """Every fact: when, what, who stands behind it; and the rule that spoke and the key that was given."""
+    lines = Timeline()
+    told: list[Json] = []
+    for entry in entries:
+        line = lines.line(entry)
+        fact: dict[str, Json] = {
+            "entry": entry.number,
+            "at": _moment(entry.at),
+            "who": who(entry.event, actor),
+            "what": entry.name,
+            "text": "" if line is None else line.text,
+        }
+        for name in ("step", "rule", "policy", "key", "digest"):
+            value: object = getattr(entry.event, name, None)
+            if isinstance(value, str) and value:
+                fact[name] = value
+        told.append(fact)
+    return told
 
 
 def _step(step: Step, told: _Told) -> dict[str, Json]:

@@ -263,7 +263,7 @@ def _approval(event: e.ApprovalEvent, at: int) -> _Told:
     direction = Direction.PERSON
     match event:
         case e.ApprovalRequested(rule=rule, needs=needs, expires_at=expires_at):
-            needed = max(need.approvals for need in needs)
+            needed = max((need.approvals for need in needs), default=1)
             people = "1 person" if needed == 1 else f"{needed} people"
             text = f"approval requested from {people} by {_short(rule)}, within {span(expires_at - at)}"
             return direction, Tone.PLAIN, text

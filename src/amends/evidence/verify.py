@@ -150,18 +150,18 @@ class _Reading:
         self._end(line, examination)
 
     def _entry(self, line: Fields) -> Stored:
+        """Its texts are texts, since it was spelled as an entry is."""
+        position, number, at, text = line["position"], line["number"], line["at"], line["hash"]
         try:
-            position, number, at, hashed = line["position"], line["number"], line["at"], bytes.fromhex(line["hash"])
-            stored = Stored(position, line["saga"], number, at, line["name"], line["body"], hashed)
-        except (KeyError, TypeError, ValueError):
-            raise self._unreadable("it is no entry") from None
-        is_hash = len(hashed) == HASH_BYTES and hashed.hex() == line["hash"]
-        if not (type(position) is type(number) is type(at) is int) or not is_hash:
-            raise self._unreadable("it is no entry")
-        if not (0 < position <= LARGEST_NUMBER and 0 < number <= LARGEST_NUMBER and abs(at) <= LARGEST_NUMBER):
-            raise self._unreadable("it is no entry: its numbers are out of bounds")
+            hashed = bytes.fromhex(text)
+        except (TypeError, ValueError):
+            raise self._unreadable("its hash is none") from None
+        if len(hashed) != HASH_BYTES or hashed.hex() != text:
+            raise self._unreadable("its hash is none")
+        if not (_number(position) and _number(number) and type(at) is int and abs(at) <= LARGEST_NUMBER):
+            raise self._unreadable("its numbers are none, or out of bounds")
         self._entries += 1
-        return stored
+        return Stored(position, line["saga"], number, at, line["name"], line["body"], hashed)
 
     def _payload(self, line: Fields, examination: Examination, wanted: dict[str, int], given: set[str]) -> None:
         self._fit(line, "payload", digest=_hash, text=_text)

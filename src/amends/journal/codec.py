@@ -207,8 +207,7 @@ def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str
 
     A body counts by its digest, so that one that was removed and only left its digest gives the same hash.
     """
-    removed = removed_digest(body)
-    kept = hashlib.sha256(body.encode()).digest() if removed is None else removed
+    kept = removed_digest(body) or hashlib.sha256(body.encode()).digest()
     return hashlib.sha256(b"%b%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n".encode(), kept)).digest()
 
 
@@ -219,7 +218,7 @@ def without_payload(body: str) -> str:
 
 def removed_digest(body: str) -> bytes | None:
     """The digest of a body that was removed; None for one that is there. A body is an object, so it opens with `{`."""
-    if not body.startswith(_REMOVED):
+    if body[:1] == "{" or not body.startswith(_REMOVED):
         return None
     text = body[len(_REMOVED) :]
     return bytes.fromhex(text) if _DIGEST.fullmatch(text) else None

@@ -18,7 +18,7 @@ from amends.gate.protocol import Gate
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.handle import Ended, Handle, ended
+from amends.runtime.handle import Ended, Handle
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
 from amends.runtime.observe import Observer, Observers
@@ -178,7 +178,7 @@ class Coordinator:
 
     async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
         state = await self._engine.request(saga, command)
-        return await self._engine.drive(saga) or ended(state)
+        return await self._engine.drive(saga) or self._engine.told(state)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.errors import AmendsError, JournalConflictError
+from amends.core.values import Json, SagaId, StepId
+from amends.errors import AmendsError, JournalConflictError, RefusedError
 
+Source: TypeAlias = Callable[[SagaId], Awaitable[dict[str, Json]]]
 _log = logging.getLogger("amends.engine")
 
 
@@ -27,9 +28,16 @@ class Ended:
     cause: str = ""
     step: StepId | None = None
     incidents: tuple[str, ...] = ()
+    source: Source | None = field(default=None, repr=False, compare=False)
+
+    async def evidence(self) -> dict[str, Json]:
+        """Its record, with every fact of its timeline: await it while the coordinator is open."""
+        if self.source is None:
+            raise RefusedError(f"saga {self.id} was not run here; `amends evidence record {self.id}` prints its record")
+        return await self.source(self.id)
 
 
-def ended(saga: Saga) -> Ended:
+def ended(saga: Saga, source: Source | None = None) -> Ended:
     rollback, incidents = saga.rollback, saga.open_incidents
     why = "; ".join(incident.why for incident in incidents) or (rollback.why if rollback else "")
     return Ended(
@@ -40,6 +48,7 @@ def ended(saga: Saga) -> Ended:
         cause=str(rollback.cause) if rollback else "",
         step=rollback.step if rollback else None,
         incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
+        source=source,
     )
 
 

@@ -26,7 +26,7 @@ from amends.core.events import SagaStarted
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Rate
 from amends.errors import (
     AmendsError,
@@ -142,7 +142,7 @@ class LocalEngine:
         """A handle on a saga that exists: drives it where nobody else does, else tells where it stands."""
 
         async def followed() -> Ended:
-            return await self.drive(saga) or ended(await self.load(saga))
+            return await self.drive(saga) or self.told(await self.load(saga))
 
         return Handle(saga, asyncio.ensure_future(followed()), self._watch)
 
@@ -164,7 +164,7 @@ class LocalEngine:
             state = await self.load(saga)
             if state.phase is not SagaStatus.RUNNING and saga not in self._runs:
                 self._watched.pop(saga, None)
-                return asyncio.ensure_future(_told(state))
+                return asyncio.ensure_future(_told(self.told(state)))
             await asyncio.wait({watched}, timeout=max(self._settings.poll_s, _SHORTEST_S))
             if watched.cancelled():
                 raise asyncio.CancelledError
@@ -196,7 +196,16 @@ class LocalEngine:
             raise
         finally:
             self._runs.pop(book.saga.id, None)
-        return ended(book.saga)
+        return self.told(book.saga)
+
+    def told(self, saga: Saga) -> Ended:
+        """Where a saga stands, with its evidence at hand."""
+        return ended(saga, self._evidence)
+
+    async def _evidence(self, saga: SagaId) -> dict[str, Json]:
+        from amends.evidence.account import record_of
+
+        return await record_of(self._journal, saga)
 
     def _report_unrecorded(self, book: Logbook) -> None:
         for step, attempt, outcome in unrecorded_ends(book):
@@ -360,8 +369,8 @@ class LocalEngine:
             _log.warning("the leases could not be given back: %s", exc)
 
 
-async def _told(saga: Saga) -> Ended:
-    return ended(saga)
+async def _told(end: Ended) -> Ended:
+    return end
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:

@@ -1,0 +1,89 @@
+"""What evidence costs: the same sagas with and without it, and a bundle verified offline."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from amends.bootstrap import evidence_notary
+from amends.clock import SystemClock
+from amends.evidence.bundle import export
+from amends.evidence.verify import verify_bundle
+from amends.gate.builtin import BuiltinGate
+from amends.journal.sqlite import SqliteJournal
+from amends.journal.sqlite.attest import Attestation, EntryRow
+from amends.runtime.coordinator import Coordinator
+from bench import ours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amends.journal.sqlite.database import Database
+
+
+@contextmanager
+def no_tree() -> Iterator[None]:
+    """Entries get their position, and nothing grows over them."""
+    inserted = "INSERT INTO entry (saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?)"
+
+    def grow(_self: Attestation, database: Database, entries: Sequence[EntryRow]) -> None:
+        database.run_many(inserted, entries)
+
+    with mock.patch.object(Attestation, "grow", grow):
+        yield
+
+
+@asynccontextmanager
+async def coordinator(path: Path, *, signs: bool) -> AsyncIterator[Coordinator]:
+    clock = SystemClock()
+    journal = await SqliteJournal.open(path, clock, notary=evidence_notary(path) if signs else None)
+    async with Coordinator(journal=journal, gate=BuiltinGate(), clock=clock) as opened:
+        yield opened
+
+
+async def cpu_of_sagas(path: Path, sagas: int, in_flight: int, *, signs: bool) -> float:
+    """CPU seconds of so many five-step sagas, this many at a time."""
+    async with coordinator(path, signs=signs) as opened:
+        await ours.run_lanes(opened, 64, 16)
+        gc.collect()
+        since = time.process_time()
+        await ours.run_lanes(opened, sagas, in_flight)
+        return time.process_time() - since
+
+
+async def bundle(path: Path, sagas: int) -> tuple[bytes, str]:
+    """A journal of so many five-step sagas, exported; and its public key."""
+    async with coordinator(path, signs=True) as opened:
+        await ours.run_lanes(opened, sagas, 64)
+        await opened.journal.seal()
+        lines = [line async for line in export(opened.journal)]
+        return "".join(lines).encode(), (await opened.journal.signers())[-1].key
+
+
+def verified_a_second(bundle: bytes, key: str) -> float:
+    """Entries that are verified in a second of CPU."""
+    gc.collect()
+    since = time.process_time()
+    report = verify_bundle(io.BytesIO(bundle), key)
+    spent = time.process_time() - since
+    if report.conclusion != "covered":
+        raise AssertionError(report.fields())
+    return len(report.covered) / spent
+
+
+async def overhead(fresh: Sequence[Path], sagas: int, in_flight: int) -> float:
+    """CPU with evidence / without; each the best of several rounds, taken in turns."""
+    with_it, without = [], []
+    for path in fresh:
+        with_it.append(await cpu_of_sagas(path.with_name("signed.db"), sagas, in_flight, signs=True))
+        with no_tree():
+            without.append(await cpu_of_sagas(path.with_name("plain.db"), sagas, in_flight, signs=False))
+        await asyncio.sleep(0)
+    return min(with_it) / min(without)
