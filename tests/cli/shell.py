@@ -64,8 +64,11 @@ class Shell:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        for module in GIVEN.glob("*.py"):
-            shutil.copy(module, place)
+        self.give("shop")
+
+    def give(self, module: str) -> None:
+        """Put one of the modules of sagas into the directory."""
+        shutil.copy(GIVEN / f"{module}.py", self.place)
 
     def __call__(self, *words: str, stdin: bytes = b"", **env: str) -> Said:
         """Run a command as a process of its own."""
@@ -191,6 +194,7 @@ class Shell:
 
     def denied(self) -> str:
         """The id of an incident whose compensation the gate refuses."""
+        self.give("office")
         denies = self.policy("{id: hands-off, when: {phase: compensation}, decision: deny, reason: not at night}")
         given = ("--input", '{"name": "Ann"}', "--actor", "agent:desk", "--label", "owner=person:olga")
         assert self.here("run", "office:party", "--id", "p-1", "--policy", denies, *given).code == 4

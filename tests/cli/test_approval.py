@@ -14,6 +14,11 @@ TO_COMPLETE = ("--input", '{"name": "Ann"}', "--env", "production", "--actor", "
 TRICKS = "all \u202ednif\x1b[2J is\ufe0f \u3164 well\nreally"
 
 
+@pytest.fixture(autouse=True)
+def _office(amends: Shell) -> None:
+    amends.give("office")
+
+
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
@@ -46,6 +51,24 @@ def test_the_commands_that_are_shown_are_about_the_same_journal_and_cannot_be_ma
     said = amends.here("run", "office:leave", "--id", "l;reboot", *TO_COMPLETE, "--journal", "my own.db")
     assert "amends approval grant 'l;reboot/2' --journal 'my own.db'\n" in said.out
     assert "amends resume office --journal 'my own.db'\n" in said.out
+
+
+def test_a_journal_in_memory_leaves_nobody_to_answer(amends: Shell) -> None:
+    said = amends.here("run", "office:leave", *TO_COMPLETE, "--journal", ":memory:")
+    assert said.code == 6
+    assert said.out.splitlines()[-1] == "  nobody can answer any more: a journal in memory is gone with its process"
+    assert "amends approval" not in said.out
+
+
+def test_a_saga_that_waits_in_another_process_is_joined_and_told_of(amends: Shell) -> None:
+    with amends.started("run", "office:leave", "--id", "l-1", "--wait", *TO_COMPLETE) as process:
+        while "approval requested" not in cast("IO[str]", process.stdout).readline():
+            pass
+        joined = amends("run", "office:leave", "--id", "l-1", *TO_COMPLETE)
+        assert (joined.code, joined.out.splitlines()[-3]) == (6, "    amends approval show l-1/2")
+        assert amends("resume", "office").err.endswith("waits for people: amends approval show l-1/2\n")
+        process.kill()
+        process.wait(PATIENCE_S)
 
 
 def test_a_waiting_saga_is_shown_and_listed_as_such(amends: Shell) -> None:

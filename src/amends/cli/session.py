@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
@@ -226,7 +226,7 @@ async def standing(coordinator: Coordinator, ended: Ended) -> Stands:
 def tell_ended(
     out: Output,
     ended: Ended,
-    waits_for: Iterable[Asking] = (),
+    waits_for: Sequence[Asking] = (),
     *,
     journal: str = JOURNAL,
     modules: Iterable[str] = (),
@@ -234,15 +234,17 @@ def tell_ended(
     out.say(*ended_parts(ended))
     for incident in ended.incidents:
         out.say(f"  {visible(command(journal, 'incident', 'show', incident))}")
-    now = SystemClock().now()
+    now, is_kept = SystemClock().now(), journal_file(journal) is not None
     for asked in waits_for:
         out.record("approval", asking_fields(asked))
         left = time_left(asked.expires_at, now)
         out.say(f"  {visible(asked.topic)} waits for {visible(lacking(asked))}; time left: {left}")
-        for verb in ("show", "grant"):
+        for verb in ("show", "grant") if is_kept else ():
             out.say(f"    {visible(command(journal, 'approval', verb, asked.id))}")
-    if ended.status is SagaStatus.WAITING:
+    if waits_for and is_kept:
         out.say(f"  once they have answered: {visible(command(journal, 'resume', *modules))}")
+    elif waits_for:
+        out.say("  nobody can answer any more: a journal in memory is gone with its process")
     out.record("ended", ended_fields(ended))
 
 
