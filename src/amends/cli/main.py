@@ -14,6 +14,7 @@ from amends.cli.options import show_help
 from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
+from amends.cli.work import work
 from amends.errors import AmendsError
 
 WRONG: Final = 2
@@ -40,6 +41,7 @@ def cli(context: click.Context) -> None:
 cli.add_command(demo)
 cli.add_command(run)
 cli.add_command(resume)
+cli.add_command(work)
 cli.add_command(saga)
 cli.add_command(incident)
 cli.add_command(policy)

@@ -18,6 +18,7 @@ from amends.gate.protocol import Gate
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.duty import Duty
 from amends.runtime.handle import Ended, Handle, ended
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
@@ -61,6 +62,7 @@ class Coordinator:
             clock=clock,
             observers=self._observers,
         )
+        self._duty = Duty(self._engine, clock, self.settings)
 
     async def __aenter__(self) -> Self:
         await self._engine.start()
@@ -82,6 +84,7 @@ class Coordinator:
 
     async def _close(self) -> None:
         try:
+            await self._duty.end()
             await self._engine.stop()
         finally:
             await self.journal.close()
@@ -166,6 +169,13 @@ class Coordinator:
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga whose definition this process knows; says how each ended."""
         return await self._engine.resume()
+
+    async def work(self) -> None:
+        """Drive what is due, now and whenever something becomes due, until cancelled or this coordinator closes.
+
+        Only sagas that no living worker has and whose definition this process knows, as `resume` does once.
+        """
+        await self._duty.work()
 
     async def drive(self, saga: str) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
