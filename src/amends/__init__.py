@@ -16,10 +16,14 @@ from amends.errors import (
     StepFailedError,
     StepFatalError,
     StepLostError,
+    WebhookRefusedError,
 )
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
 from amends.runtime.handle import Ended, Handle
+from amends.runtime.notices.command import Command
+from amends.runtime.notices.signing import verify_webhook
+from amends.runtime.notices.webhook import Webhook
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
@@ -32,6 +36,7 @@ __all__ = [
     "AmendsError",
     "Asked",
     "ChangedSince",
+    "Command",
     "Contract",
     "Coordinator",
     "Done",
@@ -58,6 +63,8 @@ __all__ = [
     "StepFatalError",
     "StepLostError",
     "StepStatus",
+    "Webhook",
+    "WebhookRefusedError",
     "Work",
     "action",
     "given",
@@ -66,4 +73,5 @@ __all__ = [
     "result_of",
     "run",
     "saga",
+    "verify_webhook",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, cast
@@ -22,6 +22,8 @@ from amends.runtime.duty import Duty
 from amends.runtime.handle import Ended, Handle, ended
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
+from amends.runtime.notices.couriers import Couriers
+from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer, Observers
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
@@ -45,6 +47,7 @@ class Coordinator:
         env: str = "development",
         registry: Registry = PROCESS,
         settings: Settings | None = None,
+        notify: Sequence[Target] = (),
     ) -> None:
         self.env = env
         self._gate = gate
@@ -63,9 +66,11 @@ class Coordinator:
             observers=self._observers,
         )
         self._duty = Duty(self._engine, clock, self.settings)
+        self._couriers = Couriers(journal, notify, clock, self.settings)
 
     async def __aenter__(self) -> Self:
         await self._engine.start()
+        self._couriers.start(self.observe)
         return self
 
     async def __aexit__(
@@ -86,6 +91,7 @@ class Coordinator:
         try:
             await self._duty.end()
             await self._engine.stop()
+            await self._couriers.close()
         finally:
             await self.journal.close()
 
