@@ -25,6 +25,7 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
         "amends.cli.demo",
         "amends.cli.incident",
         "amends.cli.main",
+        "amends.cli.notify",
         "amends.cli.options",
         "amends.cli.policy",
         "amends.cli.run",

@@ -10,6 +10,7 @@ import click
 
 from amends.cli.demo import demo
 from amends.cli.incident import incident
+from amends.cli.notify import notify
 from amends.cli.options import show_help
 from amends.cli.policy import policy
 from amends.cli.run import resume, run
@@ -45,6 +46,7 @@ cli.add_command(work)
 cli.add_command(saga)
 cli.add_command(incident)
 cli.add_command(policy)
+cli.add_command(notify)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
