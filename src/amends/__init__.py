@@ -19,12 +19,16 @@ from amends.errors import (
     StepFatalError,
     StepLostError,
     UnknownApprovalError,
+    WebhookRefusedError,
 )
 from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.approvals import Asking
 from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
 from amends.runtime.handle import Ended, Handle
+from amends.runtime.notices.command import Command
+from amends.runtime.notices.signing import verify_webhook
+from amends.runtime.notices.webhook import Webhook
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
@@ -39,6 +43,7 @@ __all__ = [
     "Asked",
     "Asking",
     "ChangedSince",
+    "Command",
     "Contract",
     "Coordinator",
     "Done",
@@ -68,6 +73,8 @@ __all__ = [
     "StepLostError",
     "StepStatus",
     "UnknownApprovalError",
+    "Webhook",
+    "WebhookRefusedError",
     "Work",
     "action",
     "given",
@@ -76,4 +83,5 @@ __all__ = [
     "result_of",
     "run",
     "saga",
+    "verify_webhook",
 ]

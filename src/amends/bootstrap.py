@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,7 @@ from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended
+from amends.runtime.notices.target import Target
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.settings import Settings
@@ -41,6 +42,7 @@ class Coordinator(runtime.Coordinator):
         env: str = "development",
         registry: Registry = PROCESS,
         settings: Settings | None = None,
+        notify: Sequence[Target] = (),
         signals: bool = True,
         clock: Clock | None = None,
         evidence_key: str | None = None,
@@ -50,6 +52,7 @@ class Coordinator(runtime.Coordinator):
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
         policy: the file that the gate goes by from now on, on this journal; it is adopted, on record, if it is not the
             one that was adopted last. Where none is named that one judges, else the built-in one. Raises PolicyError.
+        notify: who is told of new approvals and incidents, as long as the coordinator is open: `Webhook`s, `Command`s.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
         AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
@@ -64,7 +67,9 @@ class Coordinator(runtime.Coordinator):
                 await gate.refresh()
                 if wanted is not None:
                     await gate.adopt(wanted, by=runtime.SYSTEM, why=f"a coordinator was opened with {policy}")
-                made = cls(journal=store, gate=gate, clock=used, env=env, registry=registry, settings=numbers)
+                made = cls(
+                    journal=store, gate=gate, clock=used, env=env, registry=registry, settings=numbers, notify=notify
+                )
                 await made.__aenter__()
             except BaseException:  # whatever it was, it flies on; the journal must not stay open
                 await store.close()

@@ -23,10 +23,12 @@ AmendsError
 │   ├── UnknownSagaError
 │   ├── UnknownIncidentError
 │   ├── UnknownApprovalError
+│   ├── UnknownTargetError
 │   ├── UnknownActionError
 │   └── UnknownDefinitionError
 ├── PolicyError                 a policy's file cannot be read, or says what no policy can say
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
+├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
 ├── EvidenceError               what should be evidence cannot be read or made
 │   └── EvidenceKeyError        the key that signs is missing, not safe, or not the journal's
 └── JournalError                the store
@@ -155,6 +157,10 @@ class UnknownApprovalError(UnknownError):
     """No approval has this id."""
 
 
+class UnknownTargetError(UnknownError):
+    """Nobody of this name is told of anything."""
+
+
 class UnknownActionError(UnknownError):
     """No action is registered under this topic and version."""
 
@@ -173,6 +179,10 @@ class PolicyError(AmendsError):
 
 class SecretUnavailableError(AmendsError):
     """The journal keeps a secret's digest, never its value."""
+
+
+class WebhookRefusedError(AmendsError):
+    """What came as a webhook is not signed by a known secret, or was sent too long ago."""
 
 
 class EvidenceError(AmendsError):

@@ -27,10 +27,12 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
         "amends.cli.evidence",
         "amends.cli.incident",
         "amends.cli.main",
+        "amends.cli.notify",
         "amends.cli.options",
         "amends.cli.policy",
         "amends.cli.run",
         "amends.cli.saga",
+        "amends.cli.work",
     }
     assert not {name.partition(".")[0] for name in found} & {"rich", "pygments", "tempfile", "subprocess", "traceback"}
 

@@ -156,6 +156,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     every_checkpoint,
     lambda journal: journal.payload("0"),
     lambda journal: journal.cursor("c"),
+    lambda journal: journal.cursors("c"),
     lambda journal: journal.move_cursor("c", 1),
     lambda journal: journal.admit("k", most=1, per_s=1),
     lambda journal: journal.tree(),

@@ -11,7 +11,7 @@ from amends.core.values import SagaId
 from amends.journal.attested import Notary
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.memory.state import Record
-from amends.journal.protocol import Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
+from amends.journal.protocol import Cursor, Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
 from amends.testing.journal_suite import JournalSuite
 from amends.testing.journal_suite.ground import Ground
 
@@ -85,6 +85,11 @@ class LogsSagaAfterSaga(MemoryJournal):
             yield Logged(place, one.entry)
 
 
+class MovesAnyCursor(MemoryJournal):
+    async def move_cursor(self, name: str, position: int, *, note: str = "", since: Cursor | None = None) -> bool:
+        return await super().move_cursor(name, position, note=note)
+
+
 class AdmitsEveryone(MemoryJournal):
     async def admit(self, key: str, *, most: int, per_s: float) -> int:
         await super().admit(key, most=most, per_s=per_s)
@@ -137,6 +142,7 @@ def breaks(kind: Callable[..., Journal], rule: str) -> bool:
         (PagesByOffset, "test_what_comes_new_does_not_shift_the_pages"),
         (KeepsItsMemoryToItself, "test_another_handle_sees_at_once_what_one_has_written"),
         (LogsSagaAfterSaga, "test_the_log_has_every_entry_of_every_saga_in_the_order_of_writing"),
+        (MovesAnyCursor, "test_a_cursor_that_others_have_moved_stays_where_they_left_it"),
         (AdmitsEveryone, "test_so_many_are_admitted_and_no_more_until_the_oldest_falls_out"),
         (SignsNothing, "test_what_ends_a_saga_is_signed_with_it"),
         (SignsByAnyKey, "test_every_handle_of_a_journal_signs_by_the_same_key"),

@@ -12,10 +12,12 @@ from amends.cli.approval import approval
 from amends.cli.demo import demo
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
+from amends.cli.notify import notify
 from amends.cli.options import show_help
 from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
+from amends.cli.work import work
 from amends.errors import AmendsError
 
 WRONG: Final = 2
@@ -42,11 +44,13 @@ def cli(context: click.Context) -> None:
 cli.add_command(demo)
 cli.add_command(run)
 cli.add_command(resume)
+cli.add_command(work)
 cli.add_command(saga)
 cli.add_command(approval)
 cli.add_command(incident)
 cli.add_command(policy)
 cli.add_command(evidence)
+cli.add_command(notify)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -72,6 +72,14 @@ class Logged(NamedTuple):
     entry: Entry
 
 
+class Cursor(NamedTuple):
+    """How far somebody has come who reads the log, and a few words of theirs on it."""
+
+    name: str
+    position: int = 0
+    note: str = ""
+
+
 class Lease(NamedTuple):
     """A worker's numbered right to drive one saga."""
 
@@ -221,8 +229,15 @@ class Journal(Attested, Protocol):
         """The position that was last kept under this name; 0 where none was."""
         ...
 
-    async def move_cursor(self, name: str, position: int) -> None:
-        """Keep a position of the log under a name."""
+    async def cursors(self, under: str) -> tuple[Cursor, ...]:
+        """Those whose names begin so, by name, with what was noted on them."""
+        ...
+
+    async def move_cursor(self, name: str, position: int, *, note: str = "", since: Cursor | None = None) -> bool:
+        """Keep a position of the log under a name, with a note; at 0 without a note, it is forgotten.
+
+        With `since`, only if it is still as it was then (`Cursor(name)`: not there): whether it was moved.
+        """
         ...
 
     async def admit(self, key: str, *, most: int, per_s: float) -> int:

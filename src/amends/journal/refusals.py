@@ -15,10 +15,11 @@ from amends.errors import (
     LeaseLostError,
     UnknownSagaError,
 )
-from amends.journal.protocol import Lease
+from amends.journal.protocol import Cursor, Lease
 
 LONGEST_ID: Final = 200
 LONGEST_NAME: Final = 1_000
+LONGEST_NOTE: Final = 16_000
 
 
 def conflict(saga: SagaId, after: int, head: int) -> JournalConflictError:
@@ -63,9 +64,13 @@ def check_name(name: str, what: str) -> None:
         raise InputError(f"{name[:80]!r} cannot name {what}: 1 to {LONGEST_NAME} characters of text can")
 
 
-def check_position(position: int) -> None:
-    if position < 0:
-        raise InputError(f"{position} is no position in the log; they count from 1, and 0 is before the first")
+def check_cursor(cursor: Cursor) -> None:
+    """Raises InputError for what cannot be kept."""
+    check_name(cursor.name, "a cursor")
+    if cursor.position < 0:
+        raise InputError(f"{cursor.position} is no position in the log; they count from 1, and 0 is before the first")
+    if len(cursor.note) > LONGEST_NOTE or cursor.note.encode(errors="replace").decode() != cursor.note:
+        raise InputError(f"the note on cursor {cursor.name} cannot be kept: {LONGEST_NOTE} characters of text can")
 
 
 def not_held(key: str) -> EvidenceKeyError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, cast
@@ -18,9 +18,12 @@ from amends.gate.protocol import Gate
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.duty import Duty
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
+from amends.runtime.notices.couriers import Couriers
+from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer, Observers
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
@@ -44,6 +47,7 @@ class Coordinator:
         env: str = "development",
         registry: Registry = PROCESS,
         settings: Settings | None = None,
+        notify: Sequence[Target] = (),
     ) -> None:
         self.env = env
         self._gate = gate
@@ -61,9 +65,12 @@ class Coordinator:
             clock=clock,
             observers=self._observers,
         )
+        self._duty = Duty(self._engine, clock, self.settings)
+        self._couriers = Couriers(journal, notify, clock, self.settings)
 
     async def __aenter__(self) -> Self:
         await self._engine.start()
+        self._couriers.start(self.observe)
         return self
 
     async def __aexit__(
@@ -82,7 +89,9 @@ class Coordinator:
 
     async def _close(self) -> None:
         try:
+            await self._duty.end()
             await self._engine.stop()
+            await self._couriers.close()
         finally:
             await self.journal.close()
 
@@ -166,6 +175,13 @@ class Coordinator:
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga whose definition this process knows; says how each ended."""
         return await self._engine.resume()
+
+    async def work(self) -> None:
+        """Drive what is due, now and whenever something becomes due, until cancelled or this coordinator closes.
+
+        Only sagas that no living worker has and whose definition this process knows, as `resume` does once.
+        """
+        await self._duty.work()
 
     async def drive(self, saga: str) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""

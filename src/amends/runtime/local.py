@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from amends.clock import Clock
@@ -233,29 +234,38 @@ class LocalEngine:
 
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
-        names = self._registry.definition_names()
         found = Resumed()
-        driven: set[asyncio.Future[Ended | None]] = {
-            asyncio.ensure_future(self.drive(self._dropped.pop())) for _ in tuple(self._dropped)
-        }
+        driven = self.take_up_dropped()
         while True:
-            free = max(0, self._settings.resumed_at_once - len(driven))
-            async with self._claiming:
-                due_by = self._clock.now()
-                leases = (
-                    await self._journal.claim(self.worker, definitions=names, due_by=due_by, limit=free) if free else ()
-                )
-                for lease in leases:
-                    try:
-                        driven.add(asyncio.ensure_future(halted(await self._take_up(lease))))
-                    except AmendsError as exc:  # this one cannot be read; that must not keep the others waiting
-                        found.add_trouble(lease.saga, exc)
+            free = self._settings.resumed_at_once - len(driven)
+            taken = await self.take_up_due(free, found.add_trouble)
+            driven |= taken
             if not driven:
                 return found.all_ended()
-            if not free or not leases:
+            if not taken:
                 done, driven = await asyncio.wait(driven, return_when=asyncio.FIRST_COMPLETED)
                 for one in done:
                     found.add(one)
+
+    def take_up_dropped(self) -> set[asyncio.Future[Ended | None]]:
+        """Drive the sagas again under whose drivers the journal had failed."""
+        return {asyncio.ensure_future(self.drive(self._dropped.pop())) for _ in tuple(self._dropped)}
+
+    async def take_up_due(
+        self, most: int, trouble: Callable[[SagaId, AmendsError], None]
+    ) -> set[asyncio.Future[Ended | None]]:
+        """Drive what is due now, that no living worker has and whose definition is known here; up to so many."""
+        taken: set[asyncio.Future[Ended | None]] = set()
+        if most <= 0:
+            return taken
+        known, due_by = self._registry.definition_names(), self._clock.now()
+        async with self._claiming:
+            for lease in await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most):
+                try:
+                    taken.add(asyncio.ensure_future(halted(await self._take_up(lease))))
+                except AmendsError as exc:  # this one cannot be read; that must not keep the others waiting
+                    trouble(lease.saga, exc)
+        return taken
 
     async def _take_up(self, lease: Lease) -> Handle:
         saga = await self.load(lease.saga)

@@ -12,6 +12,7 @@ from amends.errors import JournalFullError
 from amends.journal.attested import Checkpoint, Notary, Signer, Stored
 from amends.journal.protocol import (
     ApprovalPage,
+    Cursor,
     Entry,
     IncidentPage,
     Journal,
@@ -84,8 +85,11 @@ class Mortal:
     async def cursor(self, name: str) -> int:
         return await self._answer(self._inner.cursor(name))
 
-    async def move_cursor(self, name: str, position: int) -> None:
-        await self._answer(self._inner.move_cursor(name, position))
+    async def cursors(self, under: str) -> tuple[Cursor, ...]:
+        return await self._answer(self._inner.cursors(under))
+
+    async def move_cursor(self, name: str, position: int, *, note: str = "", since: Cursor | None = None) -> bool:
+        return await self._answer(self._inner.move_cursor(name, position, note=note, since=since))
 
     async def admit(self, key: str, *, most: int, per_s: float) -> int:
         return await self._answer(self._inner.admit(key, most=most, per_s=per_s))

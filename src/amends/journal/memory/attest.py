@@ -13,7 +13,7 @@ from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored, or
 from amends.journal.codec import Wire, without_payload
 from amends.journal.memory import lists
 from amends.journal.memory.state import Kept, Memory, Record
-from amends.journal.protocol import Logged
+from amends.journal.protocol import Cursor, Logged
 from amends.journal.tree import Tree
 
 
@@ -76,13 +76,23 @@ class MemoryLog:
     async def cursor(self, name: str) -> int:
         self._require_open()
         refusals.check_name(name, "a cursor")
-        return self.memory.cursors.get(name, 0)
+        return self.memory.cursors.get(name, Cursor(name)).position
 
-    async def move_cursor(self, name: str, position: int) -> None:
+    async def cursors(self, under: str) -> tuple[Cursor, ...]:
         self._require_open()
-        refusals.check_name(name, "a cursor")
-        refusals.check_position(position)
-        self.memory.cursors[name] = position
+        return tuple(sorted(one for one in self.memory.cursors.values() if one.name.startswith(under)))
+
+    async def move_cursor(self, name: str, position: int, *, note: str = "", since: Cursor | None = None) -> bool:
+        self._require_open()
+        moved = Cursor(name, position, note)
+        refusals.check_cursor(moved)
+        with self.memory.lock:
+            if since is not None and self.memory.cursors.get(name, Cursor(name)) != since:
+                return False
+            self.memory.cursors.pop(name, None)
+            if moved != Cursor(name):
+                self.memory.cursors[name] = moved
+        return True
 
     async def admit(self, key: str, *, most: int, per_s: float) -> int:
         self._require_open()

@@ -10,7 +10,7 @@ from amends.core.values import SagaId
 from amends.errors import JournalDamagedError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
-from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, RemovedEntry, Summary
+from amends.journal.protocol import ApprovalRow, Cursor, Entry, IncidentRow, RemovedEntry, Summary
 from amends.journal.tree import Tree, leaf
 
 
@@ -54,7 +54,7 @@ class Memory:
     tree: Tree = field(default_factory=Tree)
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
     signers: list[Signer] = field(default_factory=list[Signer])
-    cursors: dict[str, int] = field(default_factory=dict[str, int])
+    cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -23,6 +23,7 @@ from amends.journal.codec import FIRST, chain, encode
 from amends.journal.projection import changes
 from amends.journal.protocol import (
     ApprovalPage,
+    Cursor,
     Entry,
     IncidentPage,
     Lease,
@@ -224,13 +225,17 @@ class SqliteJournal:
     async def cursor(self, name: str) -> int:
         self._require_home()
         refusals.check_name(name, "a cursor")
-        return await self._reader.ask(partial(log.cursor, name=name))
+        return (await self._reader.ask(partial(log.cursor, name=name))).position
 
-    async def move_cursor(self, name: str, position: int) -> None:
+    async def cursors(self, under: str) -> tuple[Cursor, ...]:
         self._require_home()
-        refusals.check_name(name, "a cursor")
-        refusals.check_position(position)
-        await self._writer.ask(partial(log.move_cursor, name=name, position=position))
+        return await self._reader.ask(partial(log.cursors, under=under))
+
+    async def move_cursor(self, name: str, position: int, *, note: str = "", since: Cursor | None = None) -> bool:
+        self._require_home()
+        moved = Cursor(name, position, note)
+        refusals.check_cursor(moved)
+        return await self._writer.ask(partial(log.move_cursor, to=moved, since=since))
 
     async def admit(self, key: str, *, most: int, per_s: float) -> int:
         self._require_home()

@@ -12,7 +12,7 @@ from amends.core.values import canonical
 from amends.errors import JournalDamagedError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST
-from amends.journal.protocol import Logged
+from amends.journal.protocol import Cursor, Logged
 from amends.journal.sqlite import reader
 from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database, Row
@@ -143,10 +143,21 @@ def signers(database: Database) -> tuple[Signer, ...]:
 # -- cursors ----------------------------------------------------------------------------------------------------------
 
 
-def cursor(database: Database, name: str) -> int:
-    found = database.first("SELECT position FROM cursor WHERE name = ?", (name,))
-    return 0 if found is None else int(found[0])
+def cursor(database: Database, name: str) -> Cursor:
+    found = database.first("SELECT name, position, note FROM cursor WHERE name = ?", (name,))
+    return Cursor(name) if found is None else Cursor(*found)
 
 
-def move_cursor(batch: Batch, name: str, position: int) -> None:
-    batch.database.run("INSERT OR REPLACE INTO cursor (name, position) VALUES (?, ?)", (name, position))
+def cursors(database: Database, under: str) -> tuple[Cursor, ...]:
+    sql = "SELECT name, position, note FROM cursor WHERE substr(name, 1, ?) = ? ORDER BY name"
+    return tuple(Cursor(*row) for row in database.rows(sql, (len(under), under)))
+
+
+def move_cursor(batch: Batch, to: Cursor, since: Cursor | None) -> bool:
+    if since is not None and cursor(batch.database, to.name) != since:
+        return False
+    if to == Cursor(to.name):
+        batch.database.run("DELETE FROM cursor WHERE name = ?", (to.name,))
+    else:
+        batch.database.run("INSERT OR REPLACE INTO cursor (name, position, note) VALUES (?, ?, ?)", to)
+    return True

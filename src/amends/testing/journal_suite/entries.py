@@ -288,6 +288,7 @@ class EntryRules(Ground):
         await refusal(journal.approvals(PersonQuery()), JournalStoppedError)
         await refusal(logged(journal), JournalStoppedError)
         await refusal(journal.cursor("c"), JournalStoppedError)
+        await refusal(journal.cursors("c"), JournalStoppedError)
         await refusal(journal.move_cursor("c", 1), JournalStoppedError)
         await refusal(journal.admit("k", most=1, per_s=1), JournalStoppedError)
         await refusal(asyncio.to_thread(journal.renew, "w", TTL_S), JournalStoppedError)

@@ -8,7 +8,7 @@ from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import InputError
 from amends.journal.codec import INLINE
-from amends.journal.protocol import Journal
+from amends.journal.protocol import Cursor, Journal
 from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, logged, refusal, rule
 from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
 
@@ -102,11 +102,44 @@ class LogRules(Ground):
         equal(await journal.cursor("webhook"), 4)
 
     @rule
+    async def test_a_cursor_keeps_the_note_that_it_was_moved_with(self, journal: Journal) -> None:
+        other = await self.another()
+        await journal.move_cursor("mail/b", 17, note="all is well \U0001f680")
+        await journal.move_cursor("mail/a", 0, note="has not begun")
+        await other.move_cursor("mail%", 3)
+        mails = (Cursor("mail/a", 0, "has not begun"), Cursor("mail/b", 17, "all is well \U0001f680"))
+        equal(await other.cursors("mail/"), mails)
+        equal(await other.cursors(""), (Cursor("mail%", 3), *mails))
+        await other.move_cursor("mail/b", 18)
+        await other.move_cursor("mail/a", 0)
+        equal(await journal.cursors("mail/"), (Cursor("mail/b", 18),))
+        equal((await journal.cursor("mail/a"), await journal.cursor("mail/b")), (0, 18))
+
+    @rule
+    async def test_a_cursor_that_others_have_moved_stays_where_they_left_it(self, journal: Journal) -> None:
+        other, new = await self.another(), Cursor("mail")
+        moved = await journal.move_cursor("mail", 5, note="a", since=new)
+        wrong = (new, Cursor("mail", 5), Cursor("mail", 4, "a"), Cursor("mail", 5, "b"))
+        equal((moved, [await other.move_cursor("mail", 6, since=one) for one in wrong]), (True, 4 * [False]))
+        equal(await journal.cursors(""), (Cursor("mail", 5, "a"),))
+        await other.move_cursor("mail", 0, since=Cursor("mail", 5, "a"))
+        equal((await journal.cursors(""), await journal.cursor("mail")), ((), 0))
+
+    @rule
+    async def test_of_those_who_move_a_cursor_at_once_one_does(self, journal: Journal) -> None:
+        handles = [journal, await self.another()]
+        asked = [handles[turn % 2].move_cursor("c", turn + 1, since=Cursor("c")) for turn in range(20)]
+        equal((await asyncio.gather(*asked)).count(True), 1)
+
+    @rule
     async def test_what_can_be_no_cursor_is_refused(self, journal: Journal) -> None:
         for name in ("", "\ud800", "x" * 1001):
             await refusal(journal.cursor(name), InputError)
             await refusal(journal.move_cursor(name, 1), InputError)
         await refusal(journal.move_cursor("webhook", -1), InputError)
+        for note in ("\ud800", "x" * 16_001):
+            await refusal(journal.move_cursor("webhook", 1, note=note), InputError)
+        equal(await journal.cursors(""), ())
 
     # -- rates --------------------------------------------------------------------------------------------------------
 

@@ -127,10 +127,11 @@ CREATE TABLE worker (
     started TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far somebody has come who reads the log.
+-- How far somebody has come who reads the log, and a few words of theirs on it.
 CREATE TABLE cursor (
     name     TEXT    NOT NULL PRIMARY KEY,
-    position INTEGER NOT NULL
+    position INTEGER NOT NULL,
+    note     TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- What was admitted under a rate, and until when it counts.

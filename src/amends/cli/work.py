@@ -1,0 +1,57 @@
+"""`amends work`: drive sagas here as they become due, until told to stop."""
+
+from __future__ import annotations
+
+import click
+
+from amends.cli.options import with_journal, with_modules
+
+
+@click.command()
+@with_modules(required=True)
+@with_journal
+def work(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
+    """Drive sagas as they become due, until told to stop.
+
+    A saga is taken up where one of the modules declares it and no process drives it: at once what was left unfinished,
+    and later what becomes due, such as one whose approval somebody has granted. Ctrl-C or SIGTERM end it: running
+    attempts may finish for a while, and the rest is left to whoever comes next.
+    """
+    import asyncio
+
+    from amends.bootstrap import Coordinator
+    from amends.cli import session
+    from amends.cli.modules import load
+    from amends.cli.output import Output, hint
+    from amends.core.events import SagaCompleted, SagaHalted, SagaRolledBack
+    from amends.core.values import SagaId
+    from amends.evidence.timeline import visible
+    from amends.journal.protocol import Entry
+    from amends.runtime.handle import ended
+
+    out = Output(as_json=as_json)
+    over: asyncio.Queue[SagaId] = asyncio.Queue()
+
+    def note(entry: Entry) -> None:
+        if isinstance(entry.event, SagaCompleted | SagaRolledBack | SagaHalted):
+            over.put_nowait(entry.saga)
+
+    async def tell(coordinator: Coordinator) -> None:
+        while True:
+            state = await session.load(coordinator.journal, await over.get())
+            session.tell_ended(out, ended(state))
+
+    async def whole() -> None:
+        async with Coordinator.open(journal) as coordinator:
+            coordinator.observe(note)
+            telling = asyncio.ensure_future(tell(coordinator))
+            hint(f"driving what is due in {visible(journal)}; Ctrl-C stops")
+            try:
+                await coordinator.work()
+            finally:
+                telling.cancel()
+
+    session.require_journal(journal)
+    with out.kept_clean():
+        load(modules)
+        session.finish(whole())

@@ -1,0 +1,118 @@
+"""Where one target stands, as the journal keeps it: a cursor, and all else in its note. Pure.
+
+Every change of it is a compare-and-set on the cursor. So of two processes that tell the same target one finds out that
+the other was there, whatever their clocks say.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final, cast
+
+from amends.core.contracts import Retries
+from amends.core.values import canonical
+from amends.errors import JournalDamagedError
+from amends.journal.protocol import Cursor
+from amends.runtime.notices.target import LONGEST_TRY_S
+
+FOLDER: Final = "notices/"
+PACE: Final = Retries(first_s=1.0, cap_s=900.0)
+"""How far apart tries are: 1 s, doubling to a quarter of an hour, each less a random part of up to half."""
+MARGIN_S: Final = 2.0
+"""What a courier needs beside the try itself, to move the cursor before its mark runs out."""
+LONGEST_HOLD_S: Final = LONGEST_TRY_S + 2 * MARGIN_S
+LONGEST_ERROR: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """`position` is that of the last entry that is told, or passed over; times are in milliseconds, 0 for none.
+
+    target, types: what lists show of the target.
+    began: how large the journal was when the target was new; of what is older it is told what is still open.
+    holder, held_until: which process tells it just now, and until when nobody else should.
+    tries, error, failed_at, again_at: of the notice after `position`, if it could not be delivered yet.
+    delivered_at: when it was last told something.
+    given_up, given_up_last: how many notices it was never told, and which was the last of them, and why.
+    """
+
+    position: int
+    target: str
+    types: tuple[str, ...]
+    began: int
+    holder: str = ""
+    held_until: int = 0
+    tries: int = 0
+    error: str = ""
+    failed_at: int = 0
+    again_at: int = 0
+    delivered_at: int = 0
+    given_up: int = 0
+    given_up_last: str = ""
+
+    def held_s(self, me: str, now: int) -> float:
+        """How long somebody else may be at it. A time that no holder can have written was read off another clock."""
+        left_s = (self.held_until - now) / 1000
+        return left_s if self.holder not in {"", me} and 0 < left_s <= LONGEST_HOLD_S else 0.0
+
+    def rests_s(self, now: int) -> float:
+        """How long until the next try is due."""
+        return min(max(0.0, (self.again_at - now) / 1000), PACE.cap_s * 4) if self.tries else 0.0
+
+    def of(self, target: str, types: tuple[str, ...]) -> Progress:
+        """The same, of a target that has come to be shown differently, or told of something else."""
+        return replace(self, target=target, types=types)
+
+    def held(self, me: str, until: int) -> Progress:
+        return replace(self, holder=me, held_until=until)
+
+    def let_go(self) -> Progress:
+        return replace(self, holder="", held_until=0)
+
+    def passed(self, position: int) -> Progress:
+        """What comes after this position is next."""
+        return replace(self, position=position, tries=0, error="", failed_at=0, again_at=0)
+
+    def told(self, position: int, now: int) -> Progress:
+        return replace(self.passed(position), delivered_at=now)
+
+    def failed(self, why: str, now: int, wait_s: float) -> Progress:
+        again_at = now + round(wait_s * 1000)
+        return replace(self, tries=self.tries + 1, error=why[:LONGEST_ERROR], failed_at=now, again_at=again_at)
+
+    def gave_up(self, position: int, last: str) -> Progress:
+        return replace(self.passed(position), given_up=self.given_up + 1, given_up_last=last[:LONGEST_ERROR])
+
+    # -- as it is kept ------------------------------------------------------------------------------------------------
+
+    def cursor(self, name: str) -> Cursor:
+        kept = {**asdict(self), "types": list(self.types)}
+        del kept["position"]
+        return Cursor(f"{FOLDER}{name}", self.position, canonical(kept))
+
+
+def progress_of(cursor: Cursor) -> Progress:
+    """Raises JournalDamagedError for a note that is not one of ours."""
+    try:
+        kept: object = json.loads(cursor.note)
+    except (ValueError, RecursionError):
+        kept = None
+    if isinstance(kept, dict):
+        known = cast("dict[str, object]", kept)
+        types = known.get("types")
+        if isinstance(types, list) and all(isinstance(name, str) for name in cast("list[object]", types)):
+            plain: dict[str, Any] = {
+                name: known[name] for name, blank in _PLAIN.items() if type(known.get(name)) is type(blank)
+            }
+            return replace(_BLANK, **plain, position=cursor.position, types=tuple(cast("list[str]", types)))
+    raise JournalDamagedError(
+        f"the note on cursor {cursor.name} is not one that tells where a target stands; "
+        f"forget it: amends notify forget {cursor.name.removeprefix(FOLDER)}"
+    )
+
+
+_BLANK: Final = Progress(position=0, target="", types=(), began=0)
+_PLAIN: Final = {
+    one.name: getattr(_BLANK, one.name) for one in fields(Progress) if one.name not in {"position", "types"}
+}
