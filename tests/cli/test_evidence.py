@@ -224,15 +224,15 @@ def test_the_printed_verifier_needs_nothing_but_python(shop: Shell) -> None:
     bundle = exported(shop)
     (shop.place / "key").write_text(key, encoding="utf-8")
     (shop.place / "kept").write_text(shop.here("evidence", "checkpoint").out, encoding="utf-8")
-    said = alone(shop, "bundle.jsonl", key)
+    said = alone(shop, "bundle.jsonl", "--key", key)
     assert (said.code, counts(said)["covered"], said.out.splitlines()[-1]) == (0, 18, "covered")
-    found = json.loads(alone(shop, "bundle.jsonl", "@key", "--checkpoint", "kept", "--json").out)
+    found = json.loads(alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "kept", "--json").out)
     assert found["covered"] == {"count": 18, "entries": "1-18"}
     edit(bundle, b"R-lamp", b"R-lump")
-    assert alone(shop, "bundle.jsonl", key).code == 8
+    assert alone(shop, "bundle.jsonl", "--key", key).code == 8
     bundle.write_bytes(b"x")
-    assert alone(shop, "bundle.jsonl", key).code == 9
-    assert alone(shop, "nowhere", key).code == 9
+    assert alone(shop, "bundle.jsonl", "--key", key).code == 9
+    assert alone(shop, "nowhere", "--key", key).code == 9
     assert alone(shop).code == 2
 
 

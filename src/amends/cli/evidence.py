@@ -192,7 +192,7 @@ def forget(*, when: str, yes: bool, journal: str, as_json: bool) -> None:
 def verifier(*, as_json: bool) -> None:
     """Print a program that verifies bundles, and needs nothing but Python.
 
-    amends evidence verifier > verify.py; python verify.py BUNDLE KEY
+    amends evidence verifier > verify.py; python verify.py BUNDLE --key KEY
     """
     from amends.evidence.printed import verifier_source
 

@@ -1,6 +1,6 @@
 """Verify a bundle of evidence without amends: this file, Python 3.11 or newer, and nothing else.
 
-    python verify.py BUNDLE KEY [--checkpoint FILE] [--json]
+    python verify.py BUNDLE --key KEY [--checkpoint FILE] [--json]
 
 KEY is the public key that you were given, or @FILE. A checkpoint is one that you kept, to see that history was not
 rewritten since. It says how many entries are covered by a signature, unattested, missing and altered. Exit codes: 0 all
@@ -377,7 +377,7 @@ class Verification:
 def main(words: list[str] | None = None) -> int:
     asked = argparse.ArgumentParser(description="Verify a bundle of evidence, offline.")
     asked.add_argument("bundle", type=Path)
-    asked.add_argument("key", help="the public key, or @ and the name of a file of it")
+    asked.add_argument("--key", required=True, help="the public key, or @ and the name of a file of it")
     asked.add_argument("--checkpoint", type=Path, help="a file with a checkpoint that you kept")
     asked.add_argument("--json", action="store_true")
     given = asked.parse_args(words)
