@@ -23,8 +23,19 @@ AmendsError
 │   ├── UnknownSagaError
 │   ├── UnknownIncidentError
 │   ├── UnknownActionError
-│   └── UnknownDefinitionError
+│   ├── UnknownDefinitionError
+│   └── UnknownChangesetError
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
+├── ChangesetError              file work that could not be done; the tree is as it was
+│   ├── PathError               a path that leaves the tree, or that no file can have
+│   ├── LimitError              a step changed more, or elsewhere, than it may
+│   ├── ViewError               tools have no view of the tree here, or one could not be started in it
+│   ├── RootError               the tree is missing, another one, read-only, or cannot be read
+│   ├── ChangesetBusyError      another process has it open, or lands
+│   ├── ChangesetLifeError      where it stands in its life, this cannot be done
+│   ├── ChangesetFullError      no room on the disk
+│   ├── ChangesetDamagedError   what is stored of it does not verify
+│   └── LandingStuckError       a landing that could be brought neither forward nor back: a person is needed
 └── JournalError                the store
     ├── JournalConflictError    another entry came first
     │   └── LeaseLostError      another worker drives this saga now
@@ -154,8 +165,56 @@ class UnknownDefinitionError(UnknownError):
     """No definition is registered under this name and version."""
 
 
+class UnknownChangesetError(UnknownError):
+    """No changeset has this id."""
+
+
 class SecretUnavailableError(AmendsError):
     """The journal keeps a secret's digest, never its value."""
+
+
+class ChangesetError(AmendsError):
+    """File work that could not be done; the tree is as it was."""
+
+
+class PathError(ChangesetError):
+    """A path that leaves the tree, or that no file can have."""
+
+
+class LimitError(ChangesetError):
+    """A step changed more, or elsewhere, than it may. `broken` says each limit in a sentence."""
+
+    def __init__(self, message: str, *, broken: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+class ViewError(ChangesetError):
+    """Tools have no view of the tree here, or one could not be started in it."""
+
+
+class RootError(ChangesetError):
+    """The tree is missing, another one, read-only, or cannot be read."""
+
+
+class ChangesetBusyError(ChangesetError):
+    """Another process has this changeset open, or lands in this tree."""
+
+
+class ChangesetLifeError(ChangesetError):
+    """Where the changeset stands in its life, this cannot be done."""
+
+
+class ChangesetFullError(ChangesetError):
+    """No room on the disk; nothing was changed."""
+
+
+class ChangesetDamagedError(ChangesetError):
+    """What is stored of a changeset does not verify; nothing is acted upon."""
+
+
+class LandingStuckError(ChangesetError):
+    """A landing could be brought neither forward nor back; what is left is named, and a person is needed."""
 
 
 class JournalError(AmendsError):

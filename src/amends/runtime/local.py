@@ -306,7 +306,9 @@ class LocalEngine:
     def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""
         if self._stopped:
-            _log.warning("saga %s: step %s ended after this coordinator had closed; nobody has it on record", saga, step)
+            _log.warning(
+                "saga %s: step %s ended after this coordinator had closed; nobody has it on record", saga, step
+            )
             return
         self._errand(self._enrol_late(saga, step, attempt, outcome))
 
