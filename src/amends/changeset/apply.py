@@ -89,6 +89,17 @@ class Applying:
                     os.sync()
 
     def _done(self, act: Act) -> bool:
+        """False: somebody was faster. What was done before is not looked for in the tree: it may have moved on."""
+        if act.do in {Do.TAKE, Do.TAKE_FOLDER} and about_at(self._undo_spot(act)) is not None:
+            return self._is_as_expected(act)
+        if act.do in {Do.MAKE, Do.PUT} and about_at(self._staged_spot(act)) is None:
+            return True
+        if act.do is Do.SWAP and about_at(self._staged_spot(act)) is None:
+            return self._is_as_expected(act)
+        if act.do is Do.FINISH:
+            with contextlib.suppress(*_MOVED), self._at(act.path) as at:
+                self._finish(act, at)
+            return True
         with self._at(act.path) as at:
             match act.do:
                 case Do.TAKE:
@@ -99,27 +110,26 @@ class Applying:
                     return self._put(act, at)
                 case Do.SWAP:
                     return self._swap(act, at)
-                case Do.CHMOD:
+                case _:
                     return self._chmod(at, act.old, act.new)
-                case Do.FINISH:
-                    return self._finish(act, at)
+
+    def _is_as_expected(self, act: Act) -> bool:
+        """Whether what lies in undo is what was validated."""
+        undo = self._undo_spot(act)
+        return self._is_empty_folder(undo) if act.do is Do.TAKE_FOLDER else same(state_at(undo), act.old)
 
     def _take(self, act: Act, at: Spot) -> bool:
-        undo = self._undo_spot(act)
-        if about_at(undo) is None:
-            self._disk.rename(at, undo)
-        return same(state_at(undo), act.old)
+        self._disk.rename(at, self._undo_spot(act))
+        return self._is_as_expected(act)
 
     def _take_folder(self, act: Act, at: Spot) -> bool:
-        undo = self._undo_spot(act)
-        if about_at(undo) is None:
-            about = about_at(at)
-            if about is None or not self._is_empty_folder(at):
-                return False
-            if not self._may_move(about):
-                self._disk.chmod_folder(at, stat.S_IMODE(about.st_mode) | stat.S_IRWXU)
-            self._disk.rename(at, undo)
-        return self._is_empty_folder(undo)
+        about = about_at(at)
+        if about is None or not self._is_empty_folder(at):
+            return False
+        if not self._may_move(about):
+            self._disk.chmod_folder(at, stat.S_IMODE(about.st_mode) | stat.S_IRWXU)
+        self._disk.rename(at, self._undo_spot(act))
+        return self._is_as_expected(act)
 
     @staticmethod
     def _may_move(about: os.stat_result) -> bool:
@@ -134,21 +144,16 @@ class Applying:
             return False
 
     def _put(self, act: Act, at: Spot) -> bool:
-        staged = self._staged_spot(act)
-        if about_at(staged) is None:
-            return True
         try:
-            self._disk.rename_new(staged, at)
+            self._disk.rename_new(self._staged_spot(act), at)
         except FileExistsError:
             return False
         return True
 
     def _swap(self, act: Act, at: Spot) -> bool:
         staged, undo = self._staged_spot(act), self._undo_spot(act)
-        if about_at(undo) is not None:
-            if same(state_at(staged), act.new):  # by linking: the old one is safe, the new one is not there yet
-                return same(state_at(undo), act.old) and self._replace(staged, at)
-            return same(state_at(undo), act.old)
+        if about_at(undo) is not None:  # by linking: the old one is safe, the new one is not there yet
+            return self._is_as_expected(act) and self._replace(staged, at)
         held = state_at(staged)
         if same(held, act.new):
             try:
@@ -164,9 +169,8 @@ class Applying:
 
     def _swap_by_linking(self, act: Act, at: Spot) -> bool:
         """Where names cannot change places: between the last look and the rename there are some microseconds."""
-        undo = self._undo_spot(act)
-        self._disk.link(at, undo)
-        return same(state_at(undo), act.old) and self._replace(self._staged_spot(act), at)
+        self._disk.link(at, self._undo_spot(act))
+        return self._is_as_expected(act) and self._replace(self._staged_spot(act), at)
 
     def _replace(self, staged: Spot, at: Spot) -> bool:
         self._disk.rename(staged, at)
@@ -184,20 +188,16 @@ class Applying:
         self._disk.chmod_folder(at, new.mode)
         return True
 
-    def _finish(self, act: Act, at: Spot) -> bool:
+    def _finish(self, act: Act, at: Spot) -> None:
         about = about_at(at)
         if about is not None and stat.S_ISDIR(about.st_mode) and act.new is not None:
             self._disk.chmod_folder(at, act.new.mode)
             self._disk.set_time(at, act.new.mtime_ns)
-        return True
 
     def _touched_late(self) -> bytes | None:
         """A path whose old file somebody still wrote to, by a handle from before it was taken out."""
         for act in self.plan.acts:
-            undo = self._undo_spot(act)
-            if act.do in {Do.TAKE, Do.SWAP} and not same(state_at(undo), act.old):
-                return act.path
-            if act.do is Do.TAKE_FOLDER and not self._is_empty_folder(undo):
+            if act.do in {Do.TAKE, Do.TAKE_FOLDER, Do.SWAP} and not self._is_as_expected(act):
                 return act.path
         return None
 

@@ -52,7 +52,7 @@ class Sync(StrEnum):
     PLAN_FILE = "plan file"
     PLAN_FOLDER = "plan folder"
     TREE_FOLDERS = "tree folders"
-    RETIRED = "retired"
+    ABORTED = "aborted"
 
 
 class Disk:

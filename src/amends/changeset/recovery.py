@@ -6,6 +6,7 @@ somebody else was faster, and it will be taken back. What is on disk says what i
     no plan           nothing was touched        the staged files are thrown away
     plan              all or part of it is done  the rest is done; if somebody was faster meanwhile, it is aborted
     plan, aborted     part of it is undone       the rest is undone, and it is thrown away
+    plan, in the log  all of it is done          it is moved out of the way
     in landed/        it is over                 nothing
 
 A landing in several trees has one plan, in the home of the first; the others' folders say where. It is over when the
@@ -105,7 +106,9 @@ def settle(home: Home, id: str, disk: Disk) -> None:
         discard_folder(home.path, id, disk)
         return
     try:
-        if os.path.exists(first + b"/aborted") or carry_out(plan, disk) is not None:
+        if _is_logged(plan):
+            retire(plan, disk)
+        elif os.path.exists(first + b"/aborted") or carry_out(plan, disk) is not None:
             abort(plan, disk)
         else:
             retire(plan, disk)
@@ -166,7 +169,7 @@ def discard_folder(home: bytes, id: str, disk: Disk, *, keep: bool = False) -> N
         disk.rename(spot(folder), spot(landed_folder(home, id + ".aborted")))
     else:
         throw_away(disk, Home(b"", home), folder, b"landing." + id.encode())
-    disk.sync_folder(spot(home + b"/landings"), Sync.RETIRED)
+    disk.sync_folder(spot(home + b"/landings"), Sync.ABORTED)
 
 
 def _room_of(folder: bytes) -> bytes:
@@ -181,8 +184,16 @@ def _is_retired(plan: Plan, tree: TreePlan) -> bool:
     return not os.path.isdir(landing_folder(tree.home, plan.id)) and os.path.isdir(landed_folder(tree.home, plan.id))
 
 
+def _is_logged(plan: Plan) -> bool:
+    return any(os.path.exists(tree.home + b"/log/%d.json" % tree.sequence) for tree in plan.trees)
+
+
 def retire(plan: Plan, disk: Disk) -> None:
-    """Write down that it landed, and move it out of the way, the first tree's folder last."""
+    """Write down that it landed, and move it out of the way, the first tree's folder last.
+
+    The log is waited for, and is what counts: a landing that is in it is never done or undone again. The move need not
+    be waited for.
+    """
     for tree in plan.trees:
         if not os.path.exists(tree.home + b"/log/%d.json" % tree.sequence):
             kept = landed_folder(tree.home, plan.id) + b"/undo"
@@ -198,8 +209,6 @@ def retire(plan: Plan, disk: Disk) -> None:
         if tree.room != folder:
             _bring_home(tree.room, folder, disk)
         disk.rename(spot(folder), spot(landed_folder(tree.home, plan.id)))
-        disk.sync_folder(spot(tree.home + b"/landed"), Sync.RETIRED)
-        disk.sync_folder(spot(tree.home + b"/landings"), Sync.RETIRED)
 
 
 def _bring_home(room: bytes, folder: bytes, disk: Disk) -> None:
