@@ -13,6 +13,7 @@ layer that was sealed and not journaled is dropped then, as if the seal had not 
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from amends.changeset import landing, results
+from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk, spot
 from amends.changeset.files import Files
 from amends.changeset.home import Home, empty_trash
@@ -108,7 +110,8 @@ class Changeset:
         return opened
 
     def _resume(self, sealed: Mapping[int, str] | None, budget: Budget | None) -> None:
-        if self._record.roots != tuple(home.root for home in self.homes):
+        roots = tuple(home.root for home in self.homes)
+        if self._record.roots[1:] != roots[1:]:  # the first was recognised by its home, wherever both have moved
             trees = ", ".join(map(spell, self._record.roots))
             raise RootError(f"changeset {self.id} is of {trees}; open it with these")
         for number in reversed(self._shelf.open_numbers()):
@@ -168,6 +171,14 @@ class Changeset:
     def steps(self) -> tuple[Sealed, ...]:
         """The sealed ones, oldest first."""
         return tuple(results.sealed(layer) for layer in self._layers)
+
+    def diff(self, step: int | None = None) -> str:
+        """A unified diff of all sealed layers together, or of one: what a reviewer needs, and nothing else."""
+        return diff_of(self._shelf, self.homes, self._layers, step)
+
+    def digest(self) -> str:
+        """What an approval of exactly this changeset can be bound to: another layer, another digest."""
+        return hashlib.sha256("\n".join(layer.digest for layer in self._layers).encode()).hexdigest()
 
     def begin(self, name: str = "") -> Files:
         """Open a layer over those that there are. One step is open at a time."""

@@ -27,14 +27,24 @@ from typing import Final, TypeAlias
 
 from amends.changeset.disk import Disk, Spot, Sync, opened, spot
 from amends.changeset.home import Home, write_record
+from amends.changeset.line import turn
 from amends.changeset.look import about_at, content_at, folder_of, open_root, readable
 from amends.changeset.model import Isolation, Kind, Layer, Life, Terms
 from amends.changeset.net import Net, net_changes
+from amends.changeset.objects import Objects
 from amends.changeset.paths import name as name_of
 from amends.changeset.paths import spell
 from amends.changeset.plan import STAGED, Act, Plan, TreePlan, acts_for, touched_folders
-from amends.changeset.queue import turn
-from amends.changeset.recovery import abort, carry_out, landing_folder, recover, retire, seal_plan
+from amends.changeset.recovery import (
+    abort,
+    carry_out,
+    is_logged,
+    landing_folder,
+    recover,
+    retire,
+    seal_plan,
+    stage_log,
+)
 from amends.changeset.report import Conflict, Conflicted, Landed, Unverified
 from amends.changeset.shelf import Shelf, content_in
 from amends.changeset.tools import Ran
@@ -157,8 +167,24 @@ def _applied(case: Case, found: list[Validated]) -> Ended | None:
     if raced is not None:
         _abort(plan, case.disk)
         return None
-    retire(plan, case.disk)
+    _retire(plan, case.disk)
+    for each in found:
+        for path, content in each.merged.items():
+            Objects(each.home).put(content, next(one.new.digest for one in each.wanted if one.path == path and one.new))
     return _landed(case, found, id=plan.id, sequences=tuple(tree.sequence for tree in plan.trees))
+
+
+def _retire(plan: Plan, disk: Disk) -> None:
+    try:
+        retire(plan, disk)
+    except OSError as exc:
+        if not is_logged(plan):
+            _abort(plan, disk)
+            raise said(exc, "the landing was taken back") from exc
+        raise LandingStuckError(
+            f"landing {plan.id} is in the trees, and could not be written down everywhere: {exc.strerror}; "
+            "whoever opens the tree next does that"
+        ) from exc
 
 
 def _abort(plan: Plan, disk: Disk) -> None:
@@ -218,6 +244,7 @@ def _stage(case: Case, plan: Plan, found: list[Validated]) -> None:
             disk.sync_folder(spot(tree.root), Sync.STAGED_FOLDER)
         for each in (b"/staged", b"/undo"):
             disk.make_folder(spot(tree.room + each))
+        stage_log(plan, tree, disk)
         _stage_tree(case, number, tree, validated)
         disk.sync_folder(spot(tree.room + b"/staged"), Sync.STAGED_FOLDER)
         if tree.room != folder or tree is not leading:

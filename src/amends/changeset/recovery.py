@@ -106,7 +106,7 @@ def settle(home: Home, id: str, disk: Disk) -> None:
         discard_folder(home.path, id, disk)
         return
     try:
-        if _is_logged(plan):
+        if is_logged(plan):
             retire(plan, disk)
         elif os.path.exists(first + b"/aborted") or carry_out(plan, disk) is not None:
             abort(plan, disk)
@@ -184,20 +184,27 @@ def _is_retired(plan: Plan, tree: TreePlan) -> bool:
     return not os.path.isdir(landing_folder(tree.home, plan.id)) and os.path.isdir(landed_folder(tree.home, plan.id))
 
 
-def _is_logged(plan: Plan) -> bool:
-    return any(os.path.exists(tree.home + b"/log/%d.json" % tree.sequence) for tree in plan.trees)
+def is_logged(plan: Plan) -> bool:
+    """Whether it is over in the trees, for good."""
+    leading = plan.trees[0]
+    return os.path.exists(_log_of(leading))
+
+
+def _log_of(tree: TreePlan) -> bytes:
+    return tree.home + b"/log/%d.json" % tree.sequence
 
 
 def retire(plan: Plan, disk: Disk) -> None:
     """Write down that it landed, and move it out of the way, the first tree's folder last.
 
-    The log is waited for, and is what counts: a landing that is in it is never done or undone again. The move need not
-    be waited for.
+    Its log was written when it was staged, so that a full disk cannot keep it from being moved into its place. That is
+    waited for, and is what counts: a landing that is in the log is never done or undone again. The move of the folder
+    need not be waited for.
     """
     for tree in plan.trees:
-        if not os.path.exists(tree.home + b"/log/%d.json" % tree.sequence):
-            kept = landed_folder(tree.home, plan.id) + b"/undo"
-            write_record(disk, tree.home + b"/log", b"%d.json" % tree.sequence, log_fields(plan, tree, kept))
+        if not os.path.exists(_log_of(tree)):
+            disk.rename(spot(landing_folder(tree.home, plan.id) + b"/log.json"), spot(_log_of(tree)))
+            disk.sync_folder(spot(tree.home + b"/log"), Sync.RECORD_FOLDER)
     first = plan.trees[0]
     shelf = Shelf(Home(first.root, first.home), plan.changeset, disk)
     if shelf.is_there and shelf.record().life is not Life.LANDED:
@@ -228,6 +235,12 @@ def _bring_home(room: bytes, folder: bytes, disk: Disk) -> None:
         elif stat.S_ISLNK(about.st_mode):
             disk.symlink(os.readlink(source), target)
     disk.remove_all(room)
+
+
+def stage_log(plan: Plan, tree: TreePlan, disk: Disk) -> None:
+    kept = landed_folder(tree.home, plan.id) + b"/undo"
+    syncs = (Sync.PLAN_FILE, Sync.STAGED_FOLDER)
+    write_record(disk, landing_folder(tree.home, plan.id), b"log.json", log_fields(plan, tree, kept), syncs=syncs)
 
 
 def seal_plan(plan: Plan, disk: Disk) -> None:

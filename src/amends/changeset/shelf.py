@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Final
 
@@ -90,6 +91,16 @@ class Shelf:
             os.close(file)
             raise ChangesetBusyError(f"changeset {self.id} is open elsewhere; it has one user at a time") from None
         return file
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[None]:
+        """Hold one that exists, for a moment."""
+        self.record()
+        lock = self.lock()
+        try:
+            yield
+        finally:
+            os.close(lock)
 
     def layer_folder(self, number: int) -> bytes:
         return self.layers_folder + b"/%d" % number
