@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from amends.changeset import apply
 from amends.changeset.disk import Disk
 from amends.changeset.report import Landed
 from tests.changeset.shims import NoExchange, Watched
@@ -23,6 +24,12 @@ from tests.changeset.worlds import SOAK, Crashes, World, died
 __all__ = ["world"]
 
 TOKEN = "FOREIGN"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever keeps a file open here does so on purpose, and is not waited for."""
+    monkeypatch.setattr(apply, "_WAITS", 1)
 
 
 @dataclass
@@ -170,8 +177,9 @@ def test_no_edit_is_lost_at_any_point_of_a_landing(world: World, story: str, dis
     judge = Judge(world)
     found: list[str] = []
     happened = 0
+    shift = 0 if SOAK else list(EDITS).index(story) % 2
     for point, call in enumerate(calls(world), start=1):
-        if call == edit.blind:
+        if call == edit.blind or (not SOAK and point < 25 and point % 5) or (point + shift) % 2 * (not SOAK):
             continue
         world.bring_back()
         edit.prepare(world)
@@ -195,7 +203,7 @@ def test_no_edit_is_lost_if_the_landing_is_killed_too(world: World, story: str) 
     for point in range(25, whole + 1):
         if names[point - 1] == edit.blind:
             continue
-        for after in range(point, whole + 40) if SOAK else range(point + point % 17, whole + 40, 23):
+        for after in range(point, whole + 40) if SOAK else range(point + point % 31, whole + 40, 41):
             world.bring_back()
             edit.prepare(world)
             if not died(land, world, Watched(meddles_at=point, meddle=lambda: edit(world), dies_at=after)):

@@ -13,7 +13,8 @@ So whatever somebody else writes into the tree, at any moment, is there afterwar
     chmod         the mode is the new one             the old mode, if the mode is ours
     finish        (is done again)                     a mode that lets the folder be emptied
 
-What somebody wrote over ours before we could take it back stays: it is theirs.
+What somebody wrote over ours before we could take it back stays: it is theirs. Where both are text, our lines are
+taken out of it again.
 """
 
 from __future__ import annotations
@@ -22,16 +23,24 @@ import contextlib
 import errno
 import os
 import stat
+import threading
 from collections.abc import Generator
 from typing import Final, Self
 
 from amends.changeset import calls
 from amends.changeset.disk import FOLDER, Disk, Spot, Sync, opened, spot
-from amends.changeset.look import about_at, open_root, reached, state_at
-from amends.changeset.model import State, same
+from amends.changeset.home import Home
+from amends.changeset.look import about_at, content_of, open_root, reached, state_at
+from amends.changeset.merge import take_out
+from amends.changeset.model import Kind, State, same
+from amends.changeset.objects import Objects
 from amends.changeset.paths import name, parent
 from amends.changeset.plan import Act, Do, TreePlan, touched_folders
 
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRIES: Final = 20
+_WAITS: Final = 100
+_WAIT_S: Final = 0.002
 _MOVED: Final = (FileNotFoundError, NotADirectoryError)
 """Somebody took the path, or a folder above it, away."""
 
@@ -43,6 +52,7 @@ class Applying:
         self.plan = plan
         self._disk = disk
         self._stack = contextlib.ExitStack()
+        self._objects = Objects(Home(plan.root, plan.home))
         self.left: list[bytes] = []
         """Paths that somebody wrote over ours before it was taken back."""
 
@@ -66,7 +76,7 @@ class Applying:
                     return act.path
             except _MOVED:
                 return act.path
-        return self._touched_late()
+        return None
 
     def back(self) -> None:
         """Take back all that was done, newest first."""
@@ -116,7 +126,24 @@ class Applying:
     def _is_as_expected(self, act: Act) -> bool:
         """Whether what lies in undo is what was validated."""
         undo = self._undo_spot(act)
-        return self._is_empty_folder(undo) if act.do is Do.TAKE_FOLDER else same(state_at(undo), act.old)
+        return self._is_empty_folder(undo) if act.do is Do.TAKE_FOLDER else same(self._at_rest(undo), act.old)
+
+    @staticmethod
+    def _at_rest(at: Spot) -> State | None:
+        """The state of what was taken out of the tree, when nobody can write to it any more.
+
+        Whoever had it open before can: they are given some time to finish. One who keeps it open for longer is
+        looked for again in the end: see `touched_late`.
+        """
+        try:
+            with opened(at, _READ | os.O_NONBLOCK) as file:
+                for _ in range(_WAITS):
+                    if not calls.is_open_to_write(file):
+                        break
+                    threading.Event().wait(_WAIT_S)
+        except OSError:
+            pass  # no file, or one that may not be read: it is as it is
+        return state_at(at)
 
     def _take(self, act: Act, at: Spot) -> bool:
         self._disk.rename(at, self._undo_spot(act))
@@ -162,7 +189,7 @@ class Applying:
                 if not calls.is_unsupported(exc):
                     raise
                 return self._swap_by_linking(act, at)
-            held = state_at(staged)
+            held = self._at_rest(staged)
         is_expected = same(held, act.old)
         self._disk.rename(staged, undo)
         return is_expected
@@ -194,10 +221,17 @@ class Applying:
             self._disk.chmod_folder(at, act.new.mode)
             self._disk.set_time(at, act.new.mtime_ns)
 
-    def _touched_late(self) -> bytes | None:
-        """A path whose old file somebody still wrote to, by a handle from before it was taken out."""
+    def touched_late(self) -> bytes | None:
+        """A path whose old file somebody still wrote to, by a handle from before it was taken out.
+
+        Asked last, when nothing is left but to say that it has landed: whoever writes later still by such a handle
+        writes to a file that has been replaced, as with any rename.
+        """
         for act in self.plan.acts:
-            if act.do in {Do.TAKE, Do.TAKE_FOLDER, Do.SWAP} and not self._is_as_expected(act):
+            undo = self._undo_spot(act)
+            if act.do in {Do.TAKE, Do.SWAP} and not same(state_at(undo), act.old):
+                return act.path
+            if act.do is Do.TAKE_FOLDER and not self._is_empty_folder(undo):
                 return act.path
         return None
 
@@ -254,7 +288,7 @@ class Applying:
             self.left.append(act.path)
             return
         self._disk.rename(at, staged)
-        if not same(state_at(staged), act.new):
+        if not same(self._at_rest(staged), act.new):
             self._disk.rename_new(staged, at)
             self.left.append(act.path)
 
@@ -267,7 +301,8 @@ class Applying:
         if same(state_at(undo), act.new) or about_at(staged) is not None:
             return
         if not same(state_at(at), act.new):
-            self.left.append(act.path)
+            if not self._unmix(act, at):
+                self.left.append(act.path)
             return
         try:
             self._disk.exchange(undo, at)
@@ -276,9 +311,34 @@ class Applying:
                 raise
             self._disk.rename(undo, at)
             return
-        if not same(state_at(undo), act.new):
+        if not same(self._at_rest(undo), act.new):
             self._disk.exchange(undo, at)
-            self.left.append(act.path)
+            if not self._unmix(act, at):
+                self.left.append(act.path)
+
+    def _unmix(self, act: Act, at: Spot) -> bool:
+        """Somebody edited ours before it could be taken back: take ours out of it, line by line, and leave theirs."""
+        new = None if act.new is None else self._objects.get(act.new.digest)
+        beside = Spot(self._staged, b"%d.unmixed" % act.number)
+        for _ in range(_TRIES):
+            theirs = state_at(at)
+            if new is None or theirs is None or theirs.kind is not Kind.FILE:
+                return False
+            with opened(at, _READ) as edited, opened(self._undo_spot(act), _READ) as before:
+                now = content_of(edited)
+                content = take_out(new, now, content_of(before))
+            if content is None:
+                return False
+            if content == now:
+                return True
+            if about_at(beside) is not None:
+                self._disk.remove(beside)
+            self._disk.write(beside, content, theirs.mode)
+            self._disk.exchange(beside, at)
+            if same(self._at_rest(beside), theirs):
+                return True
+            self._disk.exchange(beside, at)
+        return False
 
     def _unfinish(self, act: Act, at: Spot) -> None:
         about = about_at(at)

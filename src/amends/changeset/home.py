@@ -72,8 +72,11 @@ class Home:
                     disk.make_folder(spot(self.within(folder)))
         except OSError as exc:
             raise RootError(f"the state directory {spell(self.path)} cannot be made: {exc.strerror}") from None
-        about = os.stat(self.root)
-        write_record(disk, self.path, b"root.json", {"root": spell(self.root), "inode": about.st_ino})
+        with self.locked():  # several may come at once, and one of them makes it
+            if not self.is_made:
+                inode = os.stat(self.root).st_ino
+                write_record(disk, self.path, b"root.json", {"root": spell(self.root), "inode": inode})
+        disk.sync_folder(spot(os.path.dirname(self.path)), Sync.RECORD_FOLDER)
 
     def require_root(self) -> None:
         """Raise RootError if the tree is not the one that this home was made for."""

@@ -168,9 +168,6 @@ def _applied(case: Case, found: list[Validated]) -> Ended | None:
         _abort(plan, case.disk)
         return None
     _retire(plan, case.disk)
-    for each in found:
-        for path, content in each.merged.items():
-            Objects(each.home).put(content, next(one.new.digest for one in each.wanted if one.path == path and one.new))
     return _landed(case, found, id=plan.id, sequences=tuple(tree.sequence for tree in plan.trees))
 
 
@@ -265,6 +262,7 @@ def _stage_tree(case: Case, number: int, tree: TreePlan, validated: Validated) -
                 case.disk.symlink(act.new.target, at)
             else:
                 _stage_file(case, number, act, at, nets[act.path], validated, root)
+                Objects(validated.home).keep(act.new.digest, at.name, act.new.size)
             case.disk.set_time(at, act.new.mtime_ns)
             if act.new.kind is Kind.FILE:
                 case.disk.sync_file(at, Sync.STAGED_FILES)

@@ -110,15 +110,21 @@ def _alive(home: Home) -> list[tuple[Ticket, bytes]]:
         if not name.isdigit():
             continue
         path = home.within(b"queue", name)
-        try:
-            with opened(spot(path), os.O_RDWR | os.O_CLOEXEC) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(FileNotFoundError):  # its owner had its turn, and has just left
+            if _is_held(path):
+                found.append((_ticket(int(name), content_at(path)), path))
+            else:
                 os.unlink(path)
-        except BlockingIOError:
-            found.append((_ticket(int(name), content_at(path)), path))
-        except FileNotFoundError:
-            continue
     return found
+
+
+def _is_held(path: bytes) -> bool:
+    with opened(spot(path), os.O_RDWR | os.O_CLOEXEC) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _ticket(number: int, raw: bytes) -> Ticket:

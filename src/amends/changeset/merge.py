@@ -59,6 +59,33 @@ def merge(ancestor: bytes, ours: bytes, theirs: bytes, *, patience_s: float = 20
     return Merged(content=b"".join(pieces), hunks=tuple(hunks))
 
 
+def take_out(new: bytes, edited: bytes, old: bytes) -> bytes | None:
+    """What somebody made of the new text, had they had the old one. None: the two cannot be told apart.
+
+    A merge that goes backwards; and where an edit touches our lines without changing them, it is kept beside the old.
+    """
+    if not (is_text(new) and is_text(edited) and is_text(old)):
+        return None
+    base, theirs, before = lines_of(new), lines_of(edited), lines_of(old)
+    left, right = matching(base, theirs), matching(base, before)
+    if left is None or right is None:
+        return None
+    pieces: list[bytes] = []
+    for a, b, c in _regions(left, right):
+        ours, one, two = base[slice(*a)], theirs[slice(*b)], before[slice(*c)]
+        if two in (one, ours):
+            pieces += one
+        elif one == ours:
+            pieces += two
+        elif one[: len(ours)] == ours:
+            pieces += two + one[len(ours) :]
+        elif one[len(one) - len(ours) :] == ours:
+            pieces += one[: len(one) - len(ours)] + two
+        else:
+            return None
+    return b"".join(pieces)
+
+
 Range: TypeAlias = tuple[int, int]
 
 

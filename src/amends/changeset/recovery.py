@@ -131,6 +131,12 @@ def carry_out(plan: Plan, disk: Disk) -> bytes | None:
         if not _is_retired(plan, tree):
             with Applying(tree, disk) as applying:
                 applying.sync()
+    for tree in plan.trees:
+        if not _is_retired(plan, tree):
+            with Applying(tree, disk) as applying:
+                late = applying.touched_late()
+                if late is not None:
+                    return late
     return None
 
 
