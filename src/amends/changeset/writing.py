@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Generator
 
 from amends.changeset import calls, marks
 from amends.changeset.disk import copy_content, opened, spot
@@ -36,7 +37,7 @@ class Writing:
         found = self.stack.find(at)
         if found is not None and found.is_folder:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", spell(path))
-        self._require_writable(found, path)
+        self._require_writable(self.stack.find(parent(at)) if found is None else found, path)
         self._copy_up_folders(at)
         fresh = self._fresh()
         with opened(spot(fresh), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666) as file:
@@ -180,7 +181,22 @@ class Writing:
             raise PermissionError(errno.EACCES, "Permission denied", spell(path))
 
     def _place(self, fresh: bytes, at: bytes) -> None:
-        os.rename(fresh, self._up(at))
+        with self._unlocked(parent(at)):
+            os.rename(fresh, self._up(at))
+
+    @contextlib.contextmanager
+    def _unlocked(self, folder: bytes) -> Generator[None]:
+        """A file in a folder that may not be written may be; copied up, it has to be put there all the same."""
+        where = self._up(folder) if folder else self.upper
+        mode = stat.S_IMODE(os.lstat(where).st_mode)
+        if mode & stat.S_IRWXU == stat.S_IRWXU:
+            yield
+            return
+        os.chmod(where, mode | stat.S_IRWXU)
+        try:
+            yield
+        finally:
+            os.chmod(where, mode)
 
     def _copy_up_folders(self, path: bytes) -> None:
         """Have the folders above a path in the layer, as they are below."""
@@ -195,7 +211,8 @@ class Writing:
         if found.where == self._up(above):
             return
         self._copy_up_folders(above)
-        os.mkdir(self._up(above))
+        with self._unlocked(parent(above)):
+            os.mkdir(self._up(above))
         os.chmod(self._up(above), found.mode)
 
     def _copy_up(self, at: bytes, found: Found) -> None:
@@ -203,7 +220,8 @@ class Writing:
             return
         self._copy_up_folders(at)
         if found.is_folder:
-            os.mkdir(self._up(at))
+            with self._unlocked(parent(at)):
+                os.mkdir(self._up(at))
             os.chmod(self._up(at), found.mode)
             return
         fresh = self._fresh()
