@@ -22,6 +22,7 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
     assert "click" in found
     assert {name for name in found if name.startswith("amends.")} == {
         "amends.cli",
+        "amends.cli.changeset",
         "amends.cli.demo",
         "amends.cli.incident",
         "amends.cli.main",

@@ -47,6 +47,9 @@ def prune(
         if not shelf.is_there:
             continue
         record = shelf.record()
+        if record.life is Life.PRUNED:
+            _throw_contents(shelf, record)  # what a kill kept from going
+            continue
         is_over = record.life in {Life.DROPPED, Life.LANDED} and record.ended_at is not None
         if not is_over or now - (record.ended_at or now) < older_s * 1000:
             continue
@@ -63,6 +66,10 @@ def prune(
 
 def _prune_one(shelf: Shelf, record: Record, now: int) -> None:
     shelf.move_on(Life.PRUNED, now)
+    _throw_contents(shelf, record)
+
+
+def _throw_contents(shelf: Shelf, record: Record) -> None:
     for folder in (shelf.layers_folder, shelf.folder + b"/ws"):
         if os.path.isdir(folder):
             throw_away(shelf.disk, shelf.home, folder, f"{shelf.id}.pruned".encode())

@@ -8,6 +8,7 @@ from typing import Final, NoReturn, cast
 
 import click
 
+from amends.cli.changeset import changeset
 from amends.cli.demo import demo
 from amends.cli.incident import incident
 from amends.cli.options import show_help
@@ -40,6 +41,7 @@ cli.add_command(run)
 cli.add_command(resume)
 cli.add_command(saga)
 cli.add_command(incident)
+cli.add_command(changeset)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
