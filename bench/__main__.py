@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import baselines, evidence, judging, lists, ours
+from bench import baselines, changesets, evidence, judging, lists, ours
 
 ROUNDS = 3
 
@@ -183,6 +183,10 @@ def main() -> int:
     figures = Figures()
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
         folder = Path(name)
+        if "changesets" in sys.argv[1:]:
+            changesets.measured(folder, figures)
+            Console(width=110).print(figures.table)
+            return 1 if figures.missed else 0
         asyncio.run(saga_costs(folder, figures))
         asyncio.run(long_sagas(folder, figures))
         asyncio.run(many_sagas(folder, figures))

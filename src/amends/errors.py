@@ -25,12 +25,23 @@ AmendsError
 │   ├── UnknownApprovalError
 │   ├── UnknownTargetError
 │   ├── UnknownActionError
-│   └── UnknownDefinitionError
+│   ├── UnknownDefinitionError
+│   └── UnknownChangesetError
 ├── PolicyError                 a policy's file cannot be read, or says what no policy can say
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 ├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
 ├── EvidenceError               what should be evidence cannot be read or made
 │   └── EvidenceKeyError        the key that signs is missing, not safe, or not the journal's
+├── ChangesetError              file work that could not be done; the tree is as it was
+│   ├── PathError               a path that leaves the tree, or that no file can have
+│   ├── LimitError              a step changed more, or elsewhere, than it may
+│   ├── ViewError               tools have no view of the tree here, or one could not be started in it
+│   ├── RootError               the tree is missing, another one, read-only, or cannot be read
+│   ├── ChangesetBusyError      another process has it open, or lands
+│   ├── ChangesetLifeError      where it stands in its life, this cannot be done
+│   ├── ChangesetFullError      no room on the disk
+│   ├── ChangesetDamagedError   what is stored of it does not verify
+│   └── LandingStuckError       a landing that could be brought neither forward nor back: a person is needed
 └── JournalError                the store
     ├── JournalConflictError    another entry came first
     │   └── LeaseLostError      another worker drives this saga now
@@ -177,6 +188,10 @@ class PolicyError(AmendsError):
         self.mistakes = tuple(mistakes)
 
 
+class UnknownChangesetError(UnknownError):
+    """No changeset has this id."""
+
+
 class SecretUnavailableError(AmendsError):
     """The journal keeps a secret's digest, never its value."""
 
@@ -191,6 +206,50 @@ class EvidenceError(AmendsError):
 
 class EvidenceKeyError(EvidenceError):
     """The key that signs is missing, open to others, or not the one that the journal is signed by."""
+
+
+class ChangesetError(AmendsError):
+    """File work that could not be done; the tree is as it was."""
+
+
+class PathError(ChangesetError):
+    """A path that leaves the tree, or that no file can have."""
+
+
+class LimitError(ChangesetError):
+    """A step changed more, or elsewhere, than it may. `broken` says each limit in a sentence."""
+
+    def __init__(self, message: str, *, broken: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+class ViewError(ChangesetError):
+    """Tools have no view of the tree here, or one could not be started in it."""
+
+
+class RootError(ChangesetError):
+    """The tree is missing, another one, read-only, or cannot be read."""
+
+
+class ChangesetBusyError(ChangesetError):
+    """Another process has this changeset open, or lands in this tree."""
+
+
+class ChangesetLifeError(ChangesetError):
+    """Where the changeset stands in its life, this cannot be done."""
+
+
+class ChangesetFullError(ChangesetError):
+    """No room on the disk; nothing was changed."""
+
+
+class ChangesetDamagedError(ChangesetError):
+    """What is stored of a changeset does not verify; nothing is acted upon."""
+
+
+class LandingStuckError(ChangesetError):
+    """A landing could be brought neither forward nor back; what is left is named, and a person is needed."""
 
 
 class JournalError(AmendsError):

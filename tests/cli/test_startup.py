@@ -23,6 +23,7 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
     assert {name for name in found if name.startswith("amends.")} == {
         "amends.cli",
         "amends.cli.approval",
+        "amends.cli.changeset",
         "amends.cli.demo",
         "amends.cli.evidence",
         "amends.cli.incident",

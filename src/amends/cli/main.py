@@ -9,6 +9,7 @@ from typing import Final, NoReturn, cast
 import click
 
 from amends.cli.approval import approval
+from amends.cli.changeset import changeset
 from amends.cli.demo import demo
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
@@ -51,6 +52,7 @@ cli.add_command(incident)
 cli.add_command(policy)
 cli.add_command(evidence)
 cli.add_command(notify)
+cli.add_command(changeset)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

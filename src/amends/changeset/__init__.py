@@ -1,0 +1,45 @@
+"""File work that can be taken back, layer by layer. Knows files, and not sagas."""
+
+from amends.changeset.changeset import Changeset
+from amends.changeset.files import Files
+from amends.changeset.library import Summary, diff, doctor, keep, list_changesets, queue, show, take_back
+from amends.changeset.line import Ticket
+from amends.changeset.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
+from amends.changeset.pruning import prune
+from amends.changeset.report import Conflict, Conflicted, Landed, Unverified, Winner
+from amends.changeset.results import Dropped, Sealed
+from amends.changeset.tools import Ran, Running
+from amends.changeset.views.probe import Answer
+from amends.changeset.views.protocol import Budget
+
+__all__ = [
+    "EPHEMERAL",
+    "Answer",
+    "Budget",
+    "Changeset",
+    "Conflict",
+    "Conflicted",
+    "Dropped",
+    "Files",
+    "Isolation",
+    "Landed",
+    "Life",
+    "Limits",
+    "Ran",
+    "Running",
+    "Sealed",
+    "Summary",
+    "Terms",
+    "Ticket",
+    "Totals",
+    "Unverified",
+    "Winner",
+    "diff",
+    "doctor",
+    "keep",
+    "list_changesets",
+    "prune",
+    "queue",
+    "show",
+    "take_back",
+]

@@ -1,0 +1,120 @@
+"""What a layer changes: its folder on disk, held against what is below it.
+
+A whiteout over a folder, and an opaque folder, hide things that the layer itself does not name. Here they are spelled
+out, path by path: a landing removes only what was there when the layer was sealed, and is stopped by anything else.
+
+What was copied up and then not changed is taken out of the layer again: the layer holds what it says, and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from amends.changeset import marks
+from amends.changeset.disk import Disk, digest_of, spot
+from amends.changeset.look import kind_of, readable, state_at
+from amends.changeset.model import Kind, State, same
+from amends.changeset.paths import Patterns, join
+from amends.changeset.stack import Found, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    path: bytes
+    before: State | None
+    after: State | None
+    is_ephemeral: bool
+    was_there: bool = False
+    """The layer itself shows that something was copied up from below, whatever is there by now."""
+
+
+class Delta:
+    """The changes of one tree's part of a layer."""
+
+    def __init__(self, upper: bytes, below: Stack, ephemeral: Patterns, disk: Disk) -> None:
+        self._upper = upper
+        self._below = below
+        self._ephemeral = ephemeral
+        self._disk = disk
+
+    def changes(self) -> list[Change]:
+        """All of them, by path. What the layer repeats from below is removed from it on the way."""
+        root = self._below.find(b"")
+        return sorted(self._inside(b"", root), key=lambda change: change.path)
+
+    def _inside(self, folder: bytes, below: Found | None) -> Iterator[Change]:
+        with os.scandir(self._up(folder)) as inside:
+            names = sorted(each.name for each in inside)
+        for name in names:
+            yield from self._at(join(folder, name))
+        if below is not None and below.is_folder and folder and marks.is_opaque(self._up(folder)):
+            for name in self._below.names(below):
+                if name not in names:
+                    yield from self._gone(join(folder, name))
+
+    def _at(self, path: bytes) -> Iterator[Change]:
+        where = self._up(path)
+        about = os.lstat(where)
+        below = self._below.find(path)
+        if marks.is_whiteout(where, about):
+            yield from self._gone(path)
+            return
+        if below is not None and below.is_folder and not stat.S_ISDIR(about.st_mode):
+            yield from self._gone_inside(path, below)
+        if stat.S_ISDIR(about.st_mode):
+            yield from self._folder(path, about, below)
+            return
+        is_ephemeral = path in self._ephemeral
+        after = _light(where, about) if is_ephemeral else self.file_state(where)
+        before = None if below is None or is_ephemeral else state_at(spot(below.where))
+        if below is not None and same(before, after):
+            self._disk.remove(spot(where))
+        else:
+            yield Change(path, before, after, is_ephemeral, below is None and marks.came_from_below(where))
+
+    def _folder(self, path: bytes, about: os.stat_result, below: Found | None) -> Iterator[Change]:
+        after = State(kind=Kind.FOLDER, mode=stat.S_IMODE(about.st_mode), mtime_ns=about.st_mtime_ns)
+        before = None if below is None else state_at(spot(below.where))
+        is_same = same(before, after)
+        if not is_same:
+            yield Change(path, before, after, path in self._ephemeral)
+        yield from self._inside(path, below)
+        if is_same and not os.listdir(self._up(path)) and not marks.is_opaque(self._up(path)):
+            self._disk.remove_folder(spot(self._up(path)))
+
+    def _gone(self, path: bytes) -> Iterator[Change]:
+        below = self._below.find(path)
+        if below is None:
+            return
+        if below.is_folder:
+            yield from self._gone_inside(path, below)
+        yield Change(path, state_at(spot(below.where)), None, path in self._ephemeral)
+
+    def _gone_inside(self, path: bytes, below: Found) -> Iterator[Change]:
+        for name in self._below.names(below):
+            yield from self._gone(join(path, name))
+
+    def _up(self, path: bytes) -> bytes:
+        return self._upper + b"/" + path if path else self._upper
+
+    @staticmethod
+    def file_state(where: bytes) -> State:
+        """Of a file in the layer, also of one whose mode would not let us read it."""
+        state = state_at(spot(where))
+        if state is None:
+            raise FileNotFoundError(2, "No such file or directory", os.fsdecode(where))
+        if state.digest.startswith("stat:") and state.kind is Kind.FILE:
+            with readable(where) as file:
+                return replace(state, digest=digest_of(file))
+        return state
+
+
+def _light(where: bytes, about: os.stat_result) -> State:
+    """A state without its digest: of what never lands, and need not be compared."""
+    kind = kind_of(about)
+    target = os.readlink(where) if kind is Kind.LINK else b""
+    mode = 0o777 if kind is Kind.LINK else stat.S_IMODE(about.st_mode)
+    return State(kind=kind, mode=mode, size=about.st_size, mtime_ns=about.st_mtime_ns, target=target)

@@ -1,0 +1,291 @@
+"""Landing: the one moment at which a changeset touches a tree. All of it is there afterwards, or nothing.
+
+turn       wait in the tree's line
+verify     run the user's command in the view, on the tree of now, with what would be merged merged
+lock       the trees, and settle whatever a dead process left
+validate   each path against the tree of now; any conflict, and nothing more is done
+stage      everything new, on the tree's file system, and wait until it is on disk
+seal       the plan: the decision
+apply      by changing places; what came out has to be what was validated, or all is taken back and tried again
+sync       the tree's folders, and only then say that it landed
+retire     into the log; what was replaced is kept, for the inverse
+
+killed or powered off before the seal     the tree was not touched
+killed or powered off after it            whoever comes next finishes it, or takes it back: see recovery.py
+somebody edits a path meanwhile           their edit stays; the landing is taken back, validated and tried again
+a system call fails (full, not allowed)   it is taken back, and the error says so
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from amends.changeset.disk import Disk, Spot, Sync, opened, spot
+from amends.changeset.home import Home, write_record
+from amends.changeset.line import turn
+from amends.changeset.look import about_at, content_at, folder_of, open_root, readable
+from amends.changeset.model import Isolation, Kind, Layer, Life, Terms
+from amends.changeset.net import Net, net_changes
+from amends.changeset.objects import Objects
+from amends.changeset.paths import name as name_of, spell
+from amends.changeset.plan import STAGED, Act, Plan, TreePlan, acts_for, touched_folders
+from amends.changeset.recovery import (
+    abort,
+    carry_out,
+    is_logged,
+    landing_folder,
+    recover,
+    retire,
+    seal_plan,
+    stage_log,
+)
+from amends.changeset.report import Conflict, Conflicted, Landed, Unverified
+from amends.changeset.shelf import Shelf, content_in
+from amends.changeset.tools import Ran
+from amends.changeset.troubles import said, told
+from amends.changeset.validate import Validated, Validation, strict_conflicts
+from amends.clock import Clock
+from amends.errors import ChangesetBusyError, ChangesetDamagedError, LandingStuckError
+
+Ended: TypeAlias = "Landed | Conflicted | Unverified"
+Verify: TypeAlias = Callable[[Sequence[Validated]], Ran]
+
+TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A changeset that is to land."""
+
+    shelf: Shelf
+    name: str
+    homes: tuple[Home, ...]
+    layers: tuple[Layer, ...]
+    terms: Terms
+    clock: Clock
+
+    @property
+    def disk(self) -> Disk:
+        return self.shelf.disk
+
+    def since(self, tree: int) -> int:
+        """The newest landing that the changeset's first layer had seen."""
+        return self.layers[0].begun.landings[tree] if self.layers else self.homes[tree].newest_landing()
+
+    def content(self, tree: int, net: Net) -> bytes:
+        return content_at(content_in(self.shelf, net.layer, tree, net.path))
+
+
+def check(case: Case) -> list[Validated]:
+    """What a landing would do, were it done now."""
+    found: list[Validated] = []
+    for tree, home in enumerate(case.homes):
+        root = open_root(home.root)
+        try:
+            content = functools.partial(case.content, tree)
+            changes = net_changes(case.layers, tree)
+            validated = Validation(home, root, changes, content=content, since=case.since(tree)).result()
+        finally:
+            os.close(root)
+        if case.terms.isolation is Isolation.STRICT:
+            validated.conflicts += strict_conflicts(home, case.since(tree), case.shelf.id, case.terms.reads)
+        found.append(validated)
+    return found
+
+
+def conflicts_of(found: Sequence[Validated]) -> tuple[Conflict, ...]:
+    return tuple(conflict for each in found for conflict in each.conflicts)
+
+
+def land(case: Case, *, verify: Verify | None, wait_s: float | None) -> Ended:
+    """Land it, in its turn."""
+    for home in case.homes:
+        home.require_root()
+    with told("the landing was not begun"), contextlib.ExitStack() as line:
+        for home in _in_order(case.homes):
+            line.enter_context(turn(home, changeset=case.shelf.id, name=case.name, clock=case.clock, wait_s=wait_s))
+        recover(case.homes, case.disk, wait=True)
+        for _ in range(TRIES):
+            ended = _try(case, verify)
+            if ended is not None:
+                return ended
+    raise ChangesetBusyError(
+        f"{', '.join(spell(home.root) for home in case.homes)}: others change the same files all the time; "
+        f"{TRIES} tries were taken back. Try again when they are done"
+    )
+
+
+def _in_order(homes: Sequence[Home]) -> list[Home]:
+    return sorted(homes, key=lambda home: home.path)
+
+
+def _try(case: Case, verify: Verify | None) -> Ended | None:
+    """None: somebody was faster, and nothing was changed."""
+    looked: list[Validated] | None = None
+    numbers = [home.newest_landing() for home in case.homes]
+    if verify is not None:
+        looked = check(case)
+        if not conflicts_of(looked):
+            ran = verify(looked)
+            if not ran.ok:
+                return Unverified(changeset=case.shelf.id, ran=ran)
+    with contextlib.ExitStack() as locks:
+        for home in _in_order(case.homes):
+            locks.enter_context(home.locked())
+        found = check(case)
+        if conflicts := conflicts_of(found):
+            return Conflicted(changeset=case.shelf.id, conflicts=conflicts)
+        if looked is not None and _has_moved(looked, found, numbers, case):
+            return None
+        if not any(each.wanted for each in found):
+            case.shelf.move_on(Life.LANDED, case.clock.now())
+            return _landed(case, found, id="", sequences=())
+        return _applied(case, found)
+
+
+def _has_moved(looked: list[Validated], found: list[Validated], numbers: list[int], case: Case) -> bool:
+    moved = [one.seen() != other.seen() for one, other in zip(looked, found, strict=True)]
+    return any(moved) or numbers != [home.newest_landing() for home in case.homes]
+
+
+def _applied(case: Case, found: list[Validated]) -> Ended | None:
+    plan = _planned(case, found)
+    with told("the landing could not be staged"):
+        _stage(case, plan, found)
+        seal_plan(plan, case.disk)
+    try:
+        raced = carry_out(plan, case.disk)
+    except OSError as exc:
+        _abort(plan, case.disk)
+        raise said(exc, "the landing was taken back") from exc
+    if raced is not None:
+        _abort(plan, case.disk)
+        return None
+    _retire(plan, case.disk)
+    return _landed(case, found, id=plan.id, sequences=tuple(tree.sequence for tree in plan.trees))
+
+
+def _retire(plan: Plan, disk: Disk) -> None:
+    try:
+        retire(plan, disk)
+    except OSError as exc:
+        if not is_logged(plan):
+            _abort(plan, disk)
+            raise said(exc, "the landing was taken back") from exc
+        raise LandingStuckError(
+            f"landing {plan.id} is in the trees, and could not be written down everywhere: {exc.strerror}; "
+            "whoever opens the tree next does that"
+        ) from exc
+
+
+def _abort(plan: Plan, disk: Disk) -> None:
+    try:
+        abort(plan, disk)
+    except OSError as exc:
+        raise LandingStuckError(
+            f"landing {plan.id} can be brought neither forward nor back: {exc.strerror} ({exc.filename}); "
+            "it is tried again by whoever opens the tree next"
+        ) from exc
+
+
+def _landed(case: Case, found: list[Validated], *, id: str, sequences: tuple[int, ...]) -> Landed:
+    merged = {(each.home.path, path) for each in found for path in each.merged}
+    return Landed(
+        id=id,
+        changeset=case.shelf.id,
+        sequences=sequences,
+        applied=tuple(spell(wanted.path) for each in found for wanted in each.wanted),
+        merged=tuple(sorted(spell(path) for _, path in merged)),
+        already=tuple(spell(path) for each in found for path in each.already),
+    )
+
+
+def _planned(case: Case, found: list[Validated]) -> Plan:
+    landing = case.clock.new_id()
+    trees: list[TreePlan] = []
+    for each in found:
+        home = each.home
+        acts = acts_for(each.wanted)
+        folder = landing_folder(home.path, landing)
+        room = folder if home.can_move_into() else home.root + b"/.amends-landing-" + landing.encode()
+        times = tuple(_times(home.root, touched_folders(acts)))
+        number = home.newest_landing() + 1
+        trees.append(TreePlan(root=home.root, home=home.path, room=room, sequence=number, acts=acts, times=times))
+    return Plan(id=landing, changeset=case.shelf.id, name=case.name, at=case.clock.now(), trees=tuple(trees))
+
+
+def _times(root: bytes, folders: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield folder, os.stat(root + b"/" + folder, follow_symlinks=False).st_mtime_ns
+
+
+def _stage(case: Case, plan: Plan, found: list[Validated]) -> None:
+    disk = case.disk
+    leading = plan.trees[0]
+    first = landing_folder(leading.home, plan.id)
+    for number, (tree, validated) in enumerate(zip(plan.trees, found, strict=True)):
+        folder = landing_folder(tree.home, plan.id)
+        disk.make_folder(spot(folder))
+        if tree.room != folder or len(plan.trees) > 1:
+            write_record(disk, folder, b"begun.json", {"first": spell(first), "room": spell(tree.room)})
+        disk.sync_folder(spot(os.path.dirname(folder)), Sync.STAGED_FOLDER)
+        if tree.room != folder:
+            disk.make_folder(spot(tree.room))
+            disk.sync_folder(spot(tree.root), Sync.STAGED_FOLDER)
+        for each in (b"/staged", b"/undo"):
+            disk.make_folder(spot(tree.room + each))
+        stage_log(plan, tree, disk)
+        _stage_tree(case, number, tree, validated)
+        disk.sync_folder(spot(tree.room + b"/staged"), Sync.STAGED_FOLDER)
+        if tree.room != folder or tree is not leading:
+            disk.sync_folder(spot(tree.room), Sync.STAGED_FOLDER)
+
+
+def _stage_tree(case: Case, number: int, tree: TreePlan, validated: Validated) -> None:
+    nets = {net.path: net for net in net_changes(case.layers, number)}
+    with opened(spot(tree.root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as root:
+        for act in tree.acts:
+            if act.do not in STAGED or act.new is None:
+                continue
+            at = spot(tree.room + b"/staged/%d" % act.number)
+            if act.new.kind is Kind.FOLDER:
+                case.disk.make_folder(at)
+                continue
+            if act.new.kind is Kind.LINK:
+                case.disk.symlink(act.new.target, at)
+            else:
+                _stage_file(case, number, act, at, nets[act.path], validated, root)
+                Objects(validated.home).keep(act.new.digest, at.name, act.new.size)
+            case.disk.set_time(at, act.new.mtime_ns)
+            if act.new.kind is Kind.FILE:
+                case.disk.sync_file(at, Sync.STAGED_FILES)
+
+
+def _stage_file(case: Case, tree: int, act: Act, at: Spot, net: Net, validated: Validated, root: int) -> None:
+    if act.new is None:
+        return
+    if act.path in validated.merged:
+        case.disk.write(at, validated.merged[act.path], act.new.mode)
+        return
+    with folder_of(root, act.path) if act.old is not None else contextlib.nullcontext(-1) as folder:
+        about = about_at(Spot(folder, name_of(act.path))) if folder >= 0 else None
+        owner = None if about is None else (about.st_uid, about.st_gid)
+        is_theirs = act.path in validated.from_tree
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        source = (
+            opened(Spot(folder, name_of(act.path)), flags)
+            if is_theirs
+            else readable(content_in(case.shelf, net.layer, tree, act.path))
+        )
+        with source as file:
+            digest = case.disk.copy(file, at, act.new.mode, owner)
+    if digest != act.new.digest and not is_theirs:
+        raise ChangesetDamagedError(
+            f"{spell(act.path)} in layer {net.layer} is not what was sealed; rewind to {net.layer - 1} and do it again"
+        )

@@ -1,0 +1,166 @@
+"""What people and programs do with changesets from outside: list, show, diff, keep, take back, ask the doctor.
+
+Nothing here holds a changeset longer than it takes. Reading needs no lock; what changes one is refused while somebody
+has it open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from amends.changeset import results
+from amends.changeset.changeset import Changeset, homes_of
+from amends.changeset.codec import Fields
+from amends.changeset.contents import diff_of
+from amends.changeset.disk import Disk
+from amends.changeset.home import Home
+from amends.changeset.inverse import make_inverse, plan_of_landing
+from amends.changeset.line import Ticket, waiting
+from amends.changeset.model import Life, Record, Terms, Totals
+from amends.changeset.net import net_changes
+from amends.changeset.paths import Given, spell
+from amends.changeset.results import Sealed
+from amends.changeset.shelf import Shelf
+from amends.changeset.views.probe import Answer, doctor as ask
+from amends.changeset.views.protocol import Budget
+from amends.clock import Clock, SystemClock
+from amends.errors import ChangesetDamagedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A changeset in a few words."""
+
+    id: str
+    name: str
+    life: Life
+    roots: tuple[str, ...]
+    opened_at: int
+    ended_at: int | None
+    landing: str | None
+    inverse_of: str | None
+    steps: tuple[Sealed, ...]
+    files: int
+    totals: Totals
+
+    def data(self) -> Fields:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "life": str(self.life),
+            "roots": list(self.roots),
+            "opened_at": self.opened_at,
+            "ended_at": self.ended_at,
+            "landing": self.landing,
+            "inverse_of": self.inverse_of,
+            "steps": [step.data() for step in self.steps],
+            "files": self.files,
+            "added_lines": self.totals.added_lines,
+            "removed_lines": self.totals.removed_lines,
+        }
+
+
+def list_changesets(root: Given, *, state: Given | None = None) -> tuple[Summary, ...]:
+    """All that the tree's state directory knows, oldest first."""
+    (home,) = homes_of([root], state)
+    found: list[Summary] = []
+    for each in home.changesets():
+        shelf = Shelf(home, each, Disk())
+        with contextlib.suppress(ChangesetDamagedError):
+            if shelf.is_there:
+                found.append(_summary(shelf))
+    return tuple(sorted(found, key=lambda each: (each.opened_at, each.id)))
+
+
+def show(root: Given, id: str, *, state: Given | None = None) -> Summary:
+    """Raises UnknownChangesetError."""
+    (home,) = homes_of([root], state)
+    return _summary(Shelf(home, id, Disk()))
+
+
+def _summary(shelf: Shelf) -> Summary:
+    record = shelf.record()
+    layers = shelf.layers()
+    return Summary(
+        id=record.id,
+        name=record.name,
+        life=record.life,
+        roots=tuple(map(spell, record.roots)),
+        opened_at=record.opened_at,
+        ended_at=record.ended_at,
+        landing=record.landing,
+        inverse_of=record.inverse_of,
+        steps=tuple(map(results.sealed, layers)),
+        files=sum(len(net_changes(layers, tree)) for tree in range(len(record.roots))),
+        totals=Totals(
+            added_lines=sum(layer.totals.added_lines for layer in layers),
+            removed_lines=sum(layer.totals.removed_lines for layer in layers),
+        ),
+    )
+
+
+def diff(root: Given, id: str, *, step: int | None = None, state: Given | None = None) -> str:
+    """A unified diff of all of it, or of one step."""
+    (home,) = homes_of([root], state)
+    shelf = Shelf(home, id, Disk())
+    record, layers = shelf.record(), shelf.layers()
+    return diff_of(shelf, _homes(record, home, state), layers, step)
+
+
+def _homes(record: Record, home: Home, state: Given | None) -> tuple[Home, ...]:
+    if len(record.roots) == 1:
+        return (home,)
+    return homes_of(record.roots, None if state is None else os.path.dirname(home.path))
+
+
+def queue(root: Given, *, state: Given | None = None) -> tuple[Ticket, ...]:
+    """Who lands, and who waits for it, in order."""
+    (home,) = homes_of([root], state)
+    return waiting(home)
+
+
+def doctor(
+    *roots: Given,
+    state: Given | None = None,
+    budget: Budget | None = None,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+) -> tuple[Answer, ...]:
+    """What each provider says of these trees, the best first: whether it works, and why or why not."""
+    homes = homes_of(roots, state)
+    for home in homes:
+        home.make(disk or Disk())
+    return ask(homes, clock=clock or SystemClock(), disk=disk or Disk(), budget=budget or Budget())
+
+
+def keep(root: Given, id: str, *, state: Given | None = None, clock: Clock | None = None) -> Summary:
+    """Let a changeset that is over stay for good."""
+    (home,) = homes_of([root], state)
+    shelf = Shelf(home, id, Disk())
+    with shelf.held():
+        shelf.move_on(Life.KEPT, (clock or SystemClock()).now())
+    return _summary(shelf)
+
+
+def take_back(
+    *roots: Given,
+    landing: str,
+    id: str | None = None,
+    state: Given | None = None,
+    terms: Terms | None = None,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+) -> Changeset:
+    """Open the inverse of a landing, ready to land: the compensation of a landing.
+
+    With an id, asking again opens the one that was made before.
+    """
+    clock, disk = clock or SystemClock(), disk or Disk()
+    homes = homes_of(roots, state)
+    named = id or clock.new_id()
+    if not Shelf(homes[0], named, disk).is_there:
+        plan = plan_of_landing(homes[0], landing)
+        make_inverse(homes, plan, id=named, terms=terms or Terms(), clock=clock, disk=disk)
+    return Changeset.open(*roots, id=named, state=state, clock=clock, disk=disk)

@@ -1,0 +1,87 @@
+"""Whether a step kept within its limits: a list of sentences, one for each that it did not keep."""
+
+from __future__ import annotations
+
+import stat
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from amends.changeset.delta import Change
+from amends.changeset.model import Kind, Limits, State, Totals
+from amends.changeset.paths import Patterns, join, name, parent, spell
+from amends.changeset.stack import Stack, leads_out
+from amends.errors import PathError
+
+_SHOWN = 5
+
+
+def kinds_broken(changes: Sequence[Change], view: Stack, limits: Limits) -> Iterator[str]:
+    """What no step may leave behind, whatever its numbers: devices, other users' powers, ways out of the tree."""
+    denied = Patterns(limits.denied)
+    for change in changes:
+        if change.is_ephemeral:
+            continue
+        path, after = spell(change.path), change.after
+        if (pattern := denied.covering(change.path)) is not None:
+            yield f"{path} is changed, and {pattern} is denied"
+        if after is None:
+            continue
+        if after.kind is Kind.OTHER:
+            yield f"{path} is a pipe, a socket or a device; only files, folders and links can land"
+        elif after.kind is Kind.FILE and _special(after) & ~_special(change.before):
+            yield f"{path} is setuid, setgid or sticky (mode {after.mode:o}); chmod it"
+        elif after.kind is Kind.LINK and not limits.links_out and _is_way_out(change.path, after.target, view):
+            yield f"{path} is a link to {spell(after.target)}, out of the tree"
+
+
+def _special(state: State | None) -> int:
+    return 0 if state is None else state.mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX)
+
+
+def _is_way_out(path: bytes, target: bytes, view: Stack) -> bool:
+    """By its own words, or by those of another link on its way."""
+    if leads_out(path, target, view.root):
+        return True
+    try:
+        view.resolve(path)
+    except PathError:
+        return True
+    except OSError:  # it leads nowhere but round and round
+        return False
+    return False
+
+
+def collisions(changes: Sequence[Change], view: Stack) -> Iterator[str]:
+    """New names that are one name where case or the composition of letters does not count."""
+    folders = {parent(change.path) for change in changes if change.after is not None and change.before is None}
+    for folder in sorted(folders):
+        found = view.find(folder)
+        if found is None or not found.is_folder:
+            continue
+        names = list(view.names(found))
+        counted = Counter(map(_folded, names))
+        alike = [each for each in names if counted[_folded(each)] > 1]
+        new = {name(change.path) for change in changes if parent(change.path) == folder and change.before is None}
+        if new.intersection(alike):
+            yield f"names that differ by case or composition alone: {', '.join(spell(join(folder, n)) for n in alike)}"
+
+
+def _folded(given: bytes) -> str:
+    return unicodedata.normalize("NFC", given.decode("utf-8", errors="surrogateescape")).casefold()
+
+
+def numbers_broken(totals: Totals, limits: Limits) -> Iterator[str]:
+    """The whole changeset's numbers, with the layer that is about to be sealed."""
+    if limits.files is not None and totals.files > limits.files:
+        yield f"{totals.files} files are changed, and {limits.files} may be"
+    lines = totals.added_lines + totals.removed_lines
+    if limits.lines is not None and lines > limits.lines:
+        yield f"{lines} lines are changed, and {limits.lines} may be"
+    if limits.bytes is not None and totals.bytes > limits.bytes:
+        yield f"{totals.bytes} bytes are written, and {limits.bytes} may be"
+
+
+def said(broken: Sequence[str]) -> str:
+    more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+    return "; ".join(broken[:_SHOWN]) + more

@@ -1,0 +1,45 @@
+"""What a changeset comes to: the newest word on each path, and what the changeset started from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amends.changeset.model import Ancestor, Entry, Kind, Layer, State, same
+from amends.changeset.paths import parents
+from amends.changeset.seal import earliest_ancestors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    path: bytes
+    ours: State | None
+    ancestor: Ancestor
+    layer: int
+    """The layer whose folder has the content."""
+
+
+def net_changes(layers: Sequence[Layer], tree: int) -> list[Net]:
+    """By path; what comes to nothing is left out, and so is what never lands.
+
+    Of what is ephemeral, only this lands: that it is gone, below a folder that is gone with it.
+    """
+    newest: dict[bytes, tuple[Entry, int]] = {}
+    for layer in layers:
+        for entry in layer.trees[tree]:
+            newest[entry.path] = (entry, layer.number)
+    ancestors = earliest_ancestors(layers, tree)
+    removed = {path for path, (entry, _) in newest.items() if not entry.is_ephemeral and _is_no_folder(entry.state)}
+    found: list[Net] = []
+    for path, (entry, number) in sorted(newest.items()):
+        if entry.is_ephemeral and (entry.state is not None or removed.isdisjoint(parents(path))):
+            continue
+        ancestor = ancestors.get(path, entry.ancestor)
+        if ancestor.is_known and same(ancestor.state, entry.state):
+            continue
+        found.append(Net(path=path, ours=entry.state, ancestor=ancestor, layer=number))
+    return found
+
+
+def _is_no_folder(state: State | None) -> bool:
+    return state is None or state.kind is not Kind.FOLDER

@@ -1,0 +1,132 @@
+"""Removing what is over: contents of changesets, what their landings replaced, and what nobody needs any more.
+
+A record stays: that there was such a changeset, when, and how it ended. What a pruned one landed can no longer be taken
+back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from amends.changeset.changeset import homes_of
+from amends.changeset.codec import fields_of, items, number, text
+from amends.changeset.disk import Disk, spot
+from amends.changeset.home import Home, empty_trash, throw_away
+from amends.changeset.inverse import plan_of_landing
+from amends.changeset.model import Life, Record
+from amends.changeset.objects import Objects
+from amends.changeset.paths import Given
+from amends.changeset.recovery import landed_folder
+from amends.changeset.shelf import Shelf
+from amends.clock import Clock, SystemClock
+from amends.errors import ChangesetBusyError, ChangesetLifeError
+
+KEPT_S: Final = 7 * 24 * 3600
+"""How long what is over stays, unless it is asked to stay for good."""
+
+
+def prune(
+    root: Given,
+    *,
+    older_s: float = KEPT_S,
+    id: str | None = None,
+    state: Given | None = None,
+    clock: Clock | None = None,
+) -> tuple[str, ...]:
+    """Prune those that have been over for long enough, or one of them. What is kept stays. The answer: their ids."""
+    (home,) = homes_of([root], state)
+    if not home.is_made:
+        return ()
+    now, disk = (clock or SystemClock()).now(), Disk()
+    pruned: list[str] = []
+    for each in home.changesets() if id is None else [id]:
+        shelf = Shelf(home, each, disk)
+        if not shelf.is_there:
+            continue
+        record = shelf.record()
+        if record.life is Life.PRUNED:
+            _throw_contents(shelf, record)  # what a kill kept from going
+            continue
+        is_over = record.life in {Life.DROPPED, Life.LANDED} and record.ended_at is not None
+        if not is_over or now - (record.ended_at or now) < older_s * 1000:
+            continue
+        with contextlib.suppress(ChangesetBusyError), shelf.held():
+            _prune_one(shelf, record, now)
+            pruned.append(each)
+    with home.locked():
+        _forget_aborted(home, disk)
+        _forget_log(home, disk)
+        _forget_objects(home)
+    empty_trash(disk, home)
+    return tuple(pruned)
+
+
+def _prune_one(shelf: Shelf, record: Record, now: int) -> None:
+    shelf.move_on(Life.PRUNED, now)
+    _throw_contents(shelf, record)
+
+
+def _throw_contents(shelf: Shelf, record: Record) -> None:
+    for folder in (shelf.layers_folder, shelf.folder + b"/ws"):
+        if os.path.isdir(folder):
+            throw_away(shelf.disk, shelf.home, folder, f"{shelf.id}.pruned".encode())
+    if not record.landing:
+        return
+    with contextlib.suppress(ChangesetLifeError):
+        for tree in reversed(plan_of_landing(shelf.home, record.landing).trees):
+            folder = landed_folder(tree.home, record.landing)
+            if os.path.isdir(folder):
+                throw_away(shelf.disk, Home(tree.root, tree.home), folder, f"{record.landing}.pruned".encode())
+
+
+def _forget_aborted(home: Home, disk: Disk) -> None:
+    for name in os.listdir(home.within(b"landed")):
+        if name.endswith(b".aborted"):
+            throw_away(disk, home, home.within(b"landed", name), name)
+
+
+def _forget_log(home: Home, disk: Disk) -> None:
+    """Entries that no changeset can need, and whose landing cannot be taken back; never the newest."""
+    newest = home.newest_landing()
+    needed = min((_oldest_landing(shelf) for shelf in _unpruned(home)), default=newest)
+    for landing in home.log_after(0):
+        place = number(landing["sequence"])
+        is_kept = os.path.isdir(landed_folder(home.path, text(landing["landing"])))
+        if place < min(needed, newest) and not is_kept:
+            disk.remove(spot(home.within(b"log", b"%d.json" % place)))
+
+
+def _unpruned(home: Home) -> Iterator[Shelf]:
+    for each in home.changesets():
+        shelf = Shelf(home, each, Disk())
+        if shelf.is_there and shelf.record().life is not Life.PRUNED:
+            yield shelf
+
+
+def _oldest_landing(shelf: Shelf) -> int:
+    return min((min(layer.begun.landings) for layer in shelf.layers()), default=shelf.home.newest_landing())
+
+
+def _forget_objects(home: Home) -> None:
+    """Contents that are nobody's ancestor, and that no landing in the log left or replaced."""
+    needed = {
+        entry.ancestor.state.digest
+        for shelf in _unpruned(home)
+        for layer in shelf.layers()
+        for entries in layer.trees
+        for entry in entries
+        if entry.ancestor.state is not None
+    }
+    for landing in home.log_after(0):
+        for value in items(landing["paths"]):
+            for side in ("old", "new"):
+                found = fields_of(value).get(side)
+                if isinstance(found, dict) and "digest" in found:
+                    needed.add(text(found["digest"]))
+    objects = Objects(home)
+    for digest in objects.digests():
+        if digest not in needed:
+            objects.forget(digest)

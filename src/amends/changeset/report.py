@@ -1,0 +1,147 @@
+"""How a landing ended, as data: landed, in conflict, or not verified. A report is for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from amends.changeset.codec import Fields, Json
+from amends.changeset.judge import Clash
+from amends.changeset.merge import Hunk
+from amends.changeset.model import State
+from amends.changeset.paths import spell
+from amends.changeset.tools import Ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """A landing that changed a path first."""
+
+    landing: str
+    changeset: str
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    root: bytes
+    path: bytes
+    clash: Clash
+    ancestor: State | None
+    is_ancestor_known: bool
+    ours: State | None
+    theirs: State | None
+    hunks: tuple[Hunk, ...] = ()
+    marked: bytes | None = None
+    """The text with marks where it is in conflict, for somebody to edit."""
+    winner: Winner | None = None
+    """Who landed first; None if it was nobody that we know of."""
+    detail: str = ""
+
+    def data(self) -> Fields:
+        return {
+            "root": spell(self.root),
+            "path": spell(self.path),
+            "kind": str(self.clash),
+            "ancestor": _said(self.ancestor) if self.is_ancestor_known else "unknown",
+            "ours": _said(self.ours),
+            "theirs": _said(self.theirs),
+            "hunks": [_hunk(each) for each in self.hunks],
+            "landed_first": None if self.winner is None else _winner(self.winner),
+            "detail": self.detail,
+        }
+
+    def lines(self) -> Iterator[str]:
+        more = f": {self.detail}" if self.detail else ""
+        yield f"{spell(self.path)}: {self.clash}{more}"
+        known = _said(self.ancestor) if self.is_ancestor_known else "unknown"
+        yield f"  ancestor {known}"
+        yield f"  ours     {_said(self.ours)}"
+        yield f"  theirs   {_said(self.theirs)}"
+        if self.winner is not None:
+            name = f" ({self.winner.name})" if self.winner.name else ""
+            yield f"  landed first: changeset {self.winner.changeset}{name}"
+        for each in self.hunks:
+            yield f"  lines {_range(each.ours)} of ours against {_range(each.theirs)} of theirs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflicted:
+    """Nothing was applied: others changed the same, and it could not be merged."""
+
+    changeset: str
+    conflicts: tuple[Conflict, ...]
+
+    def data(self) -> Fields:
+        return {"changeset": self.changeset, "conflicts": [each.data() for each in self.conflicts]}
+
+    def text(self) -> str:
+        count = len(self.conflicts)
+        head = f"changeset {self.changeset} cannot land: {count} conflict{'' if count == 1 else 's'}"
+        return "\n".join([head, *(line for each in self.conflicts for line in each.lines())]) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unverified:
+    """Nothing was applied: the command that was to verify it said no."""
+
+    changeset: str
+    ran: Ran
+
+    def data(self) -> Fields:
+        return {
+            "changeset": self.changeset,
+            "returncode": self.ran.returncode,
+            "timed_out": self.ran.timed_out,
+            "stdout": self.ran.stdout,
+            "stderr": self.ran.stderr,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """It is in the trees, and on disk."""
+
+    id: str
+    changeset: str
+    sequences: tuple[int, ...]
+    """Its number in each tree's log."""
+    applied: tuple[str, ...]
+    merged: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    """Paths that were in the trees already, as we wanted them."""
+
+    def data(self) -> Fields:
+        return {
+            "id": self.id,
+            "changeset": self.changeset,
+            "sequences": list(self.sequences),
+            "applied": list(self.applied),
+            "merged": list(self.merged),
+            "already": list(self.already),
+        }
+
+
+def _said(state: State | None) -> str:
+    if state is None:
+        return "nothing"
+    if state.target:
+        return f"link to {spell(state.target)}"
+    what = state.digest or str(state.kind)
+    return f"{what} mode {state.mode:o}"
+
+
+def _hunk(hunk: Hunk) -> Json:
+    return {"ancestor": list(hunk.ancestor), "ours": list(hunk.ours), "theirs": list(hunk.theirs)}
+
+
+def _range(lines: tuple[int, int]) -> str:
+    first, end = lines
+    if end <= first:
+        return f"nothing before {first}"
+    return str(first) if end == first + 1 else f"{first}-{end - 1}"
+
+
+def _winner(winner: Winner) -> Json:
+    return {"landing": winner.landing, "changeset": winner.changeset, "name": winner.name, "at": winner.at}

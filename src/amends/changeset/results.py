@@ -1,0 +1,58 @@
+"""What a changeset answers with: plain data, and for each answer the JSON that a journal can hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amends.changeset.codec import Fields
+from amends.changeset.model import Layer, Totals
+from amends.changeset.paths import spell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A sealed layer, as a journal names it: its digest covers every path of it."""
+
+    changeset: str
+    number: int
+    name: str
+    digest: str
+    totals: Totals
+    moved: tuple[str, ...] = ()
+    """Paths that someone else changed in the tree while the step worked on them: drop the step and do it again."""
+
+    def data(self) -> Fields:
+        return {
+            "changeset": self.changeset,
+            "number": self.number,
+            "name": self.name,
+            "digest": self.digest,
+            "files": self.totals.files,
+            "added_lines": self.totals.added_lines,
+            "removed_lines": self.totals.removed_lines,
+            "bytes": self.totals.bytes,
+            "moved": list(self.moved),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A layer that is gone, sealed or not."""
+
+    changeset: str
+    number: int
+    name: str
+
+    def data(self) -> Fields:
+        return {"changeset": self.changeset, "number": self.number, "name": self.name}
+
+
+def sealed(layer: Layer) -> Sealed:
+    return Sealed(
+        changeset=layer.begun.changeset,
+        number=layer.number,
+        name=layer.name,
+        digest=layer.digest,
+        totals=layer.totals,
+        moved=tuple(spell(path) for _, path in layer.moved),
+    )

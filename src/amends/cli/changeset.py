@@ -1,0 +1,262 @@
+"""`amends changeset`: list, show, diff, land, drop, rewind, keep, prune, queue, doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from amends.cli.options import common, show_help
+
+if TYPE_CHECKING:
+    from amends.changeset import Changeset, Summary
+    from amends.cli.output import Output
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONFLICT: Final = 4
+_HEADS: Final = ("ID", "LIFE", "STEPS", "FILES", "OPENED", "NAME")
+
+_root = click.option(
+    "--root",
+    metavar="PATH",
+    default=".",
+    envvar="AMENDS_ROOT",
+    show_default=True,
+    show_envvar=True,
+    help="The tree that the changeset is of.",
+)
+_state = click.option(
+    "--state",
+    metavar="PATH",
+    envvar="AMENDS_STATE",
+    show_envvar=True,
+    help="Its state directory, where it is not beside the tree.",
+)
+_id = click.argument("changeset_id", metavar="ID")
+
+
+def with_tree(command: F) -> F:
+    return _root(_state(common(command)))
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def changeset(context: click.Context) -> None:
+    """Look at file work that has not landed, and decide about it."""
+    show_help(context)
+
+
+@changeset.command("list")
+@click.option("--all", "is_all", is_flag=True, help="Those too that are over.")
+@with_tree
+def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> None:
+    """List the changesets of a tree, oldest first."""
+    from amends.changeset import Life, list_changesets
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    over = {Life.LANDED, Life.DROPPED, Life.PRUNED}
+    found = [each for each in list_changesets(root, state=state) if is_all or each.life not in over]
+    if not found:
+        out.say("no changesets" if is_all else "no open changesets")
+        return
+    out.say(("  ".join(f"{head:<{width}}" for head, width in zip(_HEADS, _WIDTHS, strict=True)), "dim"))
+    for each in found:
+        out.record("changeset", each.data())
+        out.say("  ".join(f"{cell:<{width}}" for cell, width in zip(_cells(each), _WIDTHS, strict=True)))
+
+
+_WIDTHS: Final = (26, 8, 5, 5, 19, 0)
+
+
+def _cells(each: Summary) -> tuple[str, ...]:
+    from amends.cli.looks import moment
+    from amends.evidence.timeline import visible
+
+    return (each.id, each.life, str(len(each.steps)), str(each.files), moment(each.opened_at), visible(each.name))
+
+
+@changeset.command()
+@_id
+@with_tree
+def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> None:
+    """Show one changeset: its life, its steps, and what each changed."""
+    from amends.changeset import show as look
+    from amends.cli.looks import moment
+    from amends.cli.output import Output
+    from amends.evidence.timeline import visible
+
+    out, found = Output(as_json=as_json), look(root, changeset_id, state=state)
+    out.record("changeset", found.data())
+    out.say(("changeset   ", "dim"), (visible(found.id), "bold"))
+    if found.name:
+        out.say(("name        ", "dim"), visible(found.name))
+    out.say(("life        ", "dim"), found.life)
+    out.say(("opened      ", "dim"), moment(found.opened_at))
+    if found.landing is not None:
+        out.say(("landing     ", "dim"), found.landing)
+    for each in found.roots:
+        out.say(("tree        ", "dim"), visible(each))
+    for step in found.steps:
+        lines = f"+{step.totals.added_lines} -{step.totals.removed_lines}"
+        out.say((f"step {step.number:<7}", "dim"), f"{visible(step.name)}  {step.totals.files} files  {lines}")
+        for path in step.moved:
+            out.say("            ", (f"changed by someone else meanwhile: {visible(path)}", "yellow"))
+
+
+@changeset.command()
+@_id
+@click.option("--step", type=int, metavar="N", help="Of one step alone.")
+@with_tree
+def diff(*, changeset_id: str, step: int | None, root: str, state: str | None, as_json: bool) -> None:
+    """Print a unified diff of what it would change."""
+    from amends.changeset import diff as compare
+    from amends.cli.output import Output
+
+    out, text = Output(as_json=as_json), compare(root, changeset_id, step=step, state=state)
+    out.record("diff", {"changeset": changeset_id, "step": step, "diff": text})
+    for line in text.splitlines():
+        out.say((line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
+
+
+@changeset.command()
+@_id
+@click.option("--verify", metavar="COMMAND", help="Run this over the result first; it has to end with 0.")
+@click.option(
+    "--wait", "wait_s", type=float, metavar="SECONDS", help="How long to stand in line.  [default: as needed]"
+)
+@with_tree
+def land(
+    *, changeset_id: str, verify: str | None, wait_s: float | None, root: str, state: str | None, as_json: bool
+) -> int:
+    """Bring all of it into the tree, or nothing.
+
+    The exit code is 0 once it has landed, and 4 if others changed the same or the command that verifies it said no.
+    """
+    import shlex
+
+    from amends.changeset import Conflicted, Landed
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    with _opened(changeset_id, root, state) as opened:
+        ended = opened.land(verify=None if verify is None else shlex.split(verify), wait_s=wait_s)
+    if isinstance(ended, Landed):
+        out.record("landed", ended.data())
+        merged = f", {len(ended.merged)} merged" if ended.merged else ""
+        out.say(f"landed: {len(ended.applied)} paths{merged}")
+        return 0
+    if isinstance(ended, Conflicted):
+        out.record("conflicted", ended.data())
+        _say_lines(out, ended.text())
+        return CONFLICT
+    out.record("unverified", ended.data())
+    _say_lines(out, ended.ran.stdout + ended.ran.stderr)
+    out.say((f"not landed: the command ended with {ended.ran.returncode}", "red"))
+    return CONFLICT
+
+
+def _say_lines(out: Output, text: str) -> None:
+    for line in text.splitlines():
+        out.say(line)
+
+
+def _opened(changeset_id: str, root: str, state: str | None) -> Changeset:
+    """One that exists, with all its trees."""
+    from amends.changeset import Changeset, show as look
+    from amends.changeset.paths import unspell
+
+    found = look(root, changeset_id, state=state)
+    roots = [root] if len(found.roots) == 1 else [unspell(each) for each in found.roots]
+    return Changeset.open(*roots, id=changeset_id, state=state)
+
+
+@changeset.command()
+@_id
+@with_tree
+def drop(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> None:
+    """Give a changeset up. It stays for a while, and can be shown."""
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    with _opened(changeset_id, root, state) as opened:
+        opened.drop()
+    out.record("dropped", {"changeset": changeset_id})
+    out.say(f"dropped: {changeset_id}")
+
+
+@changeset.command()
+@_id
+@click.option("--to", type=int, metavar="N", required=True, help="The step that stays the newest; 0: none stays.")
+@with_tree
+def rewind(*, changeset_id: str, to: int, root: str, state: str | None, as_json: bool) -> None:
+    """Drop the newest steps of a changeset, one after the other."""
+    from amends.cli.output import Output
+    from amends.evidence.timeline import visible
+
+    out = Output(as_json=as_json)
+    with _opened(changeset_id, root, state) as opened:
+        for each in opened.rewind(to):
+            out.record("dropped", each.data())
+            out.say(f"dropped step {each.number}  {visible(each.name)}")
+
+
+@changeset.command()
+@_id
+@with_tree
+def keep(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> None:
+    """Let a changeset that is over stay for good."""
+    from amends.changeset import keep as keep_it
+    from amends.cli.output import Output
+
+    out, kept = Output(as_json=as_json), keep_it(root, changeset_id, state=state)
+    out.record("changeset", kept.data())
+    out.say(f"kept: {changeset_id}")
+
+
+@changeset.command()
+@click.option("--older", "days", type=float, default=7.0, show_default=True, metavar="DAYS", help="Over for this long.")
+@with_tree
+def prune(*, days: float, root: str, state: str | None, as_json: bool) -> None:
+    """Remove the contents of changesets that have been over for long."""
+    from amends.changeset import prune as prune_all
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    pruned = prune_all(root, older_s=days * 24 * 3600, state=state)
+    for each in pruned:
+        out.record("pruned", {"changeset": each})
+        out.say(f"pruned: {each}")
+    if not pruned:
+        out.say("nothing to prune")
+
+
+@changeset.command()
+@with_tree
+def queue(*, root: str, state: str | None, as_json: bool) -> None:
+    """Show who lands, and who waits for it."""
+    from amends.changeset import queue as line
+    from amends.cli.output import Output
+    from amends.evidence.timeline import visible
+
+    out, tickets = Output(as_json=as_json), line(root, state=state)
+    for place, each in enumerate(tickets):
+        out.record("ticket", each.data())
+        out.say(f"{'lands' if place == 0 else 'waits':<6}", f"{each.changeset}  {visible(each.name)}  pid {each.pid}")
+    if not tickets:
+        out.say("nobody lands")
+
+
+@changeset.command()
+@with_tree
+def doctor(*, root: str, state: str | None, as_json: bool) -> None:
+    """Say which providers of a view work here, and why the others do not."""
+    from amends.changeset import doctor as ask
+    from amends.cli.output import Output
+
+    out = Output(as_json=as_json)
+    for each in ask(root, state=state):
+        out.record("provider", {"provider": each.provider, "usable": each.usable, "why": each.why})
+        out.say((f"{each.provider:<9}", "bold"), ("works  " if each.usable else "not    "), each.why)

@@ -1,0 +1,247 @@
+"""Odd files, odd trees, odd moments: one named test for each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amends.changeset import Changeset, Landed, Terms, list_changesets, prune
+from amends.changeset.disk import Disk
+from amends.changeset.views import probe
+from amends.clock import SystemClock
+from amends.errors import ChangesetError
+from tests.changeset.conftest import Opener
+from tests.changeset.test_crashes import MEMORY, world
+from tests.changeset.trees import File, plant, said, seen
+from tests.changeset.worlds import Crashes, World
+
+__all__ = ["MEMORY", "world"]
+
+API = Terms(provider="api")
+VIEWS = ["overlay", "copy"]
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+def git(tree: Path, *words: str) -> str:
+    whole = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com", *words]
+    return subprocess.run(whole, cwd=tree, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("provider", [*VIEWS, "api"])
+def test_files_that_may_not_be_read_can_be_changed_removed_and_landed(
+    provider: str, tree: Path, opener: Opener
+) -> None:
+    plant(tree / "locked", {"none": File(b"none\n", 0o000), "gone": File(b"gone\n", 0o000)})
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        files.remove("locked/gone")
+        files.chmod("locked/none", 0o600)
+        files.write_text("locked/none", "changed\n")
+        files.chmod("locked/none", 0o000)
+    assert isinstance(changeset.land(), Landed)
+    assert os.listdir(tree / "locked") == ["none"]
+    assert stat.S_IMODE((tree / "locked/none").stat().st_mode) == 0
+    (tree / "locked/none").chmod(0o600)
+    assert (tree / "locked/none").read_text() == "changed\n"
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+def test_a_hard_link_in_the_tree_is_not_written_through(provider: str, tree: Path, opener: Opener) -> None:
+    os.link(tree / "pkg/one.py", tree / "twin.py")
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        files.run(["sh", "-c", "echo more >> twin.py"])
+    assert list(said(changeset._layers[0])) == ["twin.py"]
+    assert isinstance(changeset.land(), Landed)
+    assert (tree / "pkg/one.py").read_text() == "def one():\n    return 1\n"
+    assert (tree / "twin.py").read_text().endswith("more\n")
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+def test_a_write_by_a_memory_map_is_seen(provider: str, tree: Path, opener: Opener) -> None:
+    script = "import mmap; f = open('pkg/one.py', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:3] = b'DEF'; m.flush()"
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        ran = files.run([sys.executable, "-c", script])
+        assert ran.ok, ran.stderr
+    assert list(said(changeset._layers[0])) == ["pkg/one.py"]
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+def test_a_file_removed_while_it_is_open_leaves_nothing(provider: str, tree: Path, opener: Opener) -> None:
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        files.run([sys.executable, "-c", "import os; f = open('brief', 'w'); os.unlink('brief'); f.write('x')"])
+    assert said(changeset._layers[0]) == {}
+
+
+@needs_git
+@pytest.mark.parametrize("provider", VIEWS)
+def test_git_works_in_the_view_and_its_repository_stays_as_it_was(provider: str, tree: Path, opener: Opener) -> None:
+    git(tree, "init", "-q")
+    (tree / ".gitignore").write_text("ignored\n")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", "first")
+    (tree / "ignored").write_text("x\n")
+    before = seen(tree / ".git")
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        files.write_text("pkg/one.py", "committed in the view\n")
+        files.write_text("ignored", "changed\n")
+        commit = "git -c user.name=n -c user.email=e@example.com commit -qam second && git log --oneline | wc -l"
+        ran = files.run(["sh", "-c", commit])
+        assert ran.stdout.strip() == "2", ran.stderr
+    with changeset.begin("two") as files:
+        assert files.run(["git", "log", "-1", "--format=%s"]).stdout == "second\n"
+    assert isinstance(changeset.land(), Landed)
+    assert seen(tree / ".git") == before
+    assert git(tree, "log", "--format=%s") == "first\n"
+    assert (tree / "ignored").read_text() == "changed\n"
+    assert git(tree, "status", "--porcelain") == " M pkg/one.py\n"
+
+
+@needs_git
+def test_a_git_hook_runs_in_the_view(tree: Path, opener: Opener) -> None:
+    git(tree, "init", "-q")
+    hook = tree / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho by the hook > hooked\n")
+    hook.chmod(0o755)
+    changeset = opener("overlay", tree)
+    with changeset.begin("one") as files:
+        files.run(["sh", "-c", "git add -A && git -c user.name=n -c user.email=e@example.com commit -qm x"])
+    assert list(said(changeset._layers[0])) == ["hooked"]
+    assert not (tree / "hooked").exists()
+
+
+def test_nested_repositories_and_submodules_keep_their_git(tree: Path) -> None:
+    plant(tree / "vendor", {".git": "gitdir: ../somewhere\n", "code.py": "code\n"})
+    with Changeset.open(tree, terms=API) as changeset:
+        with changeset.begin("one") as files:
+            files.write_text("vendor/.git", "meddled\n")
+            files.write_text("vendor/code.py", "changed\n")
+        assert isinstance(changeset.land(), Landed)
+    assert (tree / "vendor/.git").read_text() == "gitdir: ../somewhere\n"
+    assert (tree / "vendor/code.py").read_text() == "changed\n"
+
+
+def test_a_folder_that_goes_takes_its_caches_along(tree: Path) -> None:
+    plant(tree / "pkg/sub/__pycache__", {"deep.pyc": "compiled"})
+    with Changeset.open(tree, terms=API) as changeset:
+        with changeset.begin("one") as files:
+            files.remove("pkg/sub", recursive=True)
+        landed = changeset.land()
+        assert isinstance(landed, Landed), landed
+    assert not (tree / "pkg/sub").exists()
+
+
+def test_a_file_system_inside_the_tree_keeps_overlayfs_away(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = f"36 35 98:0 / {tree}/pkg/with\\040space rw - tmpfs tmpfs rw\n".encode()
+    plain = probe.content_at
+
+    def told(path: bytes) -> bytes:
+        return mounted if path.endswith(b"mountinfo") else plain(path)
+
+    monkeypatch.setattr(probe, "content_at", told)
+    with Changeset.open(tree) as changeset:
+        assert changeset.provider != "overlay"
+        assert "pkg/with space" in changeset.answers[0].why
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has others' files")
+@pytest.mark.parametrize("provider", ["overlay", "copy", "api"])
+def test_a_file_keeps_its_owner(provider: str, tree: Path, opener: Opener) -> None:
+    os.chown(tree / "pkg/one.py", 1234, 1234)
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        files.write_text("pkg/one.py", "changed\n")
+    assert isinstance(changeset.land(), Landed)
+    assert (tree / "pkg/one.py").stat().st_uid == 1234
+
+
+def test_a_file_that_someone_keeps_open_lands_all_the_same(tree: Path) -> None:
+    with Changeset.open(tree, terms=API) as changeset, open(tree / "pkg/one.py", "r+b"):
+        with changeset.begin("one") as files:
+            files.write_text("pkg/one.py", "changed\n")
+        assert isinstance(changeset.land(), Landed)
+
+
+def test_a_large_sparse_file_stays_sparse(tree: Path) -> None:
+    with open(tree / "sparse", "wb") as file:
+        file.truncate(64 << 20)
+    with Changeset.open(tree, terms=API) as changeset:
+        with changeset.begin("one") as files:
+            files.chmod("sparse", 0o600)
+        assert isinstance(changeset.land(), Landed)
+    about = (tree / "sparse").stat()
+    assert (about.st_size, about.st_blocks * 512 < 1 << 20) == (64 << 20, True)
+
+
+@pytest.mark.parametrize("provider", ["overlay", "copy", "api"])
+def test_times_of_landed_files_are_those_of_the_view(provider: str, tree: Path, opener: Opener) -> None:
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        files.write_text("pkg/one.py", "changed\n")
+        if provider != "api":
+            files.run(["touch", "-d", "2001-02-03", "pkg/one.py"])
+    assert isinstance(changeset.land(), Landed)
+    if provider != "api":
+        assert (tree / "pkg/one.py").stat().st_mtime < 1e9
+
+
+def test_the_tree_is_untouched_to_the_last_byte_until_it_lands(tree: Path, opener: Opener) -> None:
+    before = seen(tree)
+    changeset = opener("overlay", tree)
+    for number in range(3):
+        with changeset.begin(str(number)) as files:
+            files.write_text(f"new{number}", "x")
+            files.run(["sh", "-c", "rm -rf docs pkg/sub; mkdir -p docs; chmod 700 empty; touch run.sh"])
+    changeset.rewind(1)
+    changeset.rewind(0)
+    changeset.drop()
+    assert seen(tree) == before
+
+
+def test_a_state_directory_that_vanishes_in_the_middle_is_an_error_and_no_harm(tree: Path, tmp_path: Path) -> None:
+    before = seen(tree)
+    changeset = Changeset.open(tree, terms=API)
+    files = changeset.begin("one")
+    files.write_text("pkg/one.py", "x\n")
+    shutil.rmtree(tmp_path / ".tree.changesets")
+    with pytest.raises((ChangesetError, OSError)):
+        files.seal()
+    assert seen(tree) == before
+
+
+class Later(SystemClock):
+    def now(self) -> int:
+        return super().now() + 365 * 24 * 3600 * 1000
+
+
+def test_pruning_killed_at_any_call_can_be_done_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world.open() as changeset:
+        with changeset.begin("one") as files:
+            files.write_text("edited.py", "x\n")
+        changeset.land()
+    world.keep()
+    world.bring_back()
+    tree = seen(world.tree())
+    from amends.changeset import pruning
+
+    def prune_by(world: World, disk: Disk) -> object:
+        monkeypatch.setattr(pruning, "Disk", lambda: disk)
+        return prune(world.tree(), clock=Later())
+
+    def check(world: World, story: str) -> list[str]:
+        lives = [str(each.life) for each in list_changesets(world.tree())]
+        is_same = seen(world.tree()) == tree
+        return [] if lives == ["pruned"] and is_same else [f"{story}: {lives} {is_same}"]
+
+    crashes = Crashes(world, prune_by, prune_by, check).run()
+    assert crashes.complaints == []
+    assert crashes.points > 5

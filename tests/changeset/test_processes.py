@@ -1,0 +1,162 @@
+"""Real processes: four that land and are killed at random, beside an editor; and one killed at each system call."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amends.changeset import Changeset, Landed, Terms
+from tests.changeset import stress
+from tests.changeset.test_crashes import BeforeOrAfter, sealed, world
+from tests.changeset.worlds import ID, SOAK, World
+
+__all__ = ["world"]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SECONDS = float(os.environ.get("AMENDS_STRESS_S", "240" if SOAK else "12"))
+
+
+def started(who: str, tree: Path, logs: Path, seed: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "tests.changeset.stress", who, str(tree), str(logs / f"{seed}.log"), seed]
+    with (logs / f"{seed}.err").open("wb") as errors:
+        return subprocess.Popen(words, cwd=ROOT, stderr=errors)
+
+
+def test_nothing_is_lost_or_partial_with_four_workers_kills_and_an_editor(tmp_path: Path, record_property: Any) -> None:
+    tree, logs = tmp_path / "tree", tmp_path / "logs"
+    logs.mkdir()
+    stress.plant(tree)
+    chance = random.Random(4)
+    lives = 0
+    workers: list[subprocess.Popen[bytes]] = []
+    editor = started("editor", tree, logs, "editor")
+    until = time.monotonic() + SECONDS
+    kills = 0
+    try:
+        while time.monotonic() < until:
+            while len(workers) < 4:
+                lives += 1
+                workers.append(started("worker", tree, logs, f"w{lives}"))
+            time.sleep(chance.uniform(0.3, 0.9))
+            assert editor.poll() is None
+            victim = workers.pop(chance.randrange(4))
+            kills += victim.poll() is None
+            victim.kill()
+            victim.wait()
+    finally:
+        for each in (*workers, editor):
+            each.kill()
+            each.wait()
+    with Changeset.open(tree, terms=Terms(provider="api")):
+        pass  # whoever comes next settles what the dead have left
+    told = Counter(line.split()[0] for log in logs.glob("*.log") for line in log.read_text().splitlines())
+    record_property("stress", {**told, "kills": kills})
+    assert complaints(tree, logs) == []
+    assert told["landed"] > 10
+    assert kills > 3
+    errors = [text for err in logs.glob("*.err") if (text := err.read_text())]
+    assert errors == []
+
+
+def complaints(tree: Path, logs: Path) -> list[str]:
+    text = "".join(path.read_text() for path in sorted(tree.iterdir()))
+    there = Counter(re.findall(r"<[\w.]+>", text))
+    kept = "".join(path.read_text() for path in tree.parent.glob(".tree.changesets/landed/*/undo/*"))
+    found: list[str] = []
+    fates: dict[str, str] = {}
+    for log in logs.glob("*.log"):
+        for line in log.read_text().splitlines():
+            word, token = line.split()
+            fates[token] = word
+    for token, fate in fates.items():
+        count = there.pop(token, 0)
+        allowed = {"landed": {3}, "began": {0, 3}, "refused": {0}, "dropped": {0}, "edited": {1}}[fate]
+        if count not in allowed and not (fate == "edited" and token in kept):
+            found.append(f"{token} {fate}, and is there {count} times")
+    for token, count in there.items():
+        is_known = count == 1 if token.startswith("<editor") else False
+        if not is_known:
+            found.append(f"{token} is there {count} times, and nobody wrote down that it would be")
+    return found
+
+
+# Killed by the kernel, at a system call
+
+
+LAND = """
+import sys
+from amends.changeset import Changeset, Terms
+with Changeset.open(sys.argv[1], id=sys.argv[2], terms=Terms(provider="api")) as changeset:
+    changeset.land()
+"""
+CALLS = ["rename", "renameat", "renameat2", "fsync", "mkdir", "mkdirat", "pwrite64", "fchmod", "utimensat", "unlink"]
+
+
+def killed_at(world: World, call: str, number: int) -> bool:
+    """Whether the landing was killed at its n-th call of this kind; False: it made fewer."""
+    words = ["strace", "-qq", "-f", "-o", os.devnull, "-e", f"trace={call}"]
+    words += ["-e", f"inject={call}:signal=KILL:when={number}"]
+    words += [sys.executable, "-B", "-c", LAND, str(world.tree()), ID]
+    ended = subprocess.run(words, capture_output=True, check=False, timeout=60)
+    assert ended.returncode in {0, -9, 137}, ended.stderr
+    return ended.returncode != 0
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_landing_killed_at_real_system_calls_is_all_or_nothing(world: World, record_property: Any) -> None:
+    sealed(world)
+    check = BeforeOrAfter(world)
+    kills, found = 0, list[str]()
+    for call in CALLS if SOAK else ["renameat2", "renameat", "rename"]:
+        for number in range(1, 200) if SOAK else range(1, 30, 5):
+            world.bring_back()
+            if not killed_at(world, call, number):
+                break
+            kills += 1
+            world.open().close()
+            found += check(world, f"killed at {call} {number}")
+    record_property("strace", {"kills": kills})
+    assert found == []
+    assert kills >= (60 if SOAK else 4)
+
+
+def test_a_process_killed_while_it_waits_or_works_lets_the_next_one_go_on(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    stress.plant(tree)
+    hang = """
+import sys
+from amends.changeset import Changeset, Terms
+from amends.changeset.disk import Disk
+class Hanging(Disk):
+    def exchange(self, one, other):
+        super().exchange(one, other)
+        print("in the middle", flush=True)
+        sys.stdin.read()
+with Changeset.open(sys.argv[1], terms=Terms(provider="api"), disk=Hanging()) as changeset:
+    with changeset.begin("work") as files:
+        for name in ("file0", "file1", "file2"):
+            files.write_text(name, "by the dead\\n")
+    changeset.land()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", hang, str(tree)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as victim:
+        assert victim.stdout is not None
+        victim.stdout.readline()
+        assert [(tree / f"file{n}").read_text() == "by the dead\n" for n in range(3)] == [True, False, False]
+        victim.kill()
+    with Changeset.open(tree, terms=Terms(provider="api")) as changeset:
+        assert [(tree / f"file{n}").read_text() for n in range(3)] == ["by the dead\n"] * 3
+        with changeset.begin("next") as files:
+            files.write_text("file0", "by the living\n")
+        assert isinstance(changeset.land(), Landed)

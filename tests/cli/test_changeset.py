@@ -1,0 +1,99 @@
+"""`amends changeset`: what a person can see of file work, and decide about it."""
+
+import sys
+from pathlib import Path
+
+from amends.changeset import Changeset, Terms
+from tests.cli.shell import Shell
+
+
+def given(place: Path, *, id: str = "work", text: str = "changed\n") -> None:
+    (place / "tree").mkdir(exist_ok=True)
+    if not (place / "tree/file").exists():
+        (place / "tree/file").write_text("as it was\n")
+    with Changeset.open(place / "tree", id=id, name="the work", terms=Terms(provider="api")) as changeset:
+        with changeset.begin("edit") as files:
+            files.write_text("file", text)
+        with changeset.begin("add") as files:
+            files.write_text("new", "new\n", mode=0o644)
+
+
+def test_open_changesets_are_listed_and_shown(amends: Shell) -> None:
+    given(amends.place)
+    head, row = amends.here("changeset", "list", "--root", "tree").out.splitlines()
+    assert head.split() == ["ID", "LIFE", "STEPS", "FILES", "OPENED", "NAME"]
+    assert row.split()[:4] == ["work", "active", "2", "2"]
+    shown = amends.here("changeset", "show", "work", "--root", "tree").out
+    assert "step 1      edit  1 files  +1 -1\n" in shown
+    assert "step 2      add  1 files  +1 -0\n" in shown
+    (record,) = amends.here("changeset", "show", "work", "--root", "tree", "--json").records
+    assert (record["type"], record["life"], record["files"]) == ("changeset", "active", 2)
+
+
+def test_a_diff_is_what_git_would_print(amends: Shell) -> None:
+    given(amends.place)
+    assert amends.here("changeset", "diff", "work", "--step", "2", "--root", "tree").out.splitlines() == [
+        "diff --git a/new b/new",
+        "new file mode 100644",
+        "--- /dev/null",
+        "+++ b/new",
+        "@@ -0,0 +1 @@",
+        "+new",
+    ]
+    whole = amends.here("changeset", "diff", "work", "--root", "tree").out
+    assert "-as it was\n+changed\n" in whole
+
+
+def test_it_lands_and_is_no_longer_open(amends: Shell) -> None:
+    given(amends.place)
+    assert amends.here("changeset", "land", "work", "--root", "tree").out == "landed: 2 paths\n"
+    assert (amends.place / "tree/file").read_text() == "changed\n"
+    assert amends.here("changeset", "list", "--root", "tree").out == "no open changesets\n"
+    (row,) = amends.here("changeset", "list", "--all", "--root", "tree", "--json").records
+    assert row["life"] == "landed"
+    assert "landed" in amends.here("changeset", "land", "work", "--root", "tree").complaint
+
+
+def test_a_conflict_is_told_and_ends_with_4(amends: Shell) -> None:
+    given(amends.place)
+    (amends.place / "tree/file").write_text("someone else's\n")
+    said = amends.here("changeset", "land", "work", "--root", "tree")
+    assert said.code == 4
+    assert "file: content" in said.out
+    said = amends.here("changeset", "land", "work", "--root", "tree", "--json")
+    assert said.records[0]["type"] == "conflicted"
+    assert (amends.place / "tree/file").read_text() == "someone else's\n"
+
+
+def test_a_command_can_verify_it_first(amends: Shell) -> None:
+    given(amends.place)
+    (amends.place / "tree/check.py").write_text(
+        "import sys; sys.exit('no' if 'changed' in open('file').read() else 0)\n"
+    )
+    said = amends.here("changeset", "land", "work", "--root", "tree", "--verify", f"{sys.executable} check.py")
+    assert said.code in {2, 4}
+    assert (amends.place / "tree/file").read_text() == "as it was\n"
+
+
+def test_rewind_drop_keep_and_prune(amends: Shell) -> None:
+    given(amends.place)
+    assert amends.here("changeset", "rewind", "work", "--to", "1", "--root", "tree").out == "dropped step 2  add\n"
+    assert amends.here("changeset", "drop", "work", "--root", "tree").out == "dropped: work\n"
+    assert amends.here("changeset", "prune", "--root", "tree").out == "nothing to prune\n"
+    assert amends.here("changeset", "keep", "work", "--root", "tree").out == "kept: work\n"
+    assert amends.here("changeset", "prune", "--older", "0", "--root", "tree").out == "nothing to prune\n"
+    given(amends.place, id="other")
+    assert amends.here("changeset", "drop", "other", "--root", "tree").code == 0
+    assert amends.here("changeset", "prune", "--older", "0", "--root", "tree").out == "pruned: other\n"
+
+
+def test_what_is_unknown_or_no_tree_is_one_line(amends: Shell) -> None:
+    (amends.place / "tree").mkdir()
+    assert "no changeset" in amends.here("changeset", "show", "nothing", "--root", "tree").complaint
+    assert "no folder" in amends.here("changeset", "list", "--root", "nowhere").complaint
+
+
+def test_the_doctor_and_the_queue_answer(amends: Shell) -> None:
+    given(amends.place)
+    assert amends.here("changeset", "queue", "--root", "tree").out == "nobody lands\n"
+    assert "api      works  always there" in amends.here("changeset", "doctor", "--root", "tree").out
