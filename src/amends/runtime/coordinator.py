@@ -18,6 +18,7 @@ from amends.gate.protocol import Gate
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle, ended
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
@@ -44,7 +45,9 @@ class Coordinator:
         env: str = "development",
         registry: Registry = PROCESS,
         settings: Settings | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` makes the calls of users' functions; another one may watch them, or let them fail."""
         self.env = env
         self._gate = gate
         self.journal = journal
@@ -60,6 +63,7 @@ class Coordinator:
             settings=self.settings,
             clock=clock,
             observers=self._observers,
+            executor=executor,
         )
 
     async def __aenter__(self) -> Self:

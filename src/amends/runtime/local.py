@@ -65,6 +65,7 @@ class LocalEngine:
         settings: Settings,
         clock: Clock,
         observers: Observers,
+        executor: Executor | None = None,
     ) -> None:
         self.worker = f"worker-{clock.new_id()}"
         self._journal = journal
@@ -86,7 +87,7 @@ class LocalEngine:
             gate=gate,
             registry=registry,
             settings=settings,
-            executor=Executor(settings.threads),
+            executor=executor or Executor(settings.threads),
             admit=self._admit,
             late=self._ended_late,
             lease_in_time=lambda: clock.elapsed() < self._alive_until,

@@ -25,7 +25,7 @@ from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, Unkn
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
-from amends.runtime.executor import Call, Executor
+from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.logbook import Logbook, wakes_at
 from amends.runtime.policies import Policies
 from amends.runtime.registry import Registry
@@ -169,6 +169,7 @@ class Run:
     def call(
         self,
         state: Step,
+        part: Part,
         function: Callable[..., object],
         *args: object,
         key: str,
@@ -176,6 +177,9 @@ class Run:
     ) -> Call:
         return Call(
             saga=self.book.saga.id,
+            step=state.id,
+            topic=state.topic,
+            part=part,
             function=lambda: function(*args),
             is_async=inspect.iscoroutinefunction(function),
             key=key,
@@ -283,7 +287,7 @@ class Run:
         if ask is None:
             return NoAnswer(f"{state.topic} declares no probe in this process")
         asked = self.asked(state)
-        call = self.call(state, ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
+        call = self.call(state, "probe", ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
 
     async def wait_for_people(self, until: int) -> None:
