@@ -39,6 +39,7 @@ from amends.errors import (
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, Lease, Summary
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle, Resumed, ended, halted
@@ -90,6 +91,7 @@ class LocalEngine:
             executor=executor or Executor(settings.threads),
             admit=self._admit,
             late=self._ended_late,
+            drills=Drills(journal, clock),
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
 

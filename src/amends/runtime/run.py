@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from amends.clock import Clock
@@ -25,6 +26,7 @@ from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, Unkn
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
+from amends.runtime.drills import Drills
 from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.logbook import Logbook, wakes_at
 from amends.runtime.policies import Policies
@@ -50,6 +52,7 @@ class Surroundings:
         executor: Executor,
         admit: Admit,
         late: EndedLate,
+        drills: Drills,
         lease_in_time: Callable[[], bool],
     ) -> None:
         self.clock = clock
@@ -60,6 +63,7 @@ class Surroundings:
         self.executor = executor
         self.admit = admit
         self.late = late
+        self.drills = drills
         self.lease_in_time = lease_in_time
         self.lapses = 0
         """How often this worker was late to renew: others may have taken its sagas over since, alive as it is now."""
@@ -193,6 +197,8 @@ class Run:
             policies = self.around.policies
             if policies is not None and policies.is_stale:
                 await policies.refresh()
+            if self.around.drills.are_asked_for(self.around.gate):
+                facts = replace(facts, drill_age_days=await self.around.drills.age_days(facts.contract))
             return self.around.gate.judge(facts)
         except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)

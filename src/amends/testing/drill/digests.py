@@ -7,15 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from amends.core.contracts import Contract, described
-from amends.core.values import canonical, digest
 from amends.runtime.action import Action
 from amends.runtime.definition import SagaDefinition
-
-
-def contract_digest(contract: Contract) -> str:
-    """Of everything that an action promises; the gate knows actions by it."""
-    return digest(canonical(described(contract)))
+from amends.runtime.drills import contract_digest
 
 
 def digests_of(definition: SagaDefinition, actions: Iterable[Action[..., Any]]) -> dict[str, str]:

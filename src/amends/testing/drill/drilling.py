@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import cast
 
 from amends.core.contracts import Reversibility
-from amends.core.events import Event, SagaRolledBack
+from amends.core.events import SagaRolledBack
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, StepId
@@ -97,6 +97,7 @@ class Drill:
         self._only = only
         self._on_cell = on_cell
         self._cells: list[Cell] = []
+        self._runs = 0
         self._stops_at: StepId | None = None
         self._steps: tuple[Drilled, ...] = ()
 
@@ -119,6 +120,7 @@ class Drill:
             input=cast("Json", mask(self._setting.named, first.stage.saga)),
             steps=self._steps,
             cells=tuple(self._cells),
+            runs=self._runs,
             digests=digests_of(definition, actions),
         )
 
@@ -129,6 +131,7 @@ class Drill:
         rehearsal = Rehearsal(self._setting, place, self._stop_for(place))
         if is_needed or self._is_wanted(place):
             await rehearsal.play()
+            self._runs += 1
         if self._is_wanted(place):
             found = list(dict.fromkeys(rehearsal.found))
             if place.step and not rehearsal.was_hit:
@@ -162,9 +165,12 @@ class Drill:
         while True:
             point += 1
             rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stops_at)
-            if not (await rehearsal.play(ends_at=point)).stopped:
+            life = await rehearsal.play(ends_at=point)
+            self._runs += 1
+            if not life.stopped:
                 return
-            deaths.setdefault(_where(rehearsal.left), []).append(rehearsal)
+            for place in _where(life.passed[-1], rehearsal.left):
+                deaths.setdefault(place, []).append(rehearsal)
 
 
 def _forward(saga: Saga, asked_people: Collection[StepId]) -> Iterator[Place]:
@@ -201,13 +207,18 @@ def _pivot(saga: Saga) -> StepId | None:
     return pivots[0].id if pivots else None
 
 
-def _where(entries: tuple[Entry, ...]) -> Place:
-    """Which step a process was at when it died: that of its last entry that has one."""
+def _where(point: str, entries: tuple[Entry, ...]) -> list[Place]:
+    """Which steps a process was at when it died: those of its last write or effect."""
     saga = Account(entries).saga
-    events: list[Event] = [entry.event for entry in entries]
-    back = saga.phase is SagaStatus.ROLLING_BACK or isinstance(events[-1], SagaRolledBack)
-    step = next((found for event in reversed(events) if (found := getattr(event, "step", None))), None)
-    return Place(Fault.UNDO_CRASH if back else Fault.CRASH, step or _in_order(saga)[0].id)
+    name, _, rest = point.partition(" ")
+    if name != "append":
+        return [Place(Fault.CRASH if rest.startswith("action") else Fault.UNDO_CRASH, StepId(name))]
+    written = point.count("+") + 1
+    back = saga.phase is SagaStatus.ROLLING_BACK or isinstance(entries[-1].event, SagaRolledBack)
+    steps = [StepId(step) for entry in entries if (step := getattr(entry.event, "step", None))]
+    last = [StepId(step) for entry in entries[-written:] if (step := getattr(entry.event, "step", None))]
+    at = dict.fromkeys(last or steps[-1:] or [_in_order(saga)[0].id])
+    return [Place(Fault.UNDO_CRASH if back else Fault.CRASH, step) for step in at]
 
 
 def _cell(place: Place, found: list[Finding], *, runs: int = 1, ended: SagaStatus | None = None) -> Cell:

@@ -51,6 +51,7 @@ class Report:
     input: Json
     steps: tuple[Drilled, ...]
     cells: tuple[Cell, ...]
+    runs: int
     digests: dict[str, str] = field(default_factory=dict[str, str])
     """Of the definition (under its name) and of each action (under its topic), as their code stands."""
 
@@ -64,14 +65,31 @@ class Report:
         return self.mark is Mark.PASSED
 
     @property
-    def runs(self) -> int:
-        return sum(cell.runs for cell in self.cells)
+    def has_failed(self) -> bool:
+        return self.mark is Mark.FAILED
+
+    def __str__(self) -> str:
+        """What failed and what is not proven, each with its places, and a line that sums it up."""
+        lines = [
+            f"{mark}: {finding}\n    in {', '.join(str(cell.place) for cell in cells)}"
+            for mark in (Mark.FAILED, Mark.NOT_PROVEN)
+            for finding, cells in self.findings(mark)
+        ]
+        counts = ", ".join(f"{count} {mark}" for mark, count in self.counts().items())
+        return "\n".join([*lines, f"drill of {self.saga}: {len(self.cells)} cells, {self.runs} runs: {counts}"])
+
+    def counted(self) -> dict[str, int]:
+        """Cells by how they came out, and runs."""
+        return {**{str(mark): count for mark, count in self.counts().items()}, "runs": self.runs}
 
     def counts(self) -> dict[Mark, int]:
         return {mark: sum(cell.mark is mark for cell in self.cells) for mark in Mark}
 
     def cell(self, fault: Fault, step: str = "") -> Cell | None:
         return next((cell for cell in self.cells if (cell.fault, cell.step) == (fault, step)), None)
+
+    def topic_of(self, step: str) -> str:
+        return next((each.topic for each in self.steps if each.id == step), "")
 
     @property
     def faults(self) -> tuple[Fault, ...]:
