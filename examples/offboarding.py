@@ -9,12 +9,13 @@ time somebody has changed the roles in between: that is not overwritten, and a p
 import asyncio
 import tempfile
 
-from amends import ChangedSince, Coordinator, Done, Ended, Fatal, Work, action, saga
+from amends import Asked, ChangedSince, Coordinator, Done, Ended, Fatal, Happened, NotHappened, Work, action, saga
 from amends.evidence.timeline import timeline
 
 # The directory, as another system holds it.
 roles: dict[str, list[str]] = {}
 owners: dict[str, str] = {}
+closed: set[str] = set()
 
 
 # -- the actions ------------------------------------------------------------------------------------------------------
@@ -41,6 +42,12 @@ def restore_roles(done: Done) -> None:
     roles[user] = done.before
 
 
+@revoke_roles.probe
+def are_roles_revoked(asked: Asked) -> Happened | NotHappened:
+    """What settles a lost attempt, and what a drill asks afterwards."""
+    return NotHappened() if roles[asked.args["user"]] else Happened()
+
+
 @action("files.hand_over", idempotent=True)
 def hand_over(file: str, to: str) -> None:
     owners[file] = to
@@ -58,6 +65,11 @@ def hand_back(done: Done) -> None:
         owners[file] = done.before
 
 
+@hand_over.probe
+def is_handed_over(asked: Asked) -> Happened | NotHappened:
+    return Happened() if owners[asked.args["file"]] == asked.args["to"] else NotHappened()
+
+
 @action("login.close")
 def close_login(user: str, meanwhile: list[str]) -> None:
     if meanwhile:
@@ -66,7 +78,13 @@ def close_login(user: str, meanwhile: list[str]) -> None:
 
 
 @close_login.compensation
-def reopen_login(done: Done) -> None: ...
+def reopen_login(done: Done) -> None:
+    closed.discard(done.args["user"])
+
+
+@close_login.probe
+def is_login_closed(asked: Asked) -> Happened | NotHappened:
+    return Happened() if asked.args["user"] in closed else NotHappened()
 
 
 # -- the saga ---------------------------------------------------------------------------------------------------------

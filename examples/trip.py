@@ -31,6 +31,11 @@ def booked(what: str, key: str) -> bool:
     return f"+ {what} {key}" in lines and f"- {what} {key}" not in lines
 
 
+def found(what: str, asked: Asked) -> Happened | NotHappened:
+    initial = what[0].upper()
+    return Happened(f"{initial}-{asked.args['city']}") if booked(what, asked.key) else NotHappened()
+
+
 # -- the actions: what can be done, how it is taken back, and how to ask whether it happened --------------------------
 
 
@@ -48,7 +53,7 @@ def cancel_flight(done: Done) -> None:
 
 @book_flight.probe
 def find_flight(asked: Asked) -> Happened | NotHappened:
-    return Happened(f"F-{asked.args['city']}") if booked("flight", asked.key) else NotHappened()
+    return found("flight", asked)
 
 
 @action("hotel.book")
@@ -63,6 +68,11 @@ def cancel_hotel(done: Done) -> None:
         record("-", "hotel", done.action_key)
 
 
+@book_hotel.probe
+def find_hotel(asked: Asked) -> Happened | NotHappened:
+    return found("hotel", asked)
+
+
 @action("car.book")
 async def book_car(city: str) -> str:
     record("+", "car", amends.key())
@@ -73,6 +83,11 @@ async def book_car(city: str) -> str:
 async def cancel_car(done: Done) -> None:
     if booked("car", done.action_key):
         record("-", "car", done.action_key)
+
+
+@book_car.probe
+async def find_car(asked: Asked) -> Happened | NotHappened:
+    return found("car", asked)
 
 
 @action("payments.charge", risk={"money"})
@@ -86,6 +101,11 @@ def charge(cents: int) -> None:
 def refund(done: Done) -> None:
     if booked("charge", done.action_key):
         record("-", "charge", done.action_key)
+
+
+@charge.probe
+def find_charge(asked: Asked) -> Happened | NotHappened:
+    return Happened() if booked("charge", asked.key) else NotHappened()
 
 
 # -- the saga ---------------------------------------------------------------------------------------------------------

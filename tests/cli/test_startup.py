@@ -25,6 +25,7 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
         "amends.cli.approval",
         "amends.cli.changeset",
         "amends.cli.demo",
+        "amends.cli.drill",
         "amends.cli.evidence",
         "amends.cli.incident",
         "amends.cli.main",

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
+from amends.bootstrap import journal_file
 from amends.cli.looks import heading, moment
 from amends.cli.output import Output, Part, hint
+from amends.cli.session import opened_to_read
 from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
 from amends.core.values import POLICIES, SagaId
@@ -19,6 +21,7 @@ from amends.gate.load import builtin_policy
 from amends.gate.policy import Policy, Rule, judge, strictness
 from amends.gate.recompute import Recorded, recorded_verdicts
 from amends.journal.protocol import Journal, SagaQuery, SagaRow
+from amends.runtime.drills import DrilledAt, drilled_at, last_passed
 
 _DECISIONS: Final = {
     Decision.ALLOW: "green",
@@ -35,7 +38,7 @@ _CHANGE_HEADS: Final = (
     ("NOW", 13),
     ("RULE", 0),
 )
-_ACTION_HEADS: Final = (("TOPIC", 24), ("VERSION", 7), ("REVERSIBILITY", 13), ("DRILLED", 7), ("NOTE", 0))
+_ACTION_HEADS: Final = (("TOPIC", 24), ("VERSION", 7), ("REVERSIBILITY", 13), ("DRILLED", 10), ("NOTE", 0))
 _PAGE: Final = 200
 _SHORT: Final = 12
 
@@ -200,17 +203,26 @@ def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, ch
 # -- coverage ---------------------------------------------------------------------------------------------------------
 
 
-def tell_coverage(out: Output, contracts: Sequence[Contract]) -> None:
-    """No drill is on record anywhere yet, so every action that changes something counts as never drilled."""
+async def drilled_on(address: str) -> DrilledAt:
+    """When each action last passed a drill, by the journal at this address; nothing where there is none."""
+    path = journal_file(address)
+    if path is None or not path.exists():
+        return {}
+    async with opened_to_read(address) as journal:
+        return await last_passed(journal)
+
+
+def tell_coverage(out: Output, contracts: Sequence[Contract], known: DrilledAt) -> None:
     if not contracts:
         out.say("no actions; name the modules that declare them")
     else:
         out.say(*heading(_ACTION_HEADS))
     for contract in sorted(contracts, key=lambda contract: (contract.topic, contract.version)):
-        out.record("action", _action_fields(contract))
+        at = drilled_at(known, contract)
+        out.record("action", _action_fields(contract, at))
         kind = "read-only" if not contract.side_effect else str(contract.reversibility)
         style = {"undeclared": "bold red", "irreversible": "yellow"}.get(kind, "")
-        drilled = "never" if contract.side_effect else "-"
+        drilled = moment(at)[:10] if at is not None else "never" if contract.side_effect else "-"
         texts = (visible(contract.topic), str(contract.version), kind, drilled, visible(contract.no_rollback or ""))
         out.say(*_cells(_ACTION_HEADS, texts, style, at=2))
     kinds = [contract.reversibility for contract in contracts if contract.side_effect]
@@ -218,7 +230,7 @@ def tell_coverage(out: Output, contracts: Sequence[Contract]) -> None:
         "actions": len(contracts),
         "undeclared": kinds.count(Reversibility.UNDECLARED),
         "irreversible": kinds.count(Reversibility.IRREVERSIBLE),
-        "never_drilled": len(kinds),
+        "never_drilled": sum(each.side_effect and drilled_at(known, each) is None for each in contracts),
     }
     out.record("summary", counts)
     if contracts:
@@ -229,7 +241,7 @@ def tell_coverage(out: Output, contracts: Sequence[Contract]) -> None:
         )
 
 
-def _action_fields(contract: Contract) -> dict[str, object]:
+def _action_fields(contract: Contract, at: int | None) -> dict[str, object]:
     return {
         "topic": contract.topic,
         "version": contract.version,
@@ -240,7 +252,7 @@ def _action_fields(contract: Contract) -> dict[str, object]:
         "idempotent": contract.idempotent,
         "probe": contract.probe,
         "risk": contract.risk,
-        "drilled": None,
+        "drilled": at,
     }
 
 

@@ -11,6 +11,7 @@ import click
 from amends.cli.approval import approval
 from amends.cli.changeset import changeset
 from amends.cli.demo import demo
+from amends.cli.drill import drill
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
 from amends.cli.notify import notify
@@ -27,7 +28,7 @@ INTERRUPTED: Final = 130
 _ENDS = """\b
 Exit codes:
   0  done: completed, or nothing needs a person
-  1  a policy does not pass its own test
+  1  a policy does not pass its own test, or a saga its drill
   2  wrong usage, bad input, or an error: one line on stderr says which
   3  rolled back            4  an incident: a person is needed
   5  denied by the gate     6  not over yet: it waits, or another process drives it
@@ -44,6 +45,7 @@ def cli(context: click.Context) -> None:
 
 cli.add_command(demo)
 cli.add_command(run)
+cli.add_command(drill)
 cli.add_command(resume)
 cli.add_command(work)
 cli.add_command(saga)

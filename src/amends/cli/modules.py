@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from amends.errors import InputError, UnknownDefinitionError
@@ -32,6 +32,18 @@ def find_saga(target: str) -> SagaDefinition:
     found = known.get(name)
     if found is None:
         raise UnknownDefinitionError(_unknown(module_name, name, known))
+    return found
+
+
+def find_function(target: str, option: str) -> Callable[..., object]:
+    """The function that `module:name` names."""
+    module_name, _, name = target.partition(":")
+    if not module_name or not name:
+        raise InputError(f"{option} {target!r} does not name a function; write it as module:function")
+    (module,) = load([module_name])
+    found: object = getattr(module, name, None)
+    if not callable(found):
+        raise InputError(f"{option}: module {module_name} has no function {name!r}")
     return found
 
 

@@ -135,12 +135,15 @@ def replay(*, file: str, since: str, until: str | None, journal: str, as_json: b
 
 @policy.command()
 @click.argument("modules", metavar="[MODULE…]", nargs=-1)
-@common
-def coverage(*, modules: tuple[str, ...], as_json: bool) -> None:
+@with_journal
+def coverage(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
     """List the actions that modules declare: which are undeclared, irreversible, or never drilled.
 
-    The MODULEs are imported with the working directory on the path.
+    The MODULEs are imported with the working directory on the path. An action counts as drilled when it passed, under
+    the contract that it has now, and the journal says so.
     """
+    import asyncio
+
     from amends.cli import judged
     from amends.cli.modules import load
     from amends.cli.output import Output
@@ -149,7 +152,8 @@ def coverage(*, modules: tuple[str, ...], as_json: bool) -> None:
     out = Output(as_json=as_json)
     with out.kept_clean():
         load(modules)
-    judged.tell_coverage(out, [action.contract for action in PROCESS.actions()])
+    drilled = asyncio.run(judged.drilled_on(journal))
+    judged.tell_coverage(out, [action.contract for action in PROCESS.actions()], drilled)
 
 
 @policy.command()

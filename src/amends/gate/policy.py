@@ -70,6 +70,13 @@ class Rule:
     limit: Limit | None = None
     line: int = 0
 
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """The names of the facts that it asks about."""
+        exempting = (each for exemption in self.unless for each in exemption)
+        counted = () if self.limit is None else self.limit.by
+        return frozenset([*(each.fact for each in (*self.when, *exempting)), *(fact.name for fact in counted)])
+
     def holds(self, facts: Facts) -> Holds:
         return exempted(conjunction(self.when, facts), self.unless, facts)
 
@@ -187,6 +194,10 @@ class Policy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", Index(self.rules))
         object.__setattr__(self, "last", Index(self.fallback))
+
+    def speaks_of(self, fact: str) -> bool:
+        """Whether any rule asks about this fact; what none asks about need not be found out."""
+        return any(fact in rule.mentioned for rule in (*self.rules, *self.fallback))
 
 
 class PolicyGate:

@@ -251,7 +251,9 @@ def _retries(topic: str, retries: Retries | int) -> Retries:
     return declared
 
 
-def takes_one(function: Callable[..., object], names: Iterable[str]) -> bool:
-    """Whether a before-image wants an Asked rather than some of the action's own parameters."""
-    wanted = inspect.signature(function).parameters
-    return len(wanted) == 1 and not set(wanted) <= set(names)
+def captures(capture: Callable[..., object], names: Iterable[str], asked: Asked) -> Callable[[], object]:
+    """A call of a before-image: it wants an Asked, or some of the action's own parameters, and gets those."""
+    wanted = inspect.signature(capture).parameters
+    if len(wanted) == 1 and not set(wanted) <= set(names):
+        return lambda: capture(asked)
+    return lambda: capture(**{name: value for name, value in asked.args.items() if name in wanted})

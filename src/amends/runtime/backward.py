@@ -123,7 +123,9 @@ class Backward:
             if state.status is not StepStatus.COMPENSATING:
                 return
             done = run.done(state)
-            call = run.call(state, compensate, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
+            call = run.call(
+                state, "compensation", compensate, done, key=done.key, timeout_s=state.contract.undo_timeout_s
+            )
             call.late = lambda _: run.thread_ended(state.id)
             outcome = await run.around.executor.perform(call)
             run.note_thread(state.id, call)

@@ -19,6 +19,7 @@ from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, Pe
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.duty import Duty
+from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
@@ -48,7 +49,9 @@ class Coordinator:
         registry: Registry = PROCESS,
         settings: Settings | None = None,
         notify: Sequence[Target] = (),
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` makes the calls of users' functions; another one may watch them, or let them fail."""
         self.env = env
         self._gate = gate
         self.journal = journal
@@ -64,6 +67,7 @@ class Coordinator:
             settings=self.settings,
             clock=clock,
             observers=self._observers,
+            executor=executor,
         )
         self._duty = Duty(self._engine, clock, self.settings)
         self._couriers = Couriers(journal, notify, clock, self.settings)

@@ -22,16 +22,19 @@ import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
+from amends.core.contracts import Topic
 from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.core.values import Json, SagaId, canonical
+from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry
 from amends.runtime.action import Happened, NotHappened, current_key
 from amends.runtime.secret import Secret, mask, scrub
 
 LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
+Part = Literal["action", "compensation", "probe", "before"]
+"""Which of an action's functions is called."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +42,9 @@ class Call:
     """Something to call once. `late` hears of a thread that ended after it had been given up."""
 
     saga: SagaId
+    step: StepId
+    topic: Topic
+    part: Part
     function: Callable[[], Any]
     is_async: bool
     key: str

@@ -40,7 +40,7 @@ from amends.errors import (
     StepFatalError,
     StepLostError,
 )
-from amends.runtime.action import Action, Asked, takes_one
+from amends.runtime.action import Action, captures
 from amends.runtime.executor import Call
 from amends.runtime.places import Places
 from amends.runtime.run import Run, let_cancellation_go_on
@@ -231,6 +231,9 @@ class Forward:
         contract, args = state.contract, run.args(state)
         call = Call(
             saga=book.saga.id,
+            step=step,
+            topic=contract.topic,
+            part="action",
             function=lambda: action.signature.call(action.function, args),
             is_async=action.is_async,
             key=run.key(state),
@@ -252,9 +255,8 @@ class Forward:
         await run.book.commit()
         state = run.state(step)
         asked = run.asked(state)
-        given = (asked,) if takes_one(capture, action.signature.names) else ()
-        function = capture if given else _with_some(capture, asked)
-        call = run.call(state, function, *given, key=asked.key, timeout_s=state.contract.timeout_s)
+        function = captures(capture, action.signature.names, asked)
+        call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
         call.is_async = inspect.iscoroutinefunction(capture)
         outcome = await run.around.executor.perform(call)
         let_cancellation_go_on()
@@ -270,12 +272,6 @@ class Forward:
 
 def _name(action: Action[..., Any]) -> str:
     return f"{action.contract.topic}/{action.contract.version}"
-
-
-def _with_some(capture: Callable[..., object], asked: Asked) -> Callable[[], object]:
-    """A before-image that names some of the action's own parameters gets those."""
-    wanted = inspect.signature(capture).parameters
-    return lambda: capture(**{name: value for name, value in asked.args.items() if name in wanted})
 
 
 def _step_error(step: Step) -> StepError:

@@ -40,6 +40,7 @@ from amends.errors import (
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, Lease, Summary
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle, Resumed, ended, halted
@@ -66,6 +67,7 @@ class LocalEngine:
         settings: Settings,
         clock: Clock,
         observers: Observers,
+        executor: Executor | None = None,
     ) -> None:
         self.worker = f"worker-{clock.new_id()}"
         self._journal = journal
@@ -87,9 +89,10 @@ class LocalEngine:
             gate=gate,
             registry=registry,
             settings=settings,
-            executor=Executor(settings.threads),
+            executor=executor or Executor(settings.threads),
             admit=self._admit,
             late=self._ended_late,
+            drills=Drills(journal, clock),
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
 

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from amends.clock import Clock
@@ -25,7 +26,8 @@ from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, Unkn
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
-from amends.runtime.executor import Call, Executor
+from amends.runtime.drills import Drills
+from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.logbook import Logbook, wakes_at
 from amends.runtime.policies import Policies
 from amends.runtime.registry import Registry
@@ -50,6 +52,7 @@ class Surroundings:
         executor: Executor,
         admit: Admit,
         late: EndedLate,
+        drills: Drills,
         lease_in_time: Callable[[], bool],
     ) -> None:
         self.clock = clock
@@ -60,6 +63,7 @@ class Surroundings:
         self.executor = executor
         self.admit = admit
         self.late = late
+        self.drills = drills
         self.lease_in_time = lease_in_time
         self.lapses = 0
         """How often this worker was late to renew: others may have taken its sagas over since, alive as it is now."""
@@ -169,6 +173,7 @@ class Run:
     def call(
         self,
         state: Step,
+        part: Part,
         function: Callable[..., object],
         *args: object,
         key: str,
@@ -176,6 +181,9 @@ class Run:
     ) -> Call:
         return Call(
             saga=self.book.saga.id,
+            step=state.id,
+            topic=state.topic,
+            part=part,
             function=lambda: function(*args),
             is_async=inspect.iscoroutinefunction(function),
             key=key,
@@ -189,6 +197,8 @@ class Run:
             policies = self.around.policies
             if policies is not None and policies.is_stale:
                 await policies.refresh()
+            if self.around.drills.are_asked_for(self.around.gate):
+                facts = replace(facts, drill_age_days=await self.around.drills.age_days(facts.contract))
             return self.around.gate.judge(facts)
         except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
@@ -283,7 +293,7 @@ class Run:
         if ask is None:
             return NoAnswer(f"{state.topic} declares no probe in this process")
         asked = self.asked(state)
-        call = self.call(state, ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
+        call = self.call(state, "probe", ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
 
     async def wait_for_people(self, until: int) -> None:

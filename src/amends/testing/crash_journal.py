@@ -1,10 +1,14 @@
-"""A life's handle on the journal: what goes through it goes through at the life's own points, or not at all."""
+"""A life's handle on the journal: what goes through it goes through at the life's own points, or not at all.
+
+Lives are told apart by how they end: one in a loop of its own (crash_life), one among others in one loop (drill).
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from amends.core.events import Event
 from amends.core.values import SagaId
@@ -26,9 +30,6 @@ from amends.journal.protocol import (
 )
 from amends.journal.tree import Tree
 
-if TYPE_CHECKING:
-    from amends.testing.crash_life import Life
-
 _T = TypeVar("_T")
 
 
@@ -42,14 +43,38 @@ class Author:
     epoch: int
 
 
+class Mortality(Protocol):
+    """What a journal has to know of the life that it is opened in."""
+
+    @property
+    def stopped(self) -> bool: ...
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the append that has just come to its point is to fail."""
+        ...
+
+    async def reach(self, point: str) -> None:
+        """Pass a point, or end there."""
+        ...
+
+    async def stay_dead(self) -> None:
+        """Go no further after the end."""
+        ...
+
+    def busy(self) -> AbstractContextManager[None]:
+        """While the journal works, time does not pass by itself."""
+        ...
+
+
 class Mortal:
     """A life's handle on the journal. After its death nothing goes through any more."""
 
-    def __init__(self, inner: Journal, life: Life, authors: list[Author]) -> None:
+    def __init__(self, inner: Journal, life: Mortality, authors: list[Author]) -> None:
         self._inner = inner
         self._life = life
         self._authors = authors
-        self._busy = life.loop.busy
+        self._busy = life.busy
 
     async def append(
         self,

@@ -18,6 +18,7 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from enum import Enum, auto
 from typing import Any, Final, Protocol
@@ -177,6 +178,9 @@ class Life:
     def is_refused(self) -> bool:
         """Whether the append that has just come to its point is the one to fail."""
         return self._blow is Blow.REFUSE and len(self.passed) == self._ends_at
+
+    def busy(self) -> AbstractContextManager[None]:
+        return self.loop.busy()
 
     async def reach(self, point: str) -> None:
         if self._is_last(point):

@@ -127,7 +127,7 @@ def _effective(lines: Iterable[Line]) -> Iterator[Line]:
             yield line
 
 
-def check(world: World, histories: Iterable[Iterable[Entry]]) -> list[str]:
+def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Rule] | None = None) -> list[str]:
     """What is wrong between the world and the journal, once everything has been recovered; nothing, it should be.
 
     - every saga has ended: completed, rolled back, or an incident;
@@ -139,14 +139,16 @@ def check(world: World, histories: Iterable[Iterable[Entry]]) -> list[str]:
     - a compensation is repeated only after one that failed or was lost, and with the same key;
     - compensations go newest first, in the order of intents;
     - each chain of hashes verifies.
+
+    `rules` may be fewer: those in ON_RECORD ask what was called and what is on record, not what stands.
     """
-    lines = world.lines
+    lines, held = world.lines, tuple(_RULES if rules is None else rules)
     known: set[str] = set()
     complaints: list[str] = []
     for history in histories:
         account = Account(tuple(history))
         known |= account.steps_by_key.keys()
-        for rule in _RULES:
+        for rule in held:
             complaints += [f"saga {account.saga.id}: {what}" for what in rule(account, lines)]
     strangers = [line for line in lines if line.of not in known]
     return complaints + [f"{line.topic} took effect without an intent on record (key {line.key})" for line in strangers]
@@ -201,7 +203,7 @@ def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
         net = nets.get(account.key_by_step.get(step.id, ""), 0)
         if net > 1 and step.id not in account.doubled:
             yield f"the effect of step {step.id} ({step.topic}) stands {net} times"
-        elif net <= 1 and net != _wanted(saga, step) and step.id not in account.named and step.status is not _S.SETTLED:
+        elif net <= 1 and net != wanted(saga, step) and step.id not in account.named and step.status is not _S.SETTLED:
             stands = "stands" if net else "does not stand"
             what = f"step {step.id} ({step.topic}) is {step.status}"
             yield f"it is {saga.phase}, {what}, and its effect {stands}, unnamed"
@@ -213,7 +215,7 @@ def _speaks(incident: Incident) -> bool:
     return incident.status is IncidentStatus.OPEN or (vouched and incident.status is IncidentStatus.RESOLVED)
 
 
-def _wanted(saga: Saga, step: Step) -> int:
+def wanted(saga: Saga, step: Step) -> int:
     """How often a step's effect should stand where no incident names it."""
     stays = saga.phase is SagaStatus.COMPLETED or (saga.phase is SagaStatus.INCIDENT and saga.rollback is None)
     return int(stays and step.status is _S.SUCCEEDED and step.contract.side_effect)
@@ -294,4 +296,5 @@ def _chain(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
 
 
 _LATE: Final = (e.LateSuccessEnrolled, e.LateLossEnrolled)
+ON_RECORD: Final[tuple[Rule, ...]] = (_ended, _calls, _repeats, _order, _chain)
 _RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _chain)

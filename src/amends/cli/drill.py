@@ -1,0 +1,327 @@
+"""`amends drill`: rehearse a saga with injected failures, and show as a matrix whether the world comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from amends.cli.options import with_journal
+
+if TYPE_CHECKING:
+    from amends.cli.output import Output, Part
+    from amends.gate.protocol import Gate
+    from amends.runtime.definition import SagaDefinition
+    from amends.runtime.drills import DrillRecord
+    from amends.testing.drill import Cell, Fault, Mark, Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+FAILED: Final = 1
+_TITLE_WIDTH: Final = 36
+_CELL_WIDTH: Final = 12
+_MOST_PLACES: Final = 6
+
+
+def _with_doubles(command: F) -> F:
+    """How a drill gets on with what it acts on."""
+    options = (
+        click.option("--fresh", metavar="MODULE:FUNCTION", help="Called before each run, to put doubles as they were."),
+        click.option("--world", metavar="MODULE:FUNCTION", help="A snapshot of the world, compared when all is back."),
+        click.option("--with", "modules", metavar="MODULE", multiple=True, help="A module to import as well."),
+        click.option(
+            "--patience",
+            type=click.FloatRange(0.01, 3600),
+            default=5.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="After so long a call counts as hanging.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _with_reports(command: F) -> F:
+    options = (
+        click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit's XML as well."),
+        click.option("--html", "html_file", metavar="FILE", help="Write one page of HTML as well."),
+        click.option("--strict", is_flag=True, help="What is not proven counts as failed."),
+        click.option("--no-record", is_flag=True, help="Do not put the result in the journal."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("target", metavar="[MODULE:SAGA]", required=False)
+@click.option("--input", "document", metavar="JSON|@FILE|-", help="The saga's input: JSON, a file of it, or stdin.")
+@click.option("--changed", is_flag=True, help="Only what has changed since it was last drilled, with the input it had.")
+@click.option("--only", metavar="FAULT|STEP:FAULT", multiple=True, help="Only this; may be given several times.")
+@click.option("--env", default="drill", show_default=True, help="Where it runs, as the gate is told.")
+@click.option("--allow-production", is_flag=True, help="Let --env be production.")
+@click.option("--policy", "policy_file", metavar="FILE", help="The gate's policy.  [default: the journal's]")
+@click.option("--actor", default="system:drill", show_default=True, help="On whose behalf it runs.")
+@_with_doubles
+@_with_reports
+@with_journal
+def drill(*, target: str | None, document: str | None, changed: bool, **options: Any) -> int:  # noqa: ANN401 - as click gives them
+    """Run a saga once for each place where it can go wrong, and ask the world.
+
+    Everything is done for real, many times over, against whatever the saga's code talks to: doubles, or a staging
+    system. Each step fails, is lost, is cancelled; each compensation fails, hangs, is denied, is repeated; and the
+    process ends after each write and each effect. Then the actions' probes are asked.
+
+    The exit code is 0 if nothing failed (what could not be seen is told as not proven) and 1 if something did.
+    """
+    from amends.cli.modules import find_saga, load
+    from amends.cli.output import Output
+    from amends.errors import InputError
+    from amends.evidence.timeline import visible
+
+    out = Output(as_json=bool(options["as_json"]))
+    if target is None and not changed:
+        raise InputError("name a saga to drill, as in trip:book_trip; or --changed for what was drilled before")
+    with out.kept_clean():
+        load(cast("tuple[str, ...]", options["modules"]))
+        due = _changed(target, cast("str", options["journal"])) if changed else [(cast("str", target), document)]
+        reports = [_one(out, find_saga(name), name, given, options) for name, given in due]
+    if not reports:
+        out.record("unchanged", {"target": target})
+        what = "no saga on record" if target is None else visible(target)
+        out.say(f"nothing to drill: {what} has {'' if target is None else 'not '}changed since its last drill")
+    return max((_code(report, strict=bool(options["strict"])) for report in reports), default=0)
+
+
+def _code(report: Report, *, strict: bool) -> int:
+    from amends.testing.drill import Mark
+
+    return FAILED if report.mark is Mark.FAILED or (strict and not report.passed) else 0
+
+
+# -- drilling ---------------------------------------------------------------------------------------------------------
+
+
+def _one(out: Output, definition: SagaDefinition, target: str, document: object, options: dict[str, Any]) -> Report:
+    """Drill one saga, show the matrix, write what was asked for."""
+    from pathlib import Path
+
+    from amends.cli.inputs import read_document
+    from amends.cli.session import finish
+
+    given = read_document(document) if isinstance(document, str) or document is None else document
+    report = finish(_drilled(out, definition, target, given, options))
+    if options["junit_file"]:
+        from amends.testing.drill.junit import junit
+
+        Path(options["junit_file"]).write_text(junit(report), encoding="utf-8")
+    if options["html_file"]:
+        from amends.testing.drill.page import page
+
+        Path(options["html_file"]).write_text(page(report), encoding="utf-8")
+    tell(out, report)
+    return report
+
+
+async def _drilled(
+    out: Output, definition: SagaDefinition, target: str, given: object, options: dict[str, Any]
+) -> Report:
+    import contextlib
+
+    from amends.bootstrap import open_journal
+    from amends.cli.modules import find_function
+    from amends.clock import SystemClock
+    from amends.runtime.drills import record_drill
+    from amends.testing.drill import drill as rehearse
+    from amends.testing.drill.records import record_of
+
+    clock, console = SystemClock(), None if out.as_json else out.console
+    waiting = console.status(f"drilling {definition.name}") if console is not None else contextlib.nullcontext()
+    with waiting:
+        report = await rehearse(
+            definition,
+            given,
+            env=options["env"],
+            gate=await _gate(options["policy_file"], options["journal"]),
+            actor=options["actor"],
+            fresh=None if options["fresh"] is None else find_function(options["fresh"], "--fresh"),
+            world=None if options["world"] is None else find_function(options["world"], "--world"),
+            patience_s=options["patience"],
+            only=options["only"],
+            allow_production=options["allow_production"],
+        )
+    if not options["no_record"] and not options["only"]:
+        journal = await open_journal(options["journal"], clock)
+        try:
+            await record_drill(journal, clock, record_of(report, target), by=options["actor"], env=options["env"])
+        finally:
+            await journal.close()
+    return report
+
+
+async def _gate(policy_file: str | None, journal: str) -> Gate:
+    """By the policy that is named, else by the one that was adopted on the journal, else by the built-in one."""
+    from amends.bootstrap import journal_file, open_journal
+    from amends.clock import SystemClock
+    from amends.gate.policy import PolicyGate
+    from amends.runtime.policies import Policies
+
+    if policy_file is not None:
+        from amends.gate.load import load_policy
+
+        return PolicyGate(load_policy(policy_file))
+    path, clock = journal_file(journal), SystemClock()
+    if path is None or not path.exists():
+        from amends.gate.builtin import BuiltinGate
+
+        return BuiltinGate()
+    opened = await open_journal(journal, clock, signs=False)
+    try:
+        policies = Policies(opened, clock, poll_s=0.0)
+        await policies.refresh()
+        return PolicyGate(policies.policy)
+    finally:
+        await opened.close()
+
+
+def _changed(target: str | None, journal: str) -> list[tuple[str, object]]:
+    """What was drilled before and is not the same any more, with the input that it was drilled with."""
+    import asyncio
+
+    from amends.cli.modules import find_saga
+    from amends.cli.session import opened_to_read
+    from amends.runtime.drills import drills_on_record
+    from amends.runtime.registry import PROCESS
+    from amends.testing.drill.records import has_changed
+
+    async def newest() -> dict[str, DrillRecord]:
+        found: dict[str, DrillRecord] = {}
+        async with opened_to_read(journal) as opened:
+            async for drilled in drills_on_record(opened):
+                found.setdefault(drilled.target, drilled)
+        return found
+
+    on_record = asyncio.run(newest())
+    if target is not None and target not in on_record:
+        return [(target, None)]
+    wanted = on_record.values() if target is None else [on_record[target]]
+    return [
+        (drilled.target, _given(drilled))
+        for drilled in wanted
+        if has_changed(drilled, find_saga(drilled.target), PROCESS)
+    ]
+
+
+def _given(drilled: DrillRecord) -> object:
+    """The input by name, as it was bound; a saga that is a list of steps has one part of it, `given`."""
+    named = drilled.input
+    return named.get("given", named) if isinstance(named, dict) and set(named) == {"given"} else named
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+def tell(out: Output, report: Report) -> None:
+    from amends.testing.drill import Mark
+    from amends.testing.drill.faults import BACK, FORWARD, OF_SAGA
+
+    for cell in report.cells:
+        out.record("cell", cell_fields(report, cell))
+    for start, width in _chunks(out, report):
+        _head(out, report, start, width)
+        _rows(out, report, "the action", FORWARD, start, width)
+        _rows(out, report, "its compensation", BACK, start, width)
+        out.say()
+    out.say(("the saga", "bold"))
+    for fault in OF_SAGA:
+        out.say(*_title(fault), *_shown(report.cell(fault)))
+    out.say()
+    for mark in (Mark.FAILED, Mark.NOT_PROVEN):
+        _findings(out, report, mark)
+    _summary(out, report)
+
+
+def _chunks(out: Output, report: Report) -> list[tuple[int, int]]:
+    """As many steps beside each other as the terminal is wide."""
+    room = 4 if out.as_json else max(1, (out.console.width - _TITLE_WIDTH) // _CELL_WIDTH)
+    return [(start, min(room, len(report.steps) - start)) for start in range(0, len(report.steps), room)]
+
+
+def _head(out: Output, report: Report, start: int, width: int) -> None:
+    from amends.evidence.timeline import visible
+
+    steps = report.steps[start : start + width]
+    lead = f"{visible(report.saga)} in {visible(report.env)}" if start == 0 else ""
+    out.say((f"{lead:<{_TITLE_WIDTH}}", "bold"), *(f"{step.id:<{_CELL_WIDTH}}" for step in steps))
+    out.say(" " * _TITLE_WIDTH, *((f"{_cut(visible(step.topic)):<{_CELL_WIDTH}}", "dim") for step in steps))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) < _CELL_WIDTH else f"{text[: _CELL_WIDTH - 2]}…"
+
+
+def _rows(out: Output, report: Report, heading: str, faults: Sequence[Fault], start: int, width: int) -> None:
+    shown = [fault for fault in faults if fault in report.faults]
+    if shown:
+        out.say((heading, "bold"))
+    for fault in shown:
+        cells = [report.cell(fault, step.id) for step in report.steps[start : start + width]]
+        out.say(*_title(fault), *(part for cell in cells for part in _shown(cell)))
+
+
+def _title(fault: Fault) -> tuple[Part, ...]:
+    from amends.testing.drill.faults import TITLES
+
+    return (f"  {TITLES[fault]:<{_TITLE_WIDTH - 2}}",)
+
+
+def _shown(cell: Cell | None) -> tuple[Part, ...]:
+    if cell is None:
+        return ((f"{'-':<{_CELL_WIDTH}}", "dim"),)
+    return ((f"{cell.mark:<{_CELL_WIDTH}}", _style(cell.mark)),)
+
+
+def _style(mark: Mark) -> str:
+    return {"passed": "green", "not proven": "yellow", "failed": "bold red"}[mark]
+
+
+def _findings(out: Output, report: Report, mark: Mark) -> None:
+    from amends.evidence.timeline import visible
+
+    for finding, cells in report.findings(mark):
+        places = [str(cell.place) for cell in cells]
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        out.say((f"{mark:<10}  ", _style(mark)), visible(str(finding)))
+        out.say((f"{'':<10}  in {', '.join(places[:_MOST_PLACES])}{more}", "dim"))
+
+
+def _summary(out: Output, report: Report) -> None:
+    counts = report.counts()
+    fields = {
+        "saga": report.saga,
+        "version": report.version,
+        "env": report.env,
+        "outcome": report.mark,
+        "runs": report.runs,
+        **{mark.replace(" ", "_"): count for mark, count in counts.items()},
+    }
+    out.record("summary", fields)
+    told = [(f"{count} {mark}", _style(mark) if count else "dim") for mark, count in counts.items()]
+    out.say(f"{len(report.cells)} cells, {report.runs} runs: ", told[0], ", ", told[1], ", ", told[2])
+
+
+def cell_fields(report: Report, cell: Cell) -> dict[str, object]:
+    return {
+        "step": cell.step or None,
+        "topic": report.topic_of(cell.step) or None,
+        "fault": cell.fault,
+        "outcome": cell.mark,
+        "runs": cell.runs,
+        "ended": cell.ended,
+        "findings": [
+            {"step": each.step or None, "topic": each.topic or None, "outcome": each.mark, "text": each.text}
+            for each in cell.findings
+        ],
+    }

@@ -1,0 +1,197 @@
+"""When each action was last drilled, from the journal: what a policy asks as `drill.age_days`.
+
+A drill on record is a saga of the definition `amends.drill` that has ended as soon as it began. Its input says what was
+drilled: the saga, and each action with the digest of its contract; its result says how each came out. Only an action
+that passed counts, and only under the contract that it had then. Cancelling the saga withdraws the drill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+from amends.clock import Clock
+from amends.core.contracts import Contract, described
+from amends.core.events import SagaCompleted, SagaStarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import Json, SagaId, canonical, digest
+from amends.gate.policy import Policy
+from amends.gate.protocol import Gate
+from amends.journal.protocol import Journal, SagaQuery, Summary
+
+DRILLS: Final = "amends.drill"
+"""The definition of what is on record; no other saga may have it."""
+FACT: Final = "drill.age_days"
+PASSED: Final = "passed"
+_DAY_MS: Final = 86_400_000
+_FRESH_S: Final = 60.0
+_PAGE: Final = 50
+
+
+def contract_digest(contract: Contract) -> str:
+    """Of everything that an action promises, the tool behind it included."""
+    return digest(canonical(described(contract)))[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrilledAction:
+    """`code` is the digest of its functions' text; the gate does not know that, `amends drill --changed` does."""
+
+    topic: str
+    version: int
+    contract: str
+    code: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillRecord:
+    """One drill: of which saga, with what input, by which code, and how it came out."""
+
+    saga: str
+    version: int
+    target: str
+    input: Json
+    code: str
+    outcome: str
+    actions: Sequence[DrilledAction]
+    counts: Mapping[str, int]
+    findings: Sequence[str]
+    at: int = 0
+    id: str = ""
+
+
+async def record_drill(journal: Journal, clock: Clock, drilled: DrillRecord, *, by: str, env: str) -> SagaId:
+    """Put a drill on record; the id of its saga."""
+    actions = [
+        {"topic": each.topic, "version": each.version, "contract": each.contract, "code": each.code}
+        for each in drilled.actions
+    ]
+    about = {
+        "saga": drilled.saga,
+        "version": drilled.version,
+        "target": drilled.target,
+        "input": drilled.input,
+        "code": drilled.code,
+        "actions": actions,
+    }
+    result = {
+        "outcome": drilled.outcome,
+        "actions": [each.outcome for each in drilled.actions],
+        "counts": dict(drilled.counts),
+        "findings": list(drilled.findings),
+    }
+    saga = SagaId(clock.new_id())
+    labels = {"saga": drilled.saga, "outcome": drilled.outcome}
+    begun = SagaStarted(definition=DRILLS, version=1, input=cast("Json", about), actor=by, env=env, labels=labels)
+    ended = SagaCompleted(result=cast("Json", result))
+    await journal.append(saga, (begun, ended), after=0, summary=Summary(SagaStatus.COMPLETED))
+    return saga
+
+
+async def drills_on_record(journal: Journal) -> AsyncIterator[DrillRecord]:
+    """Newest first; those that were withdrawn, or whose content was removed, are left out."""
+    query = SagaQuery(definition=DRILLS, statuses=(SagaStatus.COMPLETED,), limit=_PAGE)
+    while True:
+        page = await journal.sagas(query)
+        for row in page.rows:
+            entries = [entry async for entry in journal.read(row.id)]
+            if not any(entry.is_removed for entry in entries):
+                begun, ended = (entry.event for entry in entries[:2])
+                if isinstance(begun, SagaStarted) and isinstance(ended, SagaCompleted):
+                    yield _read(row.id, row.started_at, begun.input, ended.result)
+        if page.cursor is None:
+            return
+        query = SagaQuery(definition=DRILLS, statuses=query.statuses, limit=_PAGE, before=page.cursor)
+
+
+def _read(saga: SagaId, at: int, about: Json, result: Json) -> DrillRecord:
+    said, came_out = _object(about), _object(result)
+    outcomes = _list(came_out.get("actions"))
+    actions = [
+        DrilledAction(
+            topic=str(each.get("topic")),
+            version=int(str(each.get("version"))),
+            contract=str(each.get("contract")),
+            code=str(each.get("code")),
+            outcome=str(outcome),
+        )
+        for each, outcome in zip(map(_object, _list(said.get("actions"))), outcomes, strict=False)
+    ]
+    return DrillRecord(
+        saga=str(said.get("saga")),
+        version=int(str(said.get("version"))),
+        target=str(said.get("target")),
+        input=said.get("input"),
+        code=str(said.get("code")),
+        outcome=str(came_out.get("outcome")),
+        actions=actions,
+        counts={name: int(str(count)) for name, count in _object(came_out.get("counts")).items()},
+        findings=[str(each) for each in _list(came_out.get("findings"))],
+        at=at,
+        id=saga,
+    )
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+DrilledAt: TypeAlias = dict[tuple[str, int, str], int]
+"""By topic, version and the digest of the contract."""
+
+
+async def last_passed(journal: Journal) -> DrilledAt:
+    """When each action last passed a drill."""
+    found: DrilledAt = {}
+    async for drilled in drills_on_record(journal):
+        for each in drilled.actions:
+            if each.outcome == PASSED:
+                found.setdefault((each.topic, each.version, each.contract), drilled.at)
+    return found
+
+
+def drilled_at(known: DrilledAt, contract: Contract) -> int | None:
+    """When this action passed a drill under this contract; None where it never did."""
+    return known.get((contract.topic, contract.version, contract_digest(contract))) if known else None
+
+
+class Drills:
+    """What the gate is told of drills: read from the journal when a policy asks, at most once a minute."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._looking = asyncio.Lock()
+        self._at: DrilledAt = {}
+        self._mentions: dict[str, bool] = {}
+
+    def are_asked_for(self, gate: Gate) -> bool:
+        """Whether what this gate goes by speaks of drills; of a gate of somebody's own nobody can tell."""
+        policy = getattr(gate, "policy", None)
+        if not isinstance(policy, Policy):
+            return True
+        known = self._mentions.get(policy.digest)
+        if known is None:
+            known = self._mentions[policy.digest] = policy.speaks_of(FACT)
+        return known
+
+    async def age_days(self, contract: Contract) -> float | None:
+        """How long ago this action passed a drill under this contract; None where it never did."""
+        if self._clock.elapsed() >= self._looked_at + _FRESH_S:
+            await self._look()
+        at = drilled_at(self._at, contract)
+        return None if at is None else max(0, self._clock.now() - at) / _DAY_MS
+
+    async def _look(self) -> None:
+        async with self._looking:
+            if self._clock.elapsed() >= self._looked_at + _FRESH_S:
+                self._at = await last_passed(self._journal)
+                self._looked_at = self._clock.elapsed()

@@ -1,0 +1,226 @@
+"""The drill itself: which places there are, a run for each, and the matrix of how they came out.
+
+The saga is first run as it is, which shows its steps. Each later run has one thing go wrong at one of them. A crash has
+no step of its own: the run is ended after its first write or effect, then after its second, and so on until it comes to
+its own end, and each death is counted where it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import cast
+
+from amends.core.contracts import Reversibility
+from amends.core.events import SagaRolledBack
+from amends.core.saga import Saga, Step
+from amends.core.transitions import SagaStatus
+from amends.core.values import Json, StepId
+from amends.errors import InputError, RefusedError
+from amends.gate.protocol import Gate
+from amends.journal.protocol import Entry
+from amends.runtime.coordinator import checked_actor
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.secret import mask
+from amends.testing.drill.digests import digests_of
+from amends.testing.drill.faults import BACK, FORWARD, Fault, Place
+from amends.testing.drill.findings import Finding, Mark, worst
+from amends.testing.drill.others import OTHERS
+from amends.testing.drill.rehearsal import Rehearsal
+from amends.testing.drill.report import Cell, Drilled, Report
+from amends.testing.drill.stage import Hook, Setting, hushed
+from amends.testing.world import Account
+
+PRODUCTION = "production"
+_CRASHES = frozenset({Fault.CRASH, Fault.UNDO_CRASH})
+
+
+async def drill(  # noqa: PLR0913 - each by name, and few of them needed
+    definition: SagaDefinition,
+    input: object = None,
+    *,
+    env: str = "drill",
+    gate: Gate | None = None,
+    actor: str = "system:drill",
+    labels: Mapping[str, str] | None = None,
+    fresh: Hook | None = None,
+    world: Hook | None = None,
+    patience_s: float = 5.0,
+    only: Collection[str] = (),
+    allow_production: bool = False,
+    on_cell: Callable[[Cell], None] | None = None,
+) -> Report:
+    """Run a saga once for each place where it can go wrong, and see whether the world comes back.
+
+    input: one JSON document, as `amends run --input` takes it.
+    env: what the gate is told; production is refused unless allow_production.
+    fresh: called before each run, to put doubles back as they were.
+    world: called before and after each run, for a snapshot that has to be the same when all has been taken back.
+    patience_s: how long a function may take before it counts as hanging.
+    only: the names of faults (`lost-done`) or places (`2:lost-done`) to try; all of them where it is empty.
+    """
+    if env == PRODUCTION and not allow_production:
+        raise RefusedError("a drill does everything for real, many times over: it is refused in production")
+    setting = Setting(
+        definition=definition,
+        named=definition.bind_document(input),
+        gate=gate or _builtin(),
+        env=env,
+        actor=checked_actor(actor),
+        labels=dict(labels or {}),
+        fresh=fresh,
+        world=world,
+        patience_s=patience_s,
+    )
+    with hushed():
+        return await Drill(setting, _checked(only), on_cell).run()
+
+
+def _builtin() -> Gate:
+    from amends.gate.builtin import BuiltinGate
+
+    return BuiltinGate()
+
+
+def _checked(only: Collection[str]) -> frozenset[str]:
+    for name in only:
+        fault = name.rpartition(":")[2]
+        if fault not in set(Fault):
+            raise InputError(
+                f"{name!r} is no fault; they are {', '.join(Fault)}, alone or after a step: 2:{Fault.FATAL}"
+            )
+    return frozenset(only)
+
+
+class Drill:
+    def __init__(self, setting: Setting, only: frozenset[str], on_cell: Callable[[Cell], None] | None) -> None:
+        self._setting = setting
+        self._only = only
+        self._on_cell = on_cell
+        self._cells: list[Cell] = []
+        self._runs = 0
+        self._stops_at: StepId | None = None
+        self._steps: tuple[Drilled, ...] = ()
+
+    async def run(self) -> Report:
+        first = await self._play(Place(Fault.NOTHING), is_needed=True)
+        saga = Account(await first.stage.entries()).saga
+        self._steps = tuple(Drilled(id=step.id, contract=step.contract) for step in _in_order(saga))
+        self._stops_at = _pivot(saga)
+        if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
+            back = await self._play(Place(Fault.TAKEN_BACK), is_needed=True)
+            for place in [*_forward(saga, first.asked_people), *_back(Account(await back.stage.entries()))]:
+                await self._play(place)
+            await self._crashes()
+        definition = self._setting.definition
+        actions = [first.stage.registry.action(step.contract.topic, step.contract.version) for step in self._steps]
+        return Report(
+            saga=definition.name,
+            version=definition.version,
+            env=self._setting.env,
+            input=cast("Json", mask(self._setting.named, first.stage.saga)),
+            steps=self._steps,
+            cells=tuple(self._cells),
+            runs=self._runs,
+            digests=digests_of(definition, actions),
+        )
+
+    def _is_wanted(self, place: Place) -> bool:
+        return not self._only or str(place) in self._only or place.fault in self._only
+
+    async def _play(self, place: Place, *, is_needed: bool = False) -> Rehearsal:
+        rehearsal = Rehearsal(self._setting, place, self._stop_for(place))
+        if is_needed or self._is_wanted(place):
+            await rehearsal.play()
+            self._runs += 1
+        if self._is_wanted(place):
+            found = list(dict.fromkeys(rehearsal.found))
+            if place.step and not rehearsal.was_hit:
+                found.append(
+                    Finding(Mark.NOT_PROVEN, "the run never came to this step, so this was not tried", place.step)
+                )
+            self._add(_cell(place, found, ended=rehearsal.status))
+        return rehearsal
+
+    def _stop_for(self, place: Place) -> StepId | None:
+        """A saga that cannot be cancelled once it has completed is stopped before its pivot."""
+        return self._stops_at if place.fault in BACK or place.fault is Fault.TAKEN_BACK else None
+
+    def _add(self, cell: Cell) -> None:
+        self._cells.append(cell)
+        if self._on_cell is not None:
+            self._on_cell(cell)
+
+    async def _crashes(self) -> None:
+        deaths: dict[Place, list[Rehearsal]] = {}
+        if any(self._is_wanted(Place(fault, step.id)) for fault in _CRASHES for step in self._steps):
+            for stops_at in dict.fromkeys((None, self._stops_at)):
+                await self._die_everywhere(stops_at, deaths)
+        for place, rehearsals in deaths.items():
+            if self._is_wanted(place):
+                found = list(dict.fromkeys(each for one in rehearsals for each in one.found))
+                self._add(_cell(place, found, runs=len(rehearsals), ended=rehearsals[-1].status))
+
+    async def _die_everywhere(self, stops_at: StepId | None, deaths: dict[Place, list[Rehearsal]]) -> None:
+        point = 0
+        while True:
+            point += 1
+            rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stops_at)
+            life = await rehearsal.play(ends_at=point)
+            self._runs += 1
+            if not life.stopped:
+                return
+            for place in _where(life.passed[-1], rehearsal.left):
+                deaths.setdefault(place, []).append(rehearsal)
+
+
+def _forward(saga: Saga, asked_people: Collection[StepId]) -> Iterator[Place]:
+    for step in _in_order(saga):
+        for fault in FORWARD:
+            if _applies(fault, changes=step.contract.side_effect, asked=step.id in asked_people):
+                yield Place(fault, step.id)
+
+
+def _back(account: Account) -> Iterator[Place]:
+    """Of the steps that a rollback comes to, or would come to if it did not stop before."""
+    for step in _in_order(account.saga):
+        comes_back = step.undo_attempts or step.id in account.named
+        for fault in BACK if comes_back and step.contract.compensation_declared else ():
+            if fault not in _CRASHES and (fault is not Fault.CHANGED_SINCE or step.topic in OTHERS):
+                yield Place(fault, step.id)
+
+
+def _applies(fault: Fault, *, changes: bool, asked: bool) -> bool:
+    if fault in _CRASHES:
+        return False
+    if fault in {Fault.REFUSED, Fault.EXPIRED}:
+        return asked
+    return changes or fault in {Fault.FATAL, Fault.LOST_NOT_DONE, Fault.CANCELLED}
+
+
+def _in_order(saga: Saga) -> list[Step]:
+    return sorted(saga.steps.values(), key=lambda step: step.number or len(saga.steps) + 1)
+
+
+def _pivot(saga: Saga) -> StepId | None:
+    """The first step that cannot be taken back."""
+    pivots = [s for s in _in_order(saga) if s.contract.reversibility is Reversibility.IRREVERSIBLE and s.number]
+    return pivots[0].id if pivots else None
+
+
+def _where(point: str, entries: tuple[Entry, ...]) -> list[Place]:
+    """Which steps a process was at when it died: those of its last write or effect."""
+    saga = Account(entries).saga
+    name, _, rest = point.partition(" ")
+    if name != "append":
+        return [Place(Fault.CRASH if rest.startswith("action") else Fault.UNDO_CRASH, StepId(name))]
+    written = point.count("+") + 1
+    back = saga.phase is SagaStatus.ROLLING_BACK or isinstance(entries[-1].event, SagaRolledBack)
+    steps = [StepId(step) for entry in entries if (step := getattr(entry.event, "step", None))]
+    last = [StepId(step) for entry in entries[-written:] if (step := getattr(entry.event, "step", None))]
+    at = dict.fromkeys(last or steps[-1:] or [_in_order(saga)[0].id])
+    return [Place(Fault.UNDO_CRASH if back else Fault.CRASH, step) for step in at]
+
+
+def _cell(place: Place, found: list[Finding], *, runs: int = 1, ended: SagaStatus | None = None) -> Cell:
+    mark = worst(finding.mark for finding in found)
+    return Cell(place=place, mark=mark, findings=tuple(found), runs=runs, ended="" if ended is None else str(ended))

@@ -1,0 +1,54 @@
+"""A report as it is put on record, and which sagas have changed since they were last drilled."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from amends.core.contracts import Topic
+from amends.errors import UnknownActionError
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.drills import DrilledAction, DrillRecord, contract_digest
+from amends.runtime.registry import Registry
+from amends.testing.drill.digests import digests_of
+from amends.testing.drill.findings import Mark
+from amends.testing.drill.report import Report
+
+_MOST_FINDINGS: Final = 50
+
+
+def record_of(report: Report, target: str) -> DrillRecord:
+    """`target` is where the saga was found, as in trip:book_trip."""
+    contracts = {(step.contract.topic, step.contract.version): step.contract for step in report.steps}
+    actions = [
+        DrilledAction(
+            topic=contract.topic,
+            version=contract.version,
+            contract=contract_digest(contract),
+            code=report.digests.get(contract.topic, ""),
+            outcome=str(report.mark_of(contract.topic)),
+        )
+        for contract in contracts.values()
+    ]
+    found = [f"{mark}: {finding}" for mark in (Mark.FAILED, Mark.NOT_PROVEN) for finding, _ in report.findings(mark)]
+    return DrillRecord(
+        saga=report.saga,
+        version=report.version,
+        target=target,
+        input=report.input,
+        code=report.digests.get(report.saga, ""),
+        outcome=str(report.mark),
+        actions=actions,
+        counts={str(mark): count for mark, count in report.counts().items()},
+        findings=found[:_MOST_FINDINGS],
+    )
+
+
+def has_changed(drilled: DrillRecord, definition: SagaDefinition, registry: Registry) -> bool:
+    """Whether the code of a saga, or of an action that it used, or a contract, is another than when it was drilled."""
+    try:
+        actions = [registry.action(Topic(each.topic), each.version) for each in drilled.actions]
+    except UnknownActionError:
+        return True
+    now = digests_of(definition, actions)
+    before = {drilled.saga: drilled.code, **{each.topic: each.code for each in drilled.actions}}
+    return definition.version != drilled.version or now != before

@@ -1,0 +1,318 @@
+"""One run of a saga, with one thing going wrong in it: to its end, back again, and asked about after each.
+
+A run that completes is then taken back, so that both ways are seen and the world is left as it was. One that ends in an
+incident that was brought about is retried, with nothing going wrong any more, as a person would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from amends.core.contracts import key_of
+from amends.core.events import RollbackStarted
+from amends.core.outcomes import Answer, FoundNothing, Succeeded
+from amends.core.saga import Saga, Step
+from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
+from amends.core.values import StepId
+from amends.errors import PastPivotError, RefusedError
+from amends.journal.protocol import Entry
+from amends.runtime.action import Action, Asked, captures
+from amends.runtime.coordinator import Coordinator
+from amends.runtime.executor import Call, Part
+from amends.runtime.handle import Ended, ended
+from amends.runtime.secret import unmask
+from amends.testing.drill.faults import CALLS_PERSON, Fault, Place
+from amends.testing.drill.findings import (
+    Finding,
+    Mark,
+    Witness,
+    concerned,
+    differing,
+    doubtful,
+    failed,
+    findings,
+    out_of_turn,
+)
+from amends.testing.drill.others import OTHERS, Change
+from amends.testing.drill.stage import Life, Setting, Stage
+from amends.testing.world import Account
+
+_ROUNDS: Final = 50
+PERSON: Final = "person:drill"
+
+
+class Rehearsal:
+    """One place where something goes wrong, and one run of the saga there."""
+
+    def __init__(self, setting: Setting, place: Place, stops_at: StepId | None = None) -> None:
+        self.setting = setting
+        self.place = place
+        self.stage = Stage(setting, place, stops_at)
+        self.found: list[Finding] = []
+        self.status: SagaStatus | None = None
+        """How it first ended, before anything was taken back."""
+        self.left: tuple[Entry, ...] = ()
+        """What was on record when it died."""
+        self.asked_people: set[StepId] = set()
+        self._before: object = None
+        self._changed: object = None
+        self._cancelling: asyncio.Task[Ended] | None = None
+        self._dies = False
+
+    @property
+    def was_hit(self) -> bool:
+        """Whether the run came to the place at all."""
+        return self.stage.executor.was_hit or self.stage.gate.was_hit
+
+    async def play(self, ends_at: int | None = None) -> Life:
+        """Run it; with `ends_at`, until it dies at that point, and then recover it."""
+        setting, executor = self.setting, self.stage.executor
+        await _called(setting.fresh)
+        self._before = await self._snapshot()
+        self._dies = ends_at is not None
+        match self.place.fault:
+            case Fault.CHANGED_SINCE:
+                executor.before_undo = self._meddle
+            case Fault.TAKEN_BACK:
+                executor.after_undo = self._look_at_older
+            case _:
+                pass
+        life = await self.stage.live(self._perform, ends_at)
+        if life.stopped:
+            self._dies = False
+            self.left = await self.stage.entries()
+            self.stage.disarm()
+            await self.stage.live(self._recover)
+        if not self._dies:
+            self.found += [Finding(Mark.FAILED, what) for what in await self.stage.evidence()]
+        return life
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    async def _perform(self, coordinator: Coordinator) -> None:
+        setting, executor = self.setting, self.stage.executor
+        if self.place.fault is Fault.CANCELLED:
+            executor.before_action = lambda: self._cancel(coordinator)
+        handle = await coordinator.start_bound(
+            setting.definition, setting.named, id=self.stage.saga, actor=setting.actor, labels=setting.labels
+        )
+        await self._go_on(coordinator, await handle.halt())
+
+    async def _recover(self, coordinator: Coordinator) -> None:
+        if await self.stage.entries():
+            await coordinator.resume()
+            await self._go_on(coordinator, ended(await self._saga()))
+
+    async def _go_on(self, coordinator: Coordinator, end: Ended) -> None:
+        end = await self._with_people(coordinator, end)
+        if self._cancelling is not None:
+            await asyncio.wait({self._cancelling})
+            end = ended(await self._saga())
+        self.status = self.status or end.status
+        await self._check(coordinator)
+        if end.status is SagaStatus.COMPLETED:
+            await self._take_back(coordinator)
+        elif end.status is SagaStatus.INCIDENT and self.place.fault in CALLS_PERSON:
+            await self._retry(coordinator)
+
+    async def _take_back(self, coordinator: Coordinator) -> None:
+        try:
+            await coordinator.cancel(self.stage.saga, why="drill: taken back", by=PERSON)
+        except PastPivotError:
+            return
+        await self._check(coordinator)
+        if self.place.fault in CALLS_PERSON:
+            await self._retry(coordinator)
+
+    async def _retry(self, coordinator: Coordinator) -> None:
+        """What was brought about is over: a person has it tried again, and then it has to work."""
+        saga = await self._saga()
+        if not any(one.kind is CALLS_PERSON[self.place.fault] for one in saga.open_incidents):
+            if self.was_hit and saga.phase is SagaStatus.ROLLED_BACK:
+                self.found.append(failed(saga.steps[self.place.step], "it went wrong, and no person was called"))
+            return
+        self.stage.disarm()
+        for _ in range(len(saga.steps) + 1):
+            due = [one for one in saga.open_incidents if one.kind is CALLS_PERSON[self.place.fault]]
+            if not due:
+                break
+            await coordinator.retry_incident(f"{saga.id}/{due[0].number}", by=PERSON)
+            saga = await self._saga()
+        await self._check(coordinator, Place(Fault.NOTHING))
+
+    # -- people -------------------------------------------------------------------------------------------------------
+
+    async def _with_people(self, coordinator: Coordinator, end: Ended) -> Ended:
+        """Answer whatever people are asked, as the fault wants it."""
+        for _ in range(_ROUNDS):
+            if end.status is not SagaStatus.WAITING:
+                return end
+            rows = await coordinator.approvals(saga=self.stage.saga)
+            for row in rows:
+                self.asked_people.add(row.step)
+                await self._answer(coordinator, row.id, row.step)
+            await coordinator.drive(self.stage.saga)
+            end = ended(await self._saga())
+            if not rows and end.status is SagaStatus.WAITING:
+                break
+        self.found.append(Finding(Mark.FAILED, f"the saga does not end: it is {end.status}"))
+        return end
+
+    async def _answer(self, coordinator: Coordinator, approval: str, step: StepId) -> None:
+        fault = self.place.fault if step == self.place.step else Fault.NOTHING
+        asking = await coordinator.approval(approval)
+        if fault in {Fault.REFUSED, Fault.EXPIRED}:
+            self.stage.executor.was_hit = True
+        if fault is Fault.REFUSED:
+            await coordinator.refuse(approval, by=_approver(asking.needs[0].approvers, 0), why="drill: refused")
+            return
+        if fault is Fault.EXPIRED:
+            self.setting.clock.skip((asking.expires_at - self.setting.clock.now()) / 1000 + 1)
+            return
+        number = 0
+        for need in asking.needs:
+            for _ in range(need.approvals):
+                number += 1
+                if (await coordinator.approval(approval)).status != ApprovalStatus.REQUESTED:
+                    return
+                await self._grant(coordinator, approval, _approver(need.approvers, number))
+
+    async def _grant(self, coordinator: Coordinator, approval: str, by: str) -> None:
+        try:
+            await coordinator.grant(approval, by=by, why="drill: granted")
+        except RefusedError as exc:
+            self.found.append(Finding(Mark.NOT_PROVEN, f"an approval is asked for that a drill cannot give: {exc}"))
+            await coordinator.refuse(approval, by=PERSON, why="drill: nobody can grant it")
+
+    async def _cancel(self, coordinator: Coordinator) -> None:
+        """Cancel the saga while its action is about to run, and let it run once that is on record."""
+        begun = asyncio.Event()
+
+        def watch(entry: Entry) -> None:
+            if isinstance(entry.event, RollbackStarted):
+                begun.set()
+
+        stop = coordinator.observe(watch)
+        self._cancelling = asyncio.ensure_future(coordinator.cancel(self.stage.saga, why="drill: cancelled", by=PERSON))
+        waiting = asyncio.ensure_future(begun.wait())
+        await asyncio.wait({self._cancelling, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        stop()
+
+    # -- asking the world ---------------------------------------------------------------------------------------------
+
+    async def _saga(self) -> Saga:
+        return Account(await self.stage.entries()).saga
+
+    async def _check(self, coordinator: Coordinator, place: Place | None = None) -> None:
+        """Ask everyone who can tell, and note what is wrong. Not in a life that is about to die."""
+        if self._dies:
+            return
+        account = Account(await self.stage.entries())
+        answers = {step.id: await self._ask(account.saga, step) for step in concerned(account.saga)}
+        after = await self._snapshot()
+        witness = Witness(
+            {step: answer for step, answer in answers.items() if answer is not None},
+            differing(self._before, after),
+            self.setting.world is not None,
+        )
+        self.found += findings(account, self.stage.executor, place or self.place, witness)
+        if self._changed is not None or self.place.fault is Fault.CHANGED_SINCE:
+            await self._check_change(account.saga)
+
+    async def _snapshot(self) -> object:
+        """The world as it is now, which later changes leave alone."""
+        return copy.deepcopy(await _called(self.setting.world))
+
+    def _action(self, step: Step) -> Action[..., Any]:
+        return self.stage.registry.action(step.topic, step.contract.version)
+
+    async def _ask(self, saga: Saga, step: Step) -> Answer | None:
+        probe = self._action(step).ask
+        if probe is None:
+            return None
+        asked = self._asked(saga, step)
+        return await self.stage.executor.put(self._call(saga, step, "probe", probe, lambda: probe(asked)))
+
+    def _asked(self, saga: Saga, step: Step) -> Asked:
+        known = self.stage.executor.secrets.get(step.id, ())
+        args = cast("dict[str, Any]", unmask(step.args, saga.id, known))
+        return Asked(saga=saga.id, step=step.id, args=args, key=_key(saga, step))
+
+    def _call(
+        self, saga: Saga, step: Step, part: Part, function: Callable[..., object], call: Callable[[], object]
+    ) -> Call:
+        return Call(
+            saga=saga.id,
+            step=step.id,
+            topic=step.topic,
+            part=part,
+            function=call,
+            is_async=inspect.iscoroutinefunction(function),
+            key=_key(saga, step),
+            timeout_s=step.contract.timeout_s,
+        )
+
+    async def _look_at_older(self, step: StepId) -> None:
+        """A compensation has worked: what is older, and not yet taken back, has to stand."""
+        saga = await self._saga()
+        for older in concerned(saga):
+            is_older = older.number < saga.steps[step].number and older.status is StepStatus.SUCCEEDED
+            if is_older and isinstance(await self._ask(saga, older), FoundNothing):
+                self.found.append(out_of_turn(saga.steps[step], older))
+
+    # -- somebody else ------------------------------------------------------------------------------------------------
+
+    async def _meddle(self, call: Call) -> None:
+        saga = await self._saga()
+        step = saga.steps[call.step]
+        change = OTHERS[step.topic]
+        await _given(change, self._asked(saga, step))
+        self._changed = await self._look(saga, step)
+
+    async def _look(self, saga: Saga, step: Step) -> object:
+        """What somebody else has made of it: by the action's before-image, else by the snapshot of the world."""
+        action = self._action(step)
+        if action.capture is None:
+            return await self._snapshot()
+        capture = captures(action.capture, action.signature.names, self._asked(saga, step))
+        outcome = await self.stage.executor.make(self._call(saga, step, "before", action.capture, capture))
+        return outcome.result if isinstance(outcome, Succeeded) else outcome
+
+    async def _check_change(self, saga: Saga) -> None:
+        step = saga.steps.get(self.place.step)
+        if step is None or not self.was_hit:
+            return
+        if self._action(step).capture is None and self.setting.world is None:
+            self.found.append(doubtful(step, "it has no before-image to see by whether somebody else's change stands"))
+        elif (now := await self._look(saga, step)) != self._changed:
+            text = f"its compensation restores over somebody else's change: {differing(self._changed, now)}"
+            self.found.append(failed(step, text))
+
+
+def _key(saga: Saga, step: Step) -> str:
+    return key_of(saga.id, step.id, step.topic, "do")
+
+
+def _approver(patterns: tuple[str, ...], number: int) -> str:
+    """Somebody whom these patterns name."""
+    if not patterns:
+        return f"{PERSON}-{number}"
+    return patterns[number % len(patterns)].replace("*", f"drill-{number}").replace("?", "x")
+
+
+async def _called(hook: Callable[[], object] | None) -> object:
+    if hook is None:
+        return None
+    made = hook()
+    return await made if inspect.isawaitable(made) else made
+
+
+async def _given(change: Change, asked: Asked) -> None:
+    made = change(asked)
+    if inspect.isawaitable(made):
+        await made

@@ -1,0 +1,115 @@
+"""What a drill found: a matrix of faults and steps, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from amends.core.contracts import Contract
+from amends.core.values import Json, StepId
+from amends.testing.drill.faults import BACK, FORWARD, OF_SAGA, Fault, Place
+from amends.testing.drill.findings import Finding, Mark, worst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One fault at one place: how it came out, why, and how many runs that took."""
+
+    place: Place
+    mark: Mark
+    findings: tuple[Finding, ...] = ()
+    runs: int = 1
+    ended: str = ""
+    """How the saga stood when it first ended."""
+
+    @property
+    def fault(self) -> Fault:
+        return self.place.fault
+
+    @property
+    def step(self) -> StepId:
+        return self.place.step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drilled:
+    """A step of the saga, in the order in which they began."""
+
+    id: StepId
+    contract: Contract
+
+    @property
+    def topic(self) -> str:
+        return self.contract.topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    saga: str
+    version: int
+    env: str
+    input: Json
+    steps: tuple[Drilled, ...]
+    cells: tuple[Cell, ...]
+    runs: int
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+    """Of the definition (under its name) and of each action (under its topic), as their code stands."""
+
+    @property
+    def mark(self) -> Mark:
+        return worst(cell.mark for cell in self.cells)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed and everything could be seen."""
+        return self.mark is Mark.PASSED
+
+    @property
+    def has_failed(self) -> bool:
+        return self.mark is Mark.FAILED
+
+    def __str__(self) -> str:
+        """What failed and what is not proven, each with its places, and a line that sums it up."""
+        lines = [
+            f"{mark}: {finding}\n    in {', '.join(str(cell.place) for cell in cells)}"
+            for mark in (Mark.FAILED, Mark.NOT_PROVEN)
+            for finding, cells in self.findings(mark)
+        ]
+        counts = ", ".join(f"{count} {mark}" for mark, count in self.counts().items())
+        return "\n".join([*lines, f"drill of {self.saga}: {len(self.cells)} cells, {self.runs} runs: {counts}"])
+
+    def counted(self) -> dict[str, int]:
+        """Cells by how they came out, and runs."""
+        return {**{str(mark): count for mark, count in self.counts().items()}, "runs": self.runs}
+
+    def counts(self) -> dict[Mark, int]:
+        return {mark: sum(cell.mark is mark for cell in self.cells) for mark in Mark}
+
+    def cell(self, fault: Fault, step: str = "") -> Cell | None:
+        return next((cell for cell in self.cells if (cell.fault, cell.step) == (fault, step)), None)
+
+    def topic_of(self, step: str) -> str:
+        return next((each.topic for each in self.steps if each.id == step), "")
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Those that were tried anywhere, in the order of the matrix."""
+        tried = {cell.fault for cell in self.cells}
+        return tuple(fault for fault in (*OF_SAGA, *FORWARD, *BACK) if fault in tried)
+
+    def findings(self, mark: Mark = Mark.FAILED) -> Iterator[tuple[Finding, tuple[Cell, ...]]]:
+        """Each thing that was found, once, with the cells that it was found in."""
+        places: dict[Finding, list[Cell]] = {}
+        for cell in self.cells:
+            for finding in cell.findings:
+                if finding.mark is mark:
+                    places.setdefault(finding, []).append(cell)
+        for finding, cells in places.items():
+            yield finding, tuple(cells)
+
+    def mark_of(self, topic: str) -> Mark:
+        """How one action came out, in all runs: what was found about it, and what went wrong at its own steps."""
+        mine = {step.id for step in self.steps if step.topic == topic}
+        own = (cell.mark for cell in self.cells if cell.step in mine and cell.mark is Mark.FAILED)
+        about = (each.mark for cell in self.cells for each in cell.findings if each.topic == topic)
+        return worst(iter([*own, *about]))

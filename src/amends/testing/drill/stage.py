@@ -1,0 +1,194 @@
+"""What a run is played on: a journal in memory, a gate that may deny, and lives that may end in the middle.
+
+All lives share one event loop, the caller's, because what users' functions hold on to (sessions, pools) belongs to it.
+A life that ends reaches neither the journal nor a user's function any more; what is left of it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+from amends.core.values import SagaId, StepId
+from amends.core.verdict import Decision, Verdict
+from amends.errors import JournalStoppedError
+from amends.evidence.examine import Conclusion
+from amends.evidence.keys import key_source
+from amends.evidence.notary import KeyNotary
+from amends.evidence.verify import verify_journal
+from amends.gate.protocol import Facts, Gate
+from amends.journal.memory import Memory, MemoryJournal
+from amends.journal.protocol import Entry
+from amends.runtime.coordinator import Coordinator
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.executor import Part
+from amends.runtime.registry import Registry
+from amends.runtime.settings import Settings
+from amends.testing.crash_journal import Author, Mortal
+from amends.testing.drill.clock import HurriedClock
+from amends.testing.drill.executor import Rehearsed
+from amends.testing.drill.faults import Fault, Place
+
+Hook = Callable[[], object]
+Script = Callable[[Coordinator], Awaitable[object]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all runs of a drill share. `hung` grows: what has given no answer once is not waited for again."""
+
+    definition: SagaDefinition
+    named: dict[str, object]
+    gate: Gate
+    env: str
+    actor: str
+    labels: dict[str, str]
+    patience_s: float
+    fresh: Hook | None = None
+    world: Hook | None = None
+    clock: HurriedClock = field(default_factory=HurriedClock)
+    hung: set[tuple[str, Part]] = field(default_factory=set[tuple[str, Part]])
+    notary: KeyNotary = field(default_factory=lambda: KeyNotary(key_source(None, None, {})))
+
+    @property
+    def settings(self) -> Settings:
+        wait_s = self.patience_s
+        return Settings(lease_s=1e9, poll_s=3600.0, settle_s=wait_s, drain_s=wait_s, replay_s=wait_s)
+
+
+class Life:
+    """`passed` names the points in order: each write, each effect. The one with the number `ends_at` is the last."""
+
+    is_refused = False
+
+    def __init__(self, ends_at: int | None) -> None:
+        self.passed: list[str] = []
+        self.stopped = False
+        self.died = asyncio.Event()
+        self._ends_at = ends_at
+        self._buried = asyncio.Event()
+
+    def busy(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def reach(self, point: str) -> None:
+        if point.endswith(": after") and not point.startswith("claim") and not self.stopped:
+            self.passed.append(point)
+            if len(self.passed) == self._ends_at:
+                self.stopped = True
+                self.died.set()
+        await self.stay_dead()
+
+    async def stay_dead(self) -> None:
+        if self.stopped:
+            await self._buried.wait()
+            raise JournalStoppedError("this process is dead")
+
+    def bury(self) -> None:
+        self._buried.set()
+
+
+class RehearsedGate:
+    """Asks the gate that counts, which is told that the drill is on; denies what it is told to."""
+
+    def __init__(self, inner: Gate) -> None:
+        self._inner = inner
+        self.denies: Place | None = None
+        self.was_hit = False
+
+    def judge(self, facts: Facts) -> Verdict:
+        if self.denies is not None and facts.phase == "compensation" and facts.step == self.denies.step:
+            self.was_hit = True
+            return Verdict(decision=Decision.DENY, rule="drill", policy="", why="drill: denied")
+        return self._inner.judge(replace(facts, drill_age_days=0.0))
+
+
+class Stage:
+    """One run's journal, gate and executor, for as many lives as it takes."""
+
+    def __init__(self, setting: Setting, place: Place, stops_at: StepId | None = None) -> None:
+        self.setting = setting
+        self.place = place
+        self.saga = SagaId(f"drill-{setting.clock.new_id()}")
+        self.executor = Rehearsed(setting.clock, setting.patience_s, setting.hung)
+        self.executor.arm(place, stops_at)
+        self.gate = RehearsedGate(setting.gate)
+        if place.fault is Fault.UNDO_DENIED:
+            self.gate.denies = place
+        self.registry = Registry()
+        self.registry.add_definition(setting.definition)
+        self._memory = Memory()
+        self._authors: list[Author] = []
+
+    def disarm(self) -> None:
+        """From now on nothing goes wrong."""
+        self.executor.disarm()
+        self.gate.denies = None
+
+    async def live(self, script: Script, ends_at: int | None = None) -> Life:
+        """One life, to its own end or to the point that it dies at."""
+        life = Life(ends_at)
+        self.executor.life = life
+        journal = Mortal(self._open(), life, self._authors)
+        coordinator = Coordinator(
+            journal=journal,
+            gate=self.gate,
+            clock=self.setting.clock,
+            env=self.setting.env,
+            registry=self.registry,
+            settings=self.setting.settings,
+            executor=self.executor,
+        )
+        await coordinator.__aenter__()
+        played = asyncio.ensure_future(_whole(script, coordinator))
+        dying = asyncio.ensure_future(life.died.wait())
+        try:
+            await asyncio.wait({played, dying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            dying.cancel()
+            life.bury()
+            await asyncio.wait({played}, timeout=self.setting.patience_s)
+            played.cancel()
+            await coordinator.close()
+            await asyncio.wait({played})
+            self._memory.workers.clear()
+        if life.stopped:
+            await self.executor.threads_end()
+            _ = played.cancelled() or played.exception()  # whatever the dead had to say, nobody hears it
+        else:
+            played.result()
+        return life
+
+    def _open(self) -> MemoryJournal:
+        return MemoryJournal(self.setting.clock, self._memory, notary=self.setting.notary)
+
+    async def entries(self) -> tuple[Entry, ...]:
+        journal = self._open()
+        return tuple([entry async for entry in journal.read(self.saga)])
+
+    async def evidence(self) -> list[str]:
+        """What is wrong with the evidence of this run; nothing, it should be."""
+        report = await verify_journal(self._open())
+        if report.conclusion is Conclusion.COVERED:
+            return []
+        return [*report.findings, *report.troubles] or [f"the evidence is {report.conclusion}, not covered"]
+
+
+async def _whole(script: Script, coordinator: Coordinator) -> None:
+    await script(coordinator)
+
+
+@contextlib.contextmanager
+def hushed() -> Generator[None]:
+    """What the runtime would warn of is what a drill brings about: it is not news here."""
+    log = logging.getLogger("amends")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

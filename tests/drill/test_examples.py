@@ -1,0 +1,78 @@
+"""The sagas of the examples pass a drill: each of their actions can be seen, and each comes back."""
+
+import asyncio
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from amends import Asked
+from amends.testing.drill import Fault, Report, drill, somebody_else
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of its own, though others may have imported it too."""
+    monkeypatch.setenv("TRIP_WORLD", str(tmp_path / "world.txt"))
+    name = str(request.param)
+    found = importlib.util.spec_from_file_location(f"drilled_{name}", EXAMPLES / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_drilled() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"trip", "offboarding", "refund_agent"}
+
+
+def passed(report: Report) -> None:
+    assert [str(finding) for cell in report.cells for finding in cell.findings] == []
+    assert report.passed
+
+
+@pytest.mark.parametrize("example", ["trip"], indirect=True)
+@pytest.mark.parametrize("cents", [20_000, 90_000])
+def test_the_trip_comes_back_booked_or_declined(example: Any, cents: int) -> None:
+    report = asyncio.run(drill(example.book_trip, {"city": "Lisbon", "cents": cents}))
+    passed(report)
+    assert [step.topic for step in report.steps] == ["flight.book", "hotel.book", "car.book", "payments.charge"]
+
+
+@pytest.mark.parametrize("example", ["offboarding"], indirect=True)
+def test_the_offboarding_comes_back_and_overwrites_nobody(example: Any) -> None:
+    def fresh() -> None:
+        example.roles["kim"] = ["admin", "billing"]
+        example.owners["plan.txt"] = "kim"
+
+    @somebody_else(example.revoke_roles)
+    def made_auditor(asked: Asked) -> None:
+        example.roles[asked.args["user"]] = ["auditor"]
+
+    @somebody_else(example.hand_over)
+    def handed_on(asked: Asked) -> None:
+        example.owners[asked.args["file"]] = "bob"
+
+    given = {"user": "kim", "files": ["plan.txt"], "heir": "ana", "meanwhile": []}
+    report = asyncio.run(drill(example.offboard, given, fresh=fresh))
+    passed(report)
+    assert [cell.step for cell in report.cells if cell.fault is Fault.CHANGED_SINCE] == ["1", "2"]
+
+
+@pytest.mark.parametrize("example", ["refund_agent"], indirect=True)
+@pytest.mark.parametrize(("env", "asked"), [("drill", []), ("production", ["4:refused", "4:expired"])])
+def test_the_refund_is_called_back_also_when_the_mail_is_refused(example: Any, env: str, asked: list[str]) -> None:
+    """In production a person is asked before a mail goes out: that is drilled there, and only there."""
+    given = {"number": "A-17", "complaint": "the lamp is broken"}
+    report = asyncio.run(drill(example.answer, given, env=env, allow_production=True))
+    passed(report)
+    places = [str(cell.place) for cell in report.cells]
+    assert [place for place in places if place.endswith(("refused", "expired"))] == asked
+    assert [cell.step for cell in report.cells if cell.fault is Fault.UNDO_DENIED] == ["3"]
