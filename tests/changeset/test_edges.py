@@ -143,10 +143,9 @@ def test_a_folder_that_goes_takes_its_caches_along(tree: Path) -> None:
 
 def test_a_file_system_inside_the_tree_keeps_overlayfs_away(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted = f"36 35 98:0 / {tree}/pkg/with\\040space rw - tmpfs tmpfs rw\n".encode()
-    plain = content_at
 
     def told(path: bytes) -> bytes:
-        return mounted if path.endswith(b"mountinfo") else plain(path)
+        return mounted if path.endswith(b"mountinfo") else content_at(path)
 
     monkeypatch.setattr(probe, "content_at", told)
     with Changeset.open(tree) as changeset:
