@@ -271,7 +271,9 @@ def test_a_person_can_let_a_denied_compensation_run() -> None:
     let_run = c.RetryIncident(incident=1, by="person:bob", now=story.now, window_s=9, let_run=True)
     story.refuses(let_run._replace(by="agent:bot"), "is not a person")
     story.tell(let_run).starts_back(FLIGHT, verdict=DENY)
-    assert story.facts[-1].let_run_by == "person:bob"  # type: ignore[union-attr]  # it is a CompensationStarted
+    (started,) = story.facts
+    assert isinstance(started, e.CompensationStarted)
+    assert started.let_run_by == "person:bob"
 
 
 def test_only_what_the_gate_refused_can_be_let_run() -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from amends import Coordinator, Registry, SagaDefinition, Secret, Settings, StepDeniedError, saga
 from amends.bootstrap import Coordinator as Opened
+from amends.core.contracts import Topic
+from amends.core.values import SagaId
 from amends.core.verdict import Verdict
 from amends.errors import InputError, PolicyError, RefusedError, UnknownApprovalError
 from amends.gate.load import parse_policy
@@ -399,7 +401,7 @@ async def test_another_contract_between_grant_and_use_asks_again() -> None:
     def redeploy(_: Swappable) -> None:
         from amends.runtime.registry import PROCESS
 
-        pay = PROCESS.action("test.pay", 1)  # type: ignore[arg-type]  # a topic
+        pay = PROCESS.action(Topic("test.pay"), 1)
         pay.contract = replace(pay.contract, risk=("money",))
 
     status, entries = await drifting(paying, redeploy)
@@ -454,7 +456,7 @@ async def test_a_broken_policy_changes_nothing(tmp_path: Path) -> None:
             await c.adopt(file, by="person:ann", why="w")
         with pytest.raises(InputError, match="is not an actor"):
             await c.adopt(file, by="ann", why="w")
-        assert await c.journal.saga("amends.policy") is None  # type: ignore[arg-type]  # an id
+        assert await c.journal.saga(SagaId("amends.policy")) is None
 
 
 # -- rates ------------------------------------------------------------------------------------------------------------
