@@ -14,7 +14,7 @@ LOCK_FLAGS ?=
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format coverage bench lock clean
+.PHONY: help venv demo test soak check format coverage bench lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ demo: $(VENV)/.run ## See a saga fail and make amends.
 
 test: $(VENV)/.dev ## Run the tests.
 	@$(PYTEST) $(ARGS)
+
+soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
+	@AMENDS_SOAK=1 $(PYTEST) tests/changeset $(ARGS)
 
 check: $(VENV)/.dev ## Run the formatter, the linters and both type checkers; change nothing.
 	$(BIN)/ruff format --check .

@@ -48,12 +48,15 @@ class StillClock(SystemClock):
         return f"{self._seed}-{self._count}"
 
 
+Captured = list[tuple[bytes, os.stat_result, bytes | None]]
+
+
 class World:
     """Everything below one folder, as it was when it was kept."""
 
     def __init__(self, place: Path) -> None:
         self.path = place / "world"
-        self._kept: list[tuple[bytes, os.stat_result, bytes | None]] = []
+        self._kept: Captured = []
         self._kept_at = 0
 
     def tree(self, name: str = "tree") -> Path:
@@ -63,16 +66,21 @@ class World:
         return sorted(path for path in self.path.iterdir() if not path.name.startswith("."))
 
     def keep(self) -> None:
-        top = os.fsencode(self.path)
-        self._kept = [(top, os.lstat(top), None)]
-        for folder, folders, files in os.walk(top):
-            self._kept += [(path, *held(path)) for path in (folder + b"/" + name for name in (*folders, *files))]
+        self._kept = self.captured()
         self._kept_at = time.time_ns()
 
-    def bring_back(self) -> None:
-        """As kept; the homes are told that their trees are these."""
+    def captured(self) -> Captured:
+        top = os.fsencode(self.path)
+        found: Captured = [(top, os.lstat(top), None)]
+        for folder, folders, files in os.walk(top):
+            found += [(path, *held(path)) for path in (folder + b"/" + name for name in (*folders, *files))]
+        return found
+
+    def bring_back(self, captured: Captured | None = None) -> None:
+        """As kept, or as captured; the homes are told that their trees are these."""
         Disk().remove_all(os.fsencode(self.path))
-        for path, about, content in self._kept:
+        captured = captured or self._kept
+        for path, about, content in captured:
             if stat.S_ISDIR(about.st_mode):
                 os.mkdir(path, 0o700)
             elif stat.S_ISCHR(about.st_mode):
@@ -82,7 +90,7 @@ class World:
             else:
                 with open(path, "wb") as file:
                     file.write(content or b"")
-        for path, about, _ in reversed(self._kept):
+        for path, about, _ in reversed(captured):
             if not stat.S_ISLNK(about.st_mode):
                 os.chmod(path, stat.S_IMODE(about.st_mode))
             os.utime(path, ns=(about.st_mtime_ns, about.st_mtime_ns), follow_symlinks=False)
@@ -167,7 +175,7 @@ class Crashes:
             self.deaths += 1
             story = f"died at call {point} ({disk.names[-1]})"
             if self._is_new():
-                self._again(point, story, more)
+                self._again(story)
 
     def _is_new(self) -> bool:
         found = self.world.fingerprint()
@@ -176,16 +184,16 @@ class Crashes:
         self._met.add(found)
         return True
 
-    def _again(self, point: int, story: str, more: dict[str, Any]) -> None:
+    def _again(self, story: str) -> None:
         """Recover undisturbed; then once for each call of the recovery, dying there."""
         self.states += 1
+        left = self.world.captured()
         self.recover(self.world, Watched())
         self.complaints += self.check(self.world, story)
         again = 0
         while self.twice:
             again += 1
-            self.world.bring_back()
-            assert died(self.scene, self.world, self.disk(dies_at=point, torn=self.torn, **more))
+            self.world.bring_back(left)
             disk = self.disk(dies_at=again)
             if not died(self.recover, self.world, disk):
                 return
