@@ -234,10 +234,13 @@ def tell(out: Output, report: Report) -> None:
         _rows(out, report, "the action", FORWARD, start, width)
         _rows(out, report, "its compensation", BACK, start, width)
         out.say()
-    out.say(("the saga", "bold"))
-    for fault in OF_SAGA:
-        out.say(*_title(fault), *_shown(report.cell(fault)))
-    out.say()
+    whole = [cell for fault in OF_SAGA if (cell := report.cell(fault)) is not None]
+    if whole:
+        out.say(("the saga", "bold"))
+    for cell in whole:
+        out.say(*_title(cell.fault), *_shown(cell))
+    if whole:
+        out.say()
     for mark in (Mark.FAILED, Mark.NOT_PROVEN):
         _findings(out, report, mark)
     _summary(out, report)
@@ -309,7 +312,8 @@ def _summary(out: Output, report: Report) -> None:
     }
     out.record("summary", fields)
     told = [(f"{count} {mark}", _style(mark) if count else "dim") for mark, count in counts.items()]
-    out.say(f"{len(report.cells)} cells, {report.runs} runs: ", told[0], ", ", told[1], ", ", told[2])
+    cells = "1 cell" if len(report.cells) == 1 else f"{len(report.cells)} cells"
+    out.say(f"{cells}, {report.runs} runs: ", told[0], ", ", told[1], ", ", told[2])
 
 
 def cell_fields(report: Report, cell: Cell) -> dict[str, object]:
