@@ -234,7 +234,7 @@ def tell(out: Output, report: Report) -> None:
         _rows(out, report, "the action", FORWARD, start, width)
         _rows(out, report, "its compensation", BACK, start, width)
         out.say()
-    whole = [cell for fault in OF_SAGA if (cell := report.cell(fault)) is not None]
+    whole = [found for fault in OF_SAGA if (found := report.cell(fault)) is not None]
     if whole:
         out.say(("the saga", "bold"))
     for cell in whole:
