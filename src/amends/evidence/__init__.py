@@ -1,1 +1,1 @@
-"""What happened, shown to a person."""
+"""What happened: shown to a person, and proved to a third party."""

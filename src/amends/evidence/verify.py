@@ -172,7 +172,8 @@ class _Reading:
         position = wanted.pop(name, None)
         given.add(name)
         if position is None:
-            examination.report.troubles.append(f"line {self._number} is a payload that no entry before it needs")
+            if len(examination.report.troubles) < MOST_TROUBLES:
+                examination.report.troubles.append(f"line {self._number} is a payload that no entry before it needs")
         elif digest(line["text"]) != name:
             examination.alter(position, f"the payload {name} that it needs is another one")
 
