@@ -13,6 +13,7 @@ layer that was sealed and not journaled is dropped then, as if the seal had not 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -122,8 +123,6 @@ class Changeset:
         if budget is not None:
             self._ground = replace(self._ground, budget=budget)
         self._view, self.answers = choose(self._record.terms.provider, self._ground)
-        for home in self.homes:
-            empty_trash(self._shelf.disk, home)
 
     def _keep_only(self, sealed: Mapping[int, str]) -> None:
         known = {layer.number: layer.digest for layer in self._layers}
@@ -147,10 +146,14 @@ class Changeset:
         """Let go of it. An open step is dropped; nothing else changes."""
         if self._lock < 0:
             return
-        if self._open is not None:
-            self._drop_newest()
-        os.close(self._lock)
-        self._lock = -1
+        try:
+            if self._open is not None:
+                self._drop_newest()
+            for home in self.homes:
+                empty_trash(self._shelf.disk, home)
+        finally:
+            os.close(self._lock)
+            self._lock = -1
 
     @property
     def name(self) -> str:
@@ -203,12 +206,16 @@ class Changeset:
         for folder in (layer, room_of(layer)):
             disk.make_folder(spot(folder))
         for tree, home in enumerate(self.homes):
+            about = os.stat(home.root)
             disk.make_folder(spot(upper_of(layer, tree)))
-            disk.chmod_folder(spot(upper_of(layer, tree)), os.stat(home.root).st_mode & 0o7777)
+            disk.chmod_folder(spot(upper_of(layer, tree)), about.st_mode & 0o7777)
+            with contextlib.suppress(PermissionError):  # the root of an overlay looks as its newest layer does
+                os.chown(upper_of(layer, tree), about.st_uid, about.st_gid)
         self._open = Files(
             self._view,
             layer,
             tuple(home.root for home in self.homes),
+            changeset=self.id,
             number=number,
             name=name,
             confine=self.terms.confine,

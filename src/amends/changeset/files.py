@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from amends.changeset.codec import Fields
 from amends.changeset.look import content_at
 from amends.changeset.paths import Given, beneath, matcher, relative, spell
 from amends.changeset.results import Dropped, Sealed
@@ -31,12 +32,14 @@ class Files:
         layer: bytes,
         roots: tuple[bytes, ...],
         *,
+        changeset: str,
         number: int,
         name: str,
         confine: bool,
         seal: Callable[[], Sealed],
         drop: Callable[[], Dropped],
     ) -> None:
+        self.changeset = changeset
         self.number = number
         self.name = name
         self.roots = roots
@@ -63,6 +66,10 @@ class Files:
         except BaseException:  # a limit, a full disk, an interrupt: the layer goes, and the exception flies on
             self.drop()
             raise
+
+    def data(self) -> Fields:
+        """What a journal can say of its beginning."""
+        return {"changeset": self.changeset, "number": self.number, "name": self.name}
 
     def seal(self) -> Sealed:
         """Close the layer for good. Raises LimitError, and then the step is still open."""

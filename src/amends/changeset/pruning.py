@@ -58,6 +58,7 @@ def prune(
             pruned.append(each)
     with home.locked():
         _forget_aborted(home, disk)
+        _forget_probes(home, disk)
         _forget_log(home, disk)
         _forget_objects(home)
     empty_trash(disk, home)
@@ -86,6 +87,13 @@ def _forget_aborted(home: Home, disk: Disk) -> None:
     for name in os.listdir(home.within(b"landed")):
         if name.endswith(b".aborted"):
             throw_away(disk, home, home.within(b"landed", name), name)
+
+
+def _forget_probes(home: Home, disk: Disk) -> None:
+    """What a kill left of a provider's being tried; one that is being tried now is tried again another time."""
+    for name in os.listdir(home.path):
+        if name.startswith(b"probe.") and name != b"probe.json":
+            disk.remove_all(home.within(name))
 
 
 def _forget_log(home: Home, disk: Disk) -> None:

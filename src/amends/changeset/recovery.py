@@ -214,7 +214,7 @@ def retire(plan: Plan, disk: Disk) -> None:
     first = plan.trees[0]
     shelf = Shelf(Home(first.root, first.home), plan.changeset, disk)
     if shelf.is_there and shelf.record().life is not Life.LANDED:
-        shelf.move_on(Life.LANDED, plan.at, landing=plan.id)
+        shelf.mark_landed(plan.at, plan.id)
     for tree in reversed(plan.trees):
         if _is_retired(plan, tree):
             continue

@@ -82,6 +82,10 @@ class Shelf:
         self.write(moved)
         return moved
 
+    def mark_landed(self, now: int, landing: str) -> None:
+        """It is in the trees, whatever anybody has said of it meanwhile."""
+        self.write(replace(self.record(), life=Life.LANDED, ended_at=now, landing=landing, kept_from=None))
+
     def lock(self) -> int:
         """Hold it, so that no other process works on it. The answer is an open file; closing it lets go."""
         file = os.open(self.folder + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

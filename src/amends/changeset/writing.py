@@ -272,7 +272,7 @@ def copy_times(found: Found, target: bytes) -> None:
 
 def shares_blocks(folder: bytes) -> bool:
     """Whether files of this folder can share their blocks."""
-    one, other = folder + b"/share-one", folder + b"/share-other"
+    one, other = folder + b"/probe.%d.one" % os.getpid(), folder + b"/probe.%d.other" % os.getpid()
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         with opened(spot(one), flags) as source, opened(spot(other), flags) as target:

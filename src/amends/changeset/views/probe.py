@@ -1,6 +1,7 @@
 """Which provider works here: each is tried on the real tree and the real state directory, and says why not.
 
-A try costs a few milliseconds, so its answer is kept in the state directory until the machine boots anew.
+A try costs some milliseconds, so a good answer is kept in the state directory until the machine boots anew. A bad one
+is asked for again: somebody may have mended it.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ def _remembered(home: Home, clock: Clock, disk: Disk) -> Probed:
         if said.get("key") == key:
             return Probed(namespaces=codec.text(said["namespaces"]), overlay=codec.text(said["overlay"]))
     found = _tried(home, clock, disk)
+    if found.overlay:
+        return found
     with contextlib.suppress(OSError):
         fields: codec.Fields = {"key": key, "namespaces": found.namespaces, "overlay": found.overlay}
         write_record(disk, home.path, b"probe.json", fields)
@@ -124,7 +127,8 @@ def _boot() -> str:
 def _tried(home: Home, clock: Clock, disk: Disk) -> Probed:
     if sys.platform != "linux":
         return Probed(namespaces="there are no namespaces on this system", overlay="overlayfs is a part of Linux")
-    layer = home.within(b"trash", b"probe.%d" % os.getpid())
+    layer = home.within(b"probe.%d" % os.getpid())
+    disk.remove_all(layer)
     for each in (b"", b"/0", b"/room"):
         os.mkdir(layer + each, 0o700)
     try:
@@ -182,7 +186,7 @@ def _clone(homes: Sequence[Home]) -> Answer:
     if apart is not None:
         why = f"{spell(apart.path)} is not on the file system of {spell(apart.root)}"
         return Answer(provider="clone", usable=False, why=why)
-    blind = next((home for home in homes if not shares_blocks(home.within(b"trash"))), None)
+    blind = next((home for home in homes if not shares_blocks(home.path)), None)
     why = "files share their blocks" if blind is None else "files cannot share their blocks on this file system"
     return Answer(provider="clone", usable=blind is None, why=why)
 
