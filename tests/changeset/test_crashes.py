@@ -13,6 +13,7 @@ import pytest
 from amends.changeset import Changeset
 from amends.changeset.disk import Disk
 from amends.changeset.files import Files
+from amends.changeset.home import Home
 from amends.changeset.model import Life
 from amends.changeset.report import Landed
 from tests.changeset.shims import NoExchange, Watched
@@ -164,6 +165,18 @@ def test_a_landing_in_two_trees_killed_at_any_call_is_all_or_nothing_in_both(wor
     world.keep()
     check = BeforeOrAfter(world)
     assert [tree.name for tree in world.trees()] == ["other", "tree"]
+    crashes = Crashes(world, land, reopen, check).run()
+    assert crashes.complaints == []
+    assert check.ends == {"before", "after"}
+
+
+def test_a_landing_with_its_room_in_the_tree_killed_at_any_call_is_all_or_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the state directory is on another file system."""
+    monkeypatch.setattr(Home, "can_move_into", lambda _: False)
+    sealed(world)
+    check = BeforeOrAfter(world)
     crashes = Crashes(world, land, reopen, check).run()
     assert crashes.complaints == []
     assert check.ends == {"before", "after"}

@@ -233,7 +233,8 @@ def _stage(case: Case, plan: Plan, found: list[Validated]) -> None:
         folder = landing_folder(tree.home, plan.id)
         disk.make_folder(spot(folder))
         if tree.room != folder or len(plan.trees) > 1:
-            write_record(disk, folder, b"begun.json", {"first": spell(first), "room": spell(tree.room)})
+            time = os.stat(tree.root).st_mtime_ns
+            write_record(disk, folder, b"begun.json", {"first": spell(first), "room": spell(tree.room), "time": time})
         disk.sync_folder(spot(os.path.dirname(folder)), Sync.STAGED_FOLDER)
         if tree.room != folder:
             disk.make_folder(spot(tree.room))

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from amends.changeset import codec
 from amends.changeset.apply import Applying
-from amends.changeset.codec import text
+from amends.changeset.codec import number, text
 from amends.changeset.disk import Disk, Sync, opened, spot
 from amends.changeset.home import Home, throw_away, write_record
 from amends.changeset.look import content_at
@@ -166,11 +166,13 @@ def discard_folder(home: bytes, id: str, disk: Disk, *, keep: bool = False) -> N
     folder = landing_folder(home, id)
     if not os.path.isdir(folder):
         return
-    room = _room_of(folder)
-    if room != folder and keep:
-        _bring_home(room, folder, disk)
-    elif room != folder:
+    room, time = _room_of(folder)
+    if room != folder and os.path.isdir(room):
+        if keep:
+            _bring_home(room, folder, disk)
         disk.remove_all(room)
+    if time is not None:
+        disk.set_time(spot(os.path.dirname(room)), time)
     if keep:
         disk.rename(spot(folder), spot(landed_folder(home, id + ".aborted")))
     else:
@@ -178,12 +180,15 @@ def discard_folder(home: bytes, id: str, disk: Disk, *, keep: bool = False) -> N
     disk.sync_folder(spot(home + b"/landings"), Sync.ABORTED)
 
 
-def _room_of(folder: bytes) -> bytes:
+def _room_of(folder: bytes) -> tuple[bytes, int | None]:
+    """Where a landing has its room, and, if that is in the tree, the time that the tree's root had before."""
     path = folder + b"/begun.json"
     try:
-        return unspell(text(codec.loads(content_at(path), spell(path))["room"]))
+        said = codec.loads(content_at(path), spell(path))
     except FileNotFoundError:
-        return folder
+        return folder, None
+    room = unspell(text(said["room"]))
+    return room, None if room == folder else number(said["time"])
 
 
 def _is_retired(plan: Plan, tree: TreePlan) -> bool:
@@ -226,13 +231,17 @@ def retire(plan: Plan, disk: Disk) -> None:
 
 def _bring_home(room: bytes, folder: bytes, disk: Disk) -> None:
     """Copy what was replaced out of the tree, to where it is kept; then the room can go."""
-    if not os.path.isdir(room):
-        return
-    kept = folder + b"/undo"
+    if not os.path.isdir(folder + b"/undo"):
+        _copy_home(room + b"/undo", folder + b"/undo.new", disk)
+        disk.rename(spot(folder + b"/undo.new"), spot(folder + b"/undo"))
+    disk.remove_all(room)
+
+
+def _copy_home(undo: bytes, kept: bytes, disk: Disk) -> None:
     disk.remove_all(kept)
     disk.make_folder(spot(kept))
-    for name in os.listdir(room + b"/undo"):
-        source, target = room + b"/undo/" + name, spot(kept + b"/" + name)
+    for name in os.listdir(undo):
+        source, target = undo + b"/" + name, spot(kept + b"/" + name)
         about = os.lstat(source)
         if stat.S_ISREG(about.st_mode):
             with opened(spot(source), os.O_RDONLY | os.O_CLOEXEC) as file:
@@ -240,7 +249,6 @@ def _bring_home(room: bytes, folder: bytes, disk: Disk) -> None:
             disk.set_time(target, about.st_mtime_ns)
         elif stat.S_ISLNK(about.st_mode):
             disk.symlink(os.readlink(source), target)
-    disk.remove_all(room)
 
 
 def stage_log(plan: Plan, tree: TreePlan, disk: Disk) -> None:
