@@ -174,7 +174,11 @@ def test_a_landing_with_its_room_in_the_tree_killed_at_any_call_is_all_or_nothin
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the state directory is on another file system."""
-    monkeypatch.setattr(Home, "can_move_into", lambda _: False)
+
+    def cannot(_: Home) -> bool:
+        return False
+
+    monkeypatch.setattr(Home, "can_move_into", cannot)
     sealed(world)
     check = BeforeOrAfter(world)
     crashes = Crashes(world, land, reopen, check).run()
