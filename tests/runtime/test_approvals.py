@@ -612,3 +612,23 @@ async def test_bad_names_are_clear_errors() -> None:
             _ = await c.start(pay_once(world), 7, actor="root")
         await c.grant(waiting, by="person:ann")
         await running
+
+
+@driven
+async def test_a_saga_that_waits_for_very_many_answers_is_not_in_memory_either() -> None:
+    world = World()
+    pay = world.action("pay")
+
+    @saga("test.many")
+    async def many(s: Work) -> None:
+        await asyncio.gather(*(s.do(pay, n) for n in range(1, 41)))
+
+    async with coordinator(ASK) as c:
+        running = await c.start(many, id="s")
+        await parked(c, "s")
+        rows = [row async for row in c.approvals(saga="s")]
+        assert (len(rows), c._engine._runs) == (40, {})
+        for row in rows:
+            await c.grant(row.id, by="person:ann")
+        assert (await running).status == "completed"
+    assert len(world.seen) == 40

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from amends import Coordinator, Done, Ended, Handle, Registry, Settings, Work, action, saga
-from amends.errors import JournalConflictError, LeaseLostError
+from amends.core.values import SagaId
+from amends.errors import JournalBusyError, JournalConflictError, JournalError, JournalFullError, LeaseLostError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator, names
 
@@ -121,7 +122,11 @@ def test_a_worker_that_lost_its_lease_cannot_write_and_the_other_one_s_history_s
     assert "late_success.enrolled" not in entries
 
 
-def test_a_late_success_of_a_lost_worker_is_taken_back_when_its_saga_had_rolled_back() -> None:
+@pytest.mark.parametrize("trouble", [None, JournalFullError("no room"), JournalBusyError("held")])
+def test_a_late_success_of_a_lost_worker_is_taken_back_when_its_saga_had_rolled_back(
+    trouble: JournalError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the journal cannot take the report at first: nobody else could tell of it."""
     world, memory, clock = World(), Memory(), QuickClock()
     registry = Registry()
     released = asyncio.Event()
@@ -151,11 +156,20 @@ def test_a_late_success_of_a_lost_worker_is_taken_back_when_its_saga_had_rolled_
         async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as taker:
             ended = await taker.resume()
             assert [each.status for each in ended] == ["rolled_back"]
+            plain, left = zombie.journal.append, [trouble] if trouble else []
+
+            async def refuses_once(saga_id: SagaId, events: Any, **how: Any) -> Any:
+                if how.get("lease") is None and left:
+                    raise left.pop()
+                return await plain(saga_id, events, **how)
+
+            monkeypatch.setattr(zombie.journal, "append", refuses_once)
             released.set()
             with pytest.raises(JournalConflictError):
                 await handle
             for _ in range(50):
                 await asyncio.sleep(0)
+            assert not left
             found = await taker.show(handle.id)
             await zombie.close()
             return found.status, names(found.entries), await taker.incidents()

@@ -77,6 +77,11 @@ class Handle(Awaitable[Ended]):
         return await asyncio.shield(self._task)
 
 
+async def at_its_end(end: Ended) -> Ended:
+    """What there is to wait for where a saga has ended already."""
+    return end
+
+
 async def halted(handle: Handle) -> Ended | None:
     return await handle.halt()
 

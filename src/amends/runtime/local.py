@@ -31,8 +31,10 @@ from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Rate
 from amends.errors import (
     AmendsError,
+    JournalBusyError,
     JournalConflictError,
     JournalError,
+    JournalFullError,
     LeaseLostError,
     UnknownDefinitionError,
     UnknownSagaError,
@@ -43,7 +45,7 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
 from amends.runtime.executor import Executor
-from amends.runtime.handle import Ended, Handle, Resumed, ended, halted
+from amends.runtime.handle import Ended, Handle, Resumed, at_its_end, ended, halted
 from amends.runtime.heartbeat import Heartbeat
 from amends.runtime.logbook import Logbook, unrecorded_ends, wakes_at
 from amends.runtime.observe import Observers
@@ -55,6 +57,7 @@ from amends.runtime.settings import Settings
 _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
 _SHORTEST_S: Final = 0.05
+_AGAIN_S: Final = 5.0
 
 
 class LocalEngine:
@@ -168,7 +171,7 @@ class LocalEngine:
             state = await self.load(saga)
             if state.phase is not SagaStatus.RUNNING and saga not in self._runs:
                 self._watched.pop(saga, None)
-                return asyncio.ensure_future(_told(self.told(state)))
+                return asyncio.ensure_future(at_its_end(self.told(state)))
             await asyncio.wait({watched}, timeout=max(self._settings.poll_s, _SHORTEST_S))
             if watched.cancelled():
                 raise asyncio.CancelledError
@@ -189,14 +192,14 @@ class LocalEngine:
             self._report_unrecorded(book)
             raise
         except asyncio.CancelledError:
-            if isinstance(book.broken, LeaseLostError):
-                self._report_unrecorded(book)
+            self._report_unrecorded(book)
             if book.broken is not None:
                 self._dropped.add(book.saga.id)
                 raise book.broken from None
             raise
         except AmendsError:
             self._dropped.add(book.saga.id)
+            self._report_unrecorded(book)
             raise
         finally:
             self._runs.pop(book.saga.id, None)
@@ -340,9 +343,17 @@ class LocalEngine:
         self._errand(self._enrol_late(saga, step, attempt, outcome))
 
     async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
+        """Nobody else knows of it: what the journal has no room for now is told again, as long as this worker lives."""
         window_s = self._settings.rollback_s
-        command = c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self._clock.now(), window_s=window_s)
-        await self.request(saga, command)
+        while True:
+            now = self._clock.now()
+            command = c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=now, window_s=window_s)
+            try:
+                await self.request(saga, command)
+                break
+            except (JournalFullError, JournalBusyError) as exc:
+                _log.warning("saga %s: step %s ended late, which cannot be written yet: %s", saga, step, exc)
+                await self._clock.sleep(_AGAIN_S)
         await self.drive(saga)
 
     def _errand(self, work: Any) -> None:  # noqa: ANN401 - any coroutine
@@ -380,10 +391,6 @@ class LocalEngine:
             await self._journal.retire(self.worker)
         except JournalError as exc:
             _log.warning("the leases could not be given back: %s", exc)
-
-
-async def _told(end: Ended) -> Ended:
-    return end
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:

@@ -210,7 +210,7 @@ def _nothing() -> None:
 
 def wakes_at(saga: Saga) -> int | None:
     """When something is due again, for a saga that waits for people and nothing else; None for any other."""
-    if saga.live or not saga.waiting or len(saga.waiting) > _FEW or saga.phase is not SagaStatus.RUNNING:
+    if saga.live or not saga.waiting or saga.phase is not SagaStatus.RUNNING:
         return None
     steps = [saga.steps[step] for step in saga.waiting]
     if not all(step.status is StepStatus.AWAITING for step in steps):
@@ -218,14 +218,15 @@ def wakes_at(saga: Saga) -> int | None:
     return min(at for step in steps if (at := step.wake_at) is not None)
 
 
-_FEW = 16
-
-
 def unrecorded_ends(book: Logbook) -> Iterator[tuple[StepId, int, Succeeded | Lost]]:
-    """Step, attempt and outcome of each effect, sure or not, that never reached the journal: another took over."""
-    for command in book.undurable:
+    """Step, attempt and outcome of each effect, sure or not, that never reached the journal, and nobody can tell of.
+
+    Where another took over, that is every end; else only one that came late: what is in flight is found to be lost.
+    """
+    taken_over = isinstance(book.broken, LeaseLostError)
+    for command in book.undurable if book.broken is not None else ():
         match command:
-            case RecordOutcome(step=step, outcome=Succeeded() | Lost() as outcome):
+            case RecordOutcome(step=step, outcome=Succeeded() | Lost() as outcome) if taken_over:
                 yield step, book.saga.steps[step].attempts, outcome
             case EnrolLate(step=step, attempt=attempt, outcome=outcome):
                 yield step, attempt, outcome
