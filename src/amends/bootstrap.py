@@ -19,6 +19,7 @@ from amends.errors import InputError, RefusedError
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
+from amends.runtime.checked import SYSTEM
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended
 from amends.runtime.notices.target import Target
@@ -66,7 +67,7 @@ class Coordinator(runtime.Coordinator):
                 gate = Policies(store, used, numbers.poll_s)
                 await gate.refresh()
                 if wanted is not None:
-                    await gate.adopt(wanted, by=runtime.SYSTEM, why=f"a coordinator was opened with {policy}")
+                    await gate.adopt(wanted, by=SYSTEM, why=f"a coordinator was opened with {policy}")
                 made = cls(
                     journal=store, gate=gate, clock=used, env=env, registry=registry, settings=numbers, notify=notify
                 )
@@ -182,7 +183,7 @@ def run(
     env: str = "development",
     settings: Settings | None = None,
     id: str | None = None,
-    actor: str = runtime.SYSTEM,
+    actor: str = SYSTEM,
     labels: Mapping[str, str] | None = None,
     **kwargs: Any,  # noqa: ANN401 - the saga's own
 ) -> Ended:

@@ -105,7 +105,7 @@ async def _found(journal: Journal, incident_id: str) -> IncidentRow:
 def assign(*, incident_id: str, owner: str, by: str | None, journal: str, as_json: bool) -> None:
     """Say who sees to an incident."""
     from amends.evidence.timeline import visible
-    from amends.runtime.coordinator import checked_actor
+    from amends.runtime.checked import checked_actor
 
     who, owner = author(by), checked_actor(owner)
 

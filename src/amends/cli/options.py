@@ -60,7 +60,7 @@ def with_author(command: F) -> F:
 
 def author(by: str | None) -> str:
     """Who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
-    from amends.runtime.coordinator import checked_actor
+    from amends.runtime.checked import checked_actor
 
     return checked_actor(f"person:{_login()}" if by is None else by)
 

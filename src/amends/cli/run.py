@@ -48,7 +48,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
     from amends.evidence.timeline import visible
-    from amends.runtime.coordinator import checked_actor
+    from amends.runtime.checked import checked_actor
 
     out, begun, module = Output(as_json=as_json), list[str](), target.partition(":")[0]
 

@@ -18,37 +18,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from amends.clock import Clock
 from amends.core import commands as c
-from amends.core.decide import decide
 from amends.core.events import SagaStarted
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.saga import Saga, evolve, unstarted
+from amends.core.saga import Saga, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Rate
 from amends.errors import (
     AmendsError,
     JournalBusyError,
-    JournalConflictError,
     JournalError,
     JournalFullError,
     LeaseLostError,
     UnknownDefinitionError,
-    UnknownSagaError,
 )
 from amends.gate.protocol import Gate
-from amends.journal.protocol import Journal, Lease, Summary
+from amends.journal.protocol import Journal, Lease
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
+from amends.runtime.errands import Errands, cancelled
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle, Resumed, at_its_end, ended, halted
 from amends.runtime.heartbeat import Heartbeat
-from amends.runtime.logbook import Logbook, unrecorded_ends, wakes_at
+from amends.runtime.logbook import Logbook, unrecorded_ends
 from amends.runtime.observe import Observers
+from amends.runtime.records import load, requested
 from amends.runtime.registry import Registry
 from amends.runtime.run import Surroundings
 from amends.runtime.secret import Secret
@@ -83,7 +82,7 @@ class LocalEngine:
         self._parked_secrets: dict[SagaId, tuple[Secret, ...]] = {}  # which no journal gives back
         self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
         self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
-        self._errands: set[asyncio.Task[Any]] = set()
+        self._errands = Errands()
         self._alive_until = 0.0
         self._stopped = False
         self._heartbeat: Heartbeat | None = None
@@ -139,7 +138,7 @@ class LocalEngine:
         run = self._runs.get(saga)
         if run is not None:
             return run[0].book.saga.begun
-        return None if await self._journal.saga(saga) is None else (await self.load(saga)).begun
+        return None if await self._journal.saga(saga) is None else (await load(self._journal, saga)).begun
 
     def running(self, saga: SagaId) -> Handle | None:
         run = self._runs.get(saga)
@@ -149,7 +148,7 @@ class LocalEngine:
         """A handle on a saga that exists: drives it where nobody else does, else tells where it stands."""
 
         async def followed() -> Ended:
-            return await self.drive(saga) or self.told(await self.load(saga))
+            return await self.drive(saga) or self.told(await load(self._journal, saga))
 
         return Handle(saga, asyncio.ensure_future(followed()), self._watch)
 
@@ -168,7 +167,7 @@ class LocalEngine:
         """The next drive of a saga that waits for people; where it was driven to its end meanwhile, that."""
         while (run := self._runs.get(saga)) is None:
             watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
-            state = await self.load(saga)
+            state = await load(self._journal, saga)
             if state.phase is not SagaStatus.RUNNING and saga not in self._runs:
                 self._watched.pop(saga, None)
                 return asyncio.ensure_future(at_its_end(self.told(state)))
@@ -274,7 +273,7 @@ class LocalEngine:
         return taken
 
     async def _take_up(self, lease: Lease) -> Handle:
-        saga = await self.load(lease.saga)
+        saga = await load(self._journal, lease.saga)
         book = Logbook(self._journal, saga, lease, self._observers)
         definition = None
         if saga.begun is not None and saga.phase is SagaStatus.RUNNING and not saga.finished:
@@ -283,14 +282,6 @@ class LocalEngine:
             except UnknownDefinitionError as exc:
                 _log.warning("saga %s: %s", saga.id, exc)
         return self._launch(book, definition)
-
-    async def load(self, saga: SagaId) -> Saga:
-        state = unstarted(saga)
-        async for entry in self._journal.read(saga):
-            state = evolve(state, entry.event)
-        if state.head == 0:
-            raise UnknownSagaError(f"no saga has the id {saga}")
-        return state
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -303,26 +294,12 @@ class LocalEngine:
             await driver.book.commit()
             driver.look_again()
             return driver.book.saga
-        while True:
-            state = before = await self.load(saga)
-            events = decide(state, command)
-            for event in events:
-                state = evolve(state, event)
-            if not events:
-                return state
-            try:
-                entries = await self._journal.append(
-                    saga, events, after=before.head, summary=Summary(state.status, wakes_at(state)), lease=None
-                )
-            except JournalConflictError:
-                continue
-            self._observers.tell(entries)
-            return state
+        return await requested(self._journal, self._observers, saga, command)
 
     def _nudge(self, sagas: tuple[SagaId, ...]) -> None:
         for saga in sagas:
             run = self._runs.get(saga)
-            self._errand(self._drive_if_due(saga) if run is None else run[0].nudge())
+            self._errands.run(self._drive_if_due(saga) if run is None else run[0].nudge())
 
     async def _drive_if_due(self, saga: SagaId) -> None:
         """Someone gave one of this worker's sagas something to do again: it had ended, or waited for a person."""
@@ -340,7 +317,7 @@ class LocalEngine:
                 "saga %s: step %s ended after this coordinator had closed; nobody has it on record", saga, step
             )
             return
-        self._errand(self._enrol_late(saga, step, attempt, outcome))
+        self._errands.run(self._enrol_late(saga, step, attempt, outcome))
 
     async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """Nobody else knows of it: what the journal has no room for now is told again, as long as this worker lives."""
@@ -356,16 +333,6 @@ class LocalEngine:
                 await self._clock.sleep(_AGAIN_S)
         await self.drive(saga)
 
-    def _errand(self, work: Any) -> None:  # noqa: ANN401 - any coroutine
-        errand = asyncio.ensure_future(work)
-        self._errands.add(errand)
-        errand.add_done_callback(self._errand_done)
-
-    def _errand_done(self, errand: asyncio.Task[Any]) -> None:
-        self._errands.discard(errand)
-        if not errand.cancelled() and errand.exception() is not None:
-            _log.error("an errand of the engine failed", exc_info=errand.exception())
-
     # -- ending -------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
@@ -376,24 +343,17 @@ class LocalEngine:
         flights = [flight for driver, _ in runs for flight in driver.run.flights]
         if flights:
             await asyncio.wait(flights, timeout=self._settings.drain_s)
-        await _cancelled([task for _, task in runs])
+        await cancelled([task for _, task in runs])
         for driver, _ in runs:
             await driver.wind_up()
-        if self._errands:
-            await asyncio.wait(self._errands, timeout=self._settings.drain_s)
+        await self._errands.wait(self._settings.drain_s)
         self._stopped = True
         for watched in self._watched.values():
             watched.cancel()
-        await _cancelled(list(self._errands))
+        await self._errands.cancel()
         if self._heartbeat is not None:
             self._heartbeat.stop()
         try:
             await self._journal.retire(self.worker)
         except JournalError as exc:
             _log.warning("the leases could not be given back: %s", exc)
-
-
-async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ from amends.core.values import Json, StepId
 from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry
-from amends.runtime.coordinator import checked_actor
+from amends.runtime.checked import checked_actor
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.secret import mask
 from amends.testing.drill.digests import digests_of

@@ -1,0 +1,57 @@
+"""What users call things, checked at the door: ids, actors, statuses, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from amends.core.transitions import SagaStatus
+from amends.core.values import POLICIES, SagaId
+from amends.errors import InputError, UnknownIncidentError
+
+SYSTEM: Final = "system:local"
+LONGEST_ID: Final = 128
+ACTORS: Final = ("agent", "person", "system")
+
+
+def incident_id(name: str) -> tuple[SagaId, int]:
+    saga, slash, number = name.rpartition("/")
+    if not slash or not number.isdecimal():
+        raise UnknownIncidentError(
+            f"{name!r} is not an incident's id; they look like 01k…/1: see `amends incident list`"
+        )
+    return SagaId(saga), int(number)
+
+
+def checked_actor(name: str) -> str:
+    """Who does something: `agent:`, `person:` or `system:`, and a name."""
+    kind, colon, rest = name.partition(":")
+    if kind not in ACTORS or not colon or not rest.strip() or len(name) > LONGEST_ID or not name.isprintable():
+        raise InputError(
+            f"{name!r} is not an actor: write agent:<name>, person:<name> or system:<name>, "
+            f"at most {LONGEST_ID} characters"
+        )
+    return name
+
+
+def checked_id(name: str) -> str:
+    if name == POLICIES:
+        raise InputError(f"the id {POLICIES} is taken: the journal keeps its policies under it")
+    if not 0 < len(name) <= LONGEST_ID or not name.isascii() or not name.isprintable() or "/" in name:
+        raise InputError(f"{name!r} is not a saga id: use 1 to {LONGEST_ID} printable ASCII characters without '/'")
+    return name
+
+
+def checked_status(name: str) -> SagaStatus:
+    try:
+        return SagaStatus(name)
+    except ValueError:
+        raise InputError(f"{name!r} is not a status; they are {', '.join(SagaStatus)}") from None
+
+
+def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    checked = dict(labels or {})
+    for name, value in checked.items():
+        if not isinstance(cast("object", name), str) or not isinstance(cast("object", value), str):
+            raise InputError(f"label {name!r}: names and values must be strings")
+    return checked

@@ -1,0 +1,41 @@
+"""A saga as the journal has it: read whole, and written to by whoever does not drive it."""
+
+from __future__ import annotations
+
+from amends.core import commands as c
+from amends.core.decide import decide
+from amends.core.saga import Saga, evolve, unstarted
+from amends.core.values import SagaId
+from amends.errors import JournalConflictError, UnknownSagaError
+from amends.journal.protocol import Journal, Summary
+from amends.runtime.logbook import wakes_at
+from amends.runtime.observe import Observers
+
+
+async def load(journal: Journal, saga: SagaId) -> Saga:
+    """The fold of all its entries. Raises UnknownSagaError."""
+    state = unstarted(saga)
+    async for entry in journal.read(saga):
+        state = evolve(state, entry.event)
+    if state.head == 0:
+        raise UnknownSagaError(f"no saga has the id {saga}")
+    return state
+
+
+async def requested(journal: Journal, observers: Observers, saga: SagaId, command: c.Command) -> Saga:
+    """Have a command recorded without driving the saga, however often others write meanwhile. Raises RefusedError."""
+    while True:
+        state = before = await load(journal, saga)
+        events = decide(state, command)
+        for event in events:
+            state = evolve(state, event)
+        if not events:
+            return state
+        try:
+            entries = await journal.append(
+                saga, events, after=before.head, summary=Summary(state.status, wakes_at(state)), lease=None
+            )
+        except JournalConflictError:
+            continue
+        observers.tell(entries)
+        return state
