@@ -14,7 +14,7 @@ LOCK_FLAGS ?=
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak check format coverage bench lock clean
+.PHONY: help venv demo test soak spin model check format coverage bench lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,11 +24,27 @@ venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 demo: $(VENV)/.run ## See a saga fail and make amends.
 	@$(BIN)/amends demo $(ARGS)
 
-test: $(VENV)/.dev ## Run the tests.
+test: $(VENV)/.dev spin ## Run the tests.
 	@$(PYTEST) $(ARGS)
 
 soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
 	@AMENDS_SOAK=1 $(PYTEST) tests/changeset $(ARGS)
+
+# The model checker is a Debian package. Without it and without root, the tests of the model are left out, and say so.
+spin: ## Install the model checker, where that can be done.
+	@if ! command -v spin >/dev/null || ! command -v gcc >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing spin and gcc"; \
+			apt-get update -qq && apt-get install -y -qq spin gcc >/dev/null || \
+				echo "spin could not be installed: the tests of model/lease.pml will fail" >&2; \
+		else \
+			echo "spin or gcc is not installed, so model/lease.pml is not checked; on Debian or Ubuntu:" \
+				"sudo apt-get install spin gcc" >&2; \
+		fi; \
+	fi
+
+model: $(VENV)/.dev spin ## Go through all states of the model of leases with three workers: make model ARGS='--steps 3'
+	@$(BIN)/python -m tests.model.checker $(ARGS)
 
 check: $(VENV)/.dev ## Run the formatter, the linters and both type checkers; change nothing.
 	$(BIN)/ruff format --check .
@@ -42,7 +58,7 @@ format: $(VENV)/.dev ## Format, and mend what the linter can mend.
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-coverage: $(VENV)/.dev ## Run the tests; fail if a branch of the core or of the journal is not taken.
+coverage: $(VENV)/.dev spin ## Run the tests; fail if a branch of the core or of the journal is not taken.
 	@$(PYTEST) --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report
 	@$(BIN)/coverage report --include='*/amends/core/*,*/amends/journal/*' --fail-under=100
