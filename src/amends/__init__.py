@@ -19,11 +19,13 @@ from amends.errors import (
     StepFatalError,
     StepLostError,
     UnknownApprovalError,
+    UnverifiedError,
     WebhookRefusedError,
 )
 from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.approvals import Asking
+from amends.runtime.assertions import Check, check
 from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.notices.command import Command
@@ -43,6 +45,7 @@ __all__ = [
     "Asked",
     "Asking",
     "ChangedSince",
+    "Check",
     "Command",
     "Contract",
     "Coordinator",
@@ -73,10 +76,12 @@ __all__ = [
     "StepLostError",
     "StepStatus",
     "UnknownApprovalError",
+    "UnverifiedError",
     "Webhook",
     "WebhookRefusedError",
     "Work",
     "action",
+    "check",
     "given",
     "key",
     "register",

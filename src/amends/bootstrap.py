@@ -176,18 +176,28 @@ def journal_file(address: str) -> Path | None:
     return Path(rest.removeprefix("/") if found else address)
 
 
-def run(
+def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga is run with, each by name
     definition: SagaDefinition,
     *args: Any,  # noqa: ANN401 - the saga's own
     journal: str = "amends.db",
+    policy: str | PathLike[str] | None = None,
     env: str = "development",
+    registry: Registry = PROCESS,
     settings: Settings | None = None,
+    notify: Sequence[Target] = (),
+    signals: bool = True,
+    clock: Clock | None = None,
+    evidence_key: str | None = None,
     id: str | None = None,
     actor: str = SYSTEM,
     labels: Mapping[str, str] | None = None,
     **kwargs: Any,  # noqa: ANN401 - the saga's own
 ) -> Ended:
-    """Run a saga to its end from code that has no event loop of its own."""
+    """Run a saga to its end from code that has no event loop of its own.
+
+    It opens a coordinator for this one call, with what `Coordinator.open` takes. With an `id` it can be called again
+    after a kill: the same saga goes on where the journal stands.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -196,7 +206,18 @@ def run(
         raise RefusedError("amends.run is for code without an event loop; here, await coordinator.run(…) instead")
 
     async def whole() -> Ended:
-        async with Coordinator.open(journal, env=env, settings=settings) as coordinator:
+        opening = Coordinator.open(
+            journal,
+            policy=policy,
+            env=env,
+            registry=registry,
+            settings=settings,
+            notify=notify,
+            signals=signals,
+            clock=clock,
+            evidence_key=evidence_key,
+        )
+        async with opening as coordinator:
             ended = await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
             record = await ended.evidence()
 

@@ -10,7 +10,8 @@ AmendsError
 │   ├── StepFatalError          also a Fatal
 │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
 │   ├── StepLostError           nobody knows whether it happened
-│   └── StepDeniedError         the gate said no
+│   ├── StepDeniedError         the gate said no
+│   └── UnverifiedError         an assertion of `verify=` does not hold
 ├── RefusedError                a request that the saga's state does not allow
 │   ├── PastPivotError          it would roll back over an irreversible step
 │   └── DivergedError           the code asks for something else than the journal remembers
@@ -118,6 +119,14 @@ class StepLostError(StepError):
 
 class StepDeniedError(StepError):
     """The gate said no; nothing was dispatched."""
+
+
+class UnverifiedError(StepError):
+    """The definition came to its end, and an assertion does not hold. `calls`: a person is called, not rolled back."""
+
+    def __init__(self, message: str, *, step: str, topic: str, calls: bool = False) -> None:
+        super().__init__(message, step=step, topic=topic)
+        self.calls = calls
 
 
 class RefusedError(AmendsError):

@@ -6,6 +6,7 @@ Topics say which provider is meant: `keyed.*` honours keys (its actions are decl
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from amends import (
@@ -145,15 +146,19 @@ def scenario(
     unharmed: SagaStatus,
     *ends: SagaStatus,
     begin: Callable[[Coordinator, SagaDefinition], Awaitable[object]] | None = None,
+    declared: dict[str, Any] | None = None,
     **more: Any,
 ) -> Callable[[Body], SagaDefinition]:
-    """Make a saga's function a scenario. `ends`: how it may stand after a crash, beside `unharmed`."""
+    """Make a saga's function a scenario. `ends`: how it may stand after a crash, beside `unharmed`.
+
+    `declared`: what else the definition declares, as `@saga` takes it.
+    """
 
     def declare(body: Body) -> SagaDefinition:
         async def function(s: Work) -> Any:
             return await body(s)
 
-        definition = saga(f"crash.{len(ALL)}")(function)
+        definition = saga(f"crash.{len(ALL)}", **(declared or {}))(function)
 
         async def run(coordinator: Coordinator) -> None:
             if begin is not None:
@@ -1117,3 +1122,6 @@ async def approved_then_fatal(s: Work) -> None:
 async def cancelled_while_asked(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(mail_keyed, 2)
+
+
+import_module("tests.crash.scenarios_of_limits")  # which takes from here what it needs, and adds to ALL

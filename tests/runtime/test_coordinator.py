@@ -12,7 +12,7 @@ import pytest
 
 import amends
 from amends import Coordinator, Done, Fatal, Secret, SecretUnavailableError, Work, action, saga
-from amends.errors import InputError, JournalAccessError, RefusedError, UnknownSagaError
+from amends.errors import InputError, JournalAccessError, PolicyError, RefusedError, UnknownSagaError
 from amends.journal.protocol import Entry
 from tests.runtime.support import World, coordinator
 from tests.runtime.test_going_forward import one_after_another
@@ -170,6 +170,19 @@ def test_a_plain_script_needs_no_event_loop(tmp_path: Path) -> None:
     line = one_after_another(World().action("a", result=5))
     ended = amends.run(line, journal=str(tmp_path / "amends.db"), id="script")
     assert (ended.status, ended.result) == ("completed", [5])
+
+
+def test_a_plain_script_is_judged_by_its_policy_and_run_again_goes_on_with_its_saga(tmp_path: Path) -> None:
+    world, journal = World(), str(tmp_path / "amends.db")
+    rules = tmp_path / "policy.yaml"
+    rules.write_text("version: v1\nrules:\n  - {id: no-b, when: {topic: test.b}, decision: deny}\n")
+    line = one_after_another(world.action("a"), world.action("b"))
+    denied = amends.run(line, journal=journal, policy=rules, id="script", actor="agent:bot")
+    assert (denied.status, denied.cause) == ("rolled_back", "denied")
+    assert amends.run(line, journal=journal, id="script").status == "rolled_back"
+    assert world.seen == ["a", "una"]
+    with pytest.raises(PolicyError):
+        amends.run(line, journal=journal, policy=tmp_path / "none.yaml")
 
 
 def test_a_running_loop_is_told_to_await_instead() -> None:

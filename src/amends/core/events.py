@@ -39,6 +39,7 @@ class Cause(StrEnum):
     DENIED = "denied"
     ERROR = "error"
     CANCELLED = "cancelled"
+    UNVERIFIED = "unverified"
 
 
 # -- the saga ---------------------------------------------------------------------------------------------------------

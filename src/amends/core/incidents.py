@@ -24,6 +24,8 @@ from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 _G, _S = SagaStatus, StepStatus
 _RUNTIME: Final = "system:runtime"
 _OVER: Final = "the saga is rolled back"
+_FORWARD: Final = frozenset({e.IncidentKind.VERIFICATION_FAILED})
+"""Opened while the work goes forward; a person who resolves one has it go on from there."""
 _DOUBLED: Final = e.IncidentKind.EFFECT_DOUBLED
 _MAY_DOUBLE: Final = frozenset({_S.RUNNING, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 _SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
@@ -160,9 +162,9 @@ def _late(step: StepId, attempt: int, outcome: Succeeded | Lost) -> e.LateSucces
 
 
 def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
-    if command.step is None:
+    if command.step is None or command.kind in _FORWARD:
         require_work(saga)
-        return (_opened(saga, command.kind, None, command.why, _left(saga)), e.SagaHalted())
+        return (_opened(saga, command.kind, command.step, command.why, _left(saga)), e.SagaHalted())
     step = on_record(saga, command.step)
     require_turn(saga, step)
     if step.contract.goes_on and saga.phase is _G.ROLLING_BACK:
@@ -263,7 +265,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
         return (resolved,)
     if saga.rollback is not None:
         return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
-    if saga.finished:
+    if saga.finished or incident.kind in _FORWARD:
         return (resolved, e.WorkResumed(by=command.by))
     if saga.live:
         return (resolved, e.WorkResumed(by=command.by), e.WorkFinished(result=saga.result))

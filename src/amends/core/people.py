@@ -23,6 +23,7 @@ class IncidentKind(StrEnum):
     PAST_PIVOT = "past_pivot"
     DIVERGED = "diverged"
     LIMIT_REACHED = "limit_reached"
+    VERIFICATION_FAILED = "verification_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

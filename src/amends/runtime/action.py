@@ -6,21 +6,27 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from amends.clock import SystemClock
 from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.outcomes import Outcome
 from amends.core.values import Json, SagaId, StepId
 from amends.errors import DeclarationError, TopicError
 from amends.runtime.signature import Signature
+
+if TYPE_CHECKING:
+    from amends.core.saga import Step
+    from amends.runtime.run import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
+Examine: TypeAlias = "Callable[[Run, Step, Outcome], Awaitable[Outcome]]"
 
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
 LONGEST_WORDS: Final = 400
@@ -88,6 +94,8 @@ class Action(Generic[P, R_co]):
         self.compensate: Callable[..., object] | None = None
         self.ask: Callable[..., object] | None = None
         self.capture: Callable[..., object] | None = None
+        self.examine: Examine | None = None
+        """What is made of an attempt's outcome before it goes on record; None: it goes as it is."""
         self.contract = replace(contract, does=_words(function), tool=self._tool())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from amends.errors import DeclarationError, InputError
+from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
+from amends.runtime.assertions import Check, checks
 from amends.runtime.registry import PROCESS
 from amends.runtime.signature import Signature
 
@@ -67,7 +68,9 @@ class SagaDefinition:
         *,
         function: Body | None = None,
         version: int = 1,
+        verify: Sequence[Check | Callable[..., object]] = (),
     ) -> None:
+        """verify: what has to hold before a saga of it counts as complete; see `check`."""
         self.name = str(checked_topic(name))
         self.version = version
         self.steps = tuple(step if isinstance(step, Step) else Step(step) for step in steps)
@@ -79,6 +82,9 @@ class SagaDefinition:
             functools.update_wrapper(self, function)
         self.function: Body = function or self._run_steps
         self.signature = Signature(self.function, skip=1) if function else Signature(_list_input)
+        self.checks = checks(self.name, verify)
+        if function is not None:
+            self._require_inputs(self.signature.names, DeclarationError)
         PROCESS.add_definition(self)
 
     def __repr__(self) -> str:
@@ -97,7 +103,17 @@ class SagaDefinition:
             raise InputError(f"saga {self.name}: {exc}; it takes ({', '.join(self.signature.names)})") from None
         if self.steps:
             _check_given(self.name, self.steps, cast("Mapping[str, object]", bound["given"]))
+            self._require_inputs(self.given(bound), InputError)
         return bound
+
+    def _require_inputs(self, names: Iterable[str], error: type[AmendsError]) -> None:
+        for one in self.checks:
+            if lacking := one.lacks(self.name, tuple(names)):
+                raise error(lacking)
+
+    def given(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The saga's input by name, whichever kind of definition it is of."""
+        return cast("Mapping[str, Any]", named["given"]) if self.steps else named
 
     def bind_document(self, document: object) -> dict[str, object]:
         """Bind one JSON document, as a command line has it: its keys are the parameters, or it is the only one."""
@@ -130,11 +146,16 @@ class SagaDefinition:
         return results
 
 
-def saga(name: str, *, version: int = 1) -> Callable[[Body], SagaDefinition]:
-    """Make an async function a saga's definition. Its first parameter is the saga, to act through: `await s.do(…)`."""
+def saga(
+    name: str, *, version: int = 1, verify: Sequence[Check | Callable[..., object]] = ()
+) -> Callable[[Body], SagaDefinition]:
+    """Make an async function a saga's definition. Its first parameter is the saga, to act through: `await s.do(…)`.
+
+    verify: what has to hold before a saga of it counts as complete; see `check`.
+    """
 
     def declare(function: Body) -> SagaDefinition:
-        return SagaDefinition(name, function=function, version=version)
+        return SagaDefinition(name, function=function, version=version, verify=verify)
 
     return declare
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Any, cast
 
 from amends.core import commands as c
@@ -35,7 +36,9 @@ from amends.errors import (
     StepError,
     StepFatalError,
     StepLostError,
+    UnverifiedError,
 )
+from amends.runtime.assertions import verify
 from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.forward import Forward
@@ -109,6 +112,10 @@ class Driver:
         """How the function ended, as a command. Only a broken pen, or being stopped from outside, raises."""
         try:
             return c.FinishWork(result=await self._result())
+        except UnverifiedError as exc:
+            if exc.calls:
+                return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(exc.step), why=exc.reason)
+            return self._failed(Cause.UNVERIFIED, exc.reason, StepId(exc.step))
         except StepError as exc:
             return self._failed(_cause(exc), str(exc), StepId(exc.step))
         except DivergedError as exc:
@@ -131,14 +138,23 @@ class Driver:
             raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
         places.enter()
         named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
-        result = await self._definition.run(Work(saga.id, self._forward.step, self._forward.ask), named)
+        s = Work(saga.id, self._forward.step, self._forward.ask)
+        result = await self._definition.run(s, named)
         if self._forward.diverged is not None:
             raise self._forward.diverged
-        if places.missing:
-            raise DivergedError(f"step {places.missing[0]} is on record, but the function ended without asking for it")
+        checks = self._definition.checks
+        self._require_all_asked_for(besides={one.action.topic for one in checks})
+        if checks:
+            await verify(s, checks, self._definition.given(named), result, self.run)
+            self._require_all_asked_for()
         masked = mask(result, saga.id)
         canonical(masked, what="the saga's result")
         return cast("Json", masked)
+
+    def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
+        for step in self._forward.places.missing:
+            if self.run.state(step).topic not in besides:
+                raise DivergedError(f"step {step} is on record, but the function ended without asking for it")
 
     def _failed(self, cause: Cause, why: str, step: StepId | None, diverged: DivergedError | None = None) -> c.Command:
         diverged = diverged or self._forward.diverged

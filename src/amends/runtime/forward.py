@@ -244,7 +244,7 @@ class Forward:
         )
         outcome = await run.around.executor.perform(call)
         run.note_thread(step, call)
-        return outcome
+        return outcome if action.examine is None else await action.examine(run, state, outcome)
 
     async def _capture(self, step: StepId, capture: Callable[..., object], action: Action[..., Any]) -> bool:
         """Take the before-image; whether it could be had. If not, the step certainly failed, and that goes on record.

@@ -1,0 +1,158 @@
+"""Done is not complete: the assertions of `verify=`, which have to hold before a saga counts as complete.
+
+Each is a read-only step after the definition's last: judged, journaled before it is asked and after it was answered,
+and answered from the journal when a process was killed in between. What differs from other steps is how it fails: an
+assertion that does not hold, raises, or gives no answer in time has failed, and is not tried again by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from amends.core.contracts import FORWARD, Contract, Reversibility
+from amends.core.events import IncidentKind
+from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.transitions import IncidentStatus
+from amends.core.values import StepId
+from amends.errors import DeclarationError, StepError, UnverifiedError
+from amends.runtime.action import Action, checked_topic
+
+if TYPE_CHECKING:
+    from amends.core.saga import Saga, Step
+    from amends.runtime.run import Run
+    from amends.runtime.work import Work
+
+PREFIX: Final = "amends.verify."
+RESULT: Final = "result"
+DEFAULT_S: Final = 30.0
+OnFailed: TypeAlias = Literal["rollback", "call"]
+_NO_TOPIC: Final = re.compile(r"[^a-z0-9_.-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One assertion: `check(function)` makes it. `action` is the read-only step that asks it."""
+
+    name: str
+    action: Action[..., Any]
+    on_failed: OnFailed
+
+    def args(self, named: Mapping[str, object], result: object) -> dict[str, object]:
+        """What it asks for: the saga's result, and parts of its input, by name."""
+        found = {**named, RESULT: result}
+        return {name: found[name] for name in self.action.signature.names if name in found}
+
+    def lacks(self, saga: str, names: Iterable[str]) -> str:
+        """What it asks for and a saga with these inputs does not have, in words; nothing where all is there."""
+        lacking = sorted(set(self.action.signature.required) - {*names, RESULT})
+        if not lacking:
+            return ""
+        return (
+            f"saga {saga}, assertion {self.name} asks for {', '.join(lacking)}, which is not in the input; "
+            f"it may ask for {RESULT} and for {', '.join(sorted(names)) or 'nothing else'}"
+        )
+
+
+def check(
+    assertion: Callable[..., object],
+    *,
+    timeout: float = DEFAULT_S,
+    on_failed: OnFailed = "rollback",
+    name: str | None = None,
+) -> Check:
+    """An assertion for `verify=`: a function, or a read-only action, that says whether the work is as it should be.
+
+    It gets the saga's `result` and any part of the input by parameter name. It holds when it returns True or nothing;
+    it fails when it returns False, raises, or takes longer than `timeout` seconds.
+    on_failed: "rollback" takes the saga back; "call" stops it with an incident, for a person.
+    """
+    if not callable(assertion):
+        raise DeclarationError(f"{assertion!r} is not an assertion: verify= takes functions and read-only actions")
+    called = name or _name(assertion)
+    if cast("str", on_failed) not in {"rollback", "call"}:
+        raise DeclarationError(f"assertion {called}: on_failed={on_failed!r} must be 'rollback' or 'call'")
+    if not timeout > 0:
+        raise DeclarationError(f"assertion {called}: timeout={timeout} must be more than 0 seconds")
+    return Check(called, _asking(assertion, called, float(timeout)), on_failed)
+
+
+def checks(saga: str, verify: Sequence[Check | Callable[..., object]]) -> tuple[Check, ...]:
+    """The assertions of a definition, as they were given."""
+    found = tuple(one if isinstance(one, Check) else check(one) for one in verify)
+    names = [one.name for one in found]
+    for one in names:
+        if names.count(one) > 1:
+            raise DeclarationError(f"saga {saga} has two assertions called {one}; give one of them check(…, name=…)")
+    return found
+
+
+def _name(function: object) -> str:
+    if isinstance(function, Action):
+        return str(function.contract.topic)
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == "<lambda>":
+        raise DeclarationError("an assertion without a name cannot go on record; use check(…, name='paid-in-full')")
+    return str(name)
+
+
+def _asking(assertion: Callable[..., object], name: str, timeout_s: float) -> Action[..., Any]:
+    if isinstance(assertion, Action):
+        declared = cast("Action[..., Any]", assertion)
+        if declared.contract.side_effect:
+            raise DeclarationError(
+                f"{declared.topic} changes something, and an assertion only looks: declare it read_only=True"
+            )
+        contract, function = replace(declared.contract, timeout_s=timeout_s), declared.function
+    else:
+        topic = checked_topic(PREFIX + _NO_TOPIC.sub("-", name.lower()).strip("-"))
+        contract = Contract(
+            topic=topic,
+            side_effect=False,
+            reversibility=Reversibility.REVERSIBLE,
+            timeout_s=timeout_s,
+            retries=FORWARD,  # of which only an attempt that died with its process uses more than one
+        )
+        function = assertion
+    made = Action(function, contract)
+    made.is_async = inspect.iscoroutinefunction(function)
+    made.examine = _judged
+    return made
+
+
+async def _judged(_: Run, __: Step, outcome: Outcome) -> Outcome:
+    """Every bad end is final, but for a call that was cancelled: that one is asked again."""
+    match outcome:
+        case Succeeded(result=None | True, opaque=""):
+            return Succeeded(result=True)
+        case Succeeded(result=False, opaque=""):
+            return Failed(error="it does not hold", final=True)
+        case Succeeded():
+            return Failed(error="an assertion returns True, False or nothing, and this one something else", final=True)
+        case Lost(error=error, timed_out=timed_out, fatal=fatal):
+            return Failed(error=error, final=True) if timed_out or fatal else outcome
+        case Failed(error=error):
+            return Failed(error=error, final=True)
+
+
+async def verify(s: Work, wanted: Iterable[Check], named: Mapping[str, object], result: object, run: Run) -> None:
+    """Ask each in turn. Raises UnverifiedError for the first that does not hold, unless a person vouched for it."""
+    for one in wanted:
+        try:
+            await s.do_named(one.action, one.args(named, result))
+        except StepError as exc:
+            if is_waived(run.book.saga, StepId(exc.step)):
+                continue
+            why = f"verification {one.name} failed: {exc.reason}"
+            raise UnverifiedError(why, step=exc.step, topic=exc.topic, calls=one.on_failed == "call") from exc
+
+
+def is_waived(saga: Saga, step: StepId) -> bool:
+    """Whether a person has resolved the incident of this assertion: they vouch for what it asks."""
+    return any(
+        one.kind is IncidentKind.VERIFICATION_FAILED and one.step == step and one.status is IncidentStatus.RESOLVED
+        for one in saga.incidents
+    )
