@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -29,13 +30,14 @@ from amends.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from amends.evidence.notary import KeyNotary
+    from amends.telemetry.live import Telemetry
 
 
 class Coordinator(runtime.Coordinator):
     """Runs sagas on a journal: the object that users hold. `open` makes one."""
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - what can be chosen, each by name
         cls,
         journal: str = "amends.db",
         *,
@@ -47,6 +49,7 @@ class Coordinator(runtime.Coordinator):
         signals: bool = True,
         clock: Clock | None = None,
         evidence_key: str | None = None,
+        telemetry: bool = True,
     ) -> Opening:
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
@@ -57,6 +60,7 @@ class Coordinator(runtime.Coordinator):
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
         AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
+        telemetry: OpenTelemetry spans and metrics, where this process has set up its SDK before; otherwise none.
         """
 
         async def opened() -> Coordinator:
@@ -68,10 +72,22 @@ class Coordinator(runtime.Coordinator):
                 await gate.refresh()
                 if wanted is not None:
                     await gate.adopt(wanted, by=SYSTEM, why=f"a coordinator was opened with {policy}")
+                seen = _telemetry(used) if telemetry else None
                 made = cls(
-                    journal=store, gate=gate, clock=used, env=env, registry=registry, settings=numbers, notify=notify
+                    journal=store,
+                    gate=gate,
+                    clock=used,
+                    env=env,
+                    registry=registry,
+                    settings=numbers,
+                    notify=notify,
+                    executor=None if seen is None else seen.executor(numbers.threads),
+                    telemetry=seen,
                 )
                 await made.__aenter__()
+                if seen is not None:
+                    seen.start(store)
+                    made._telemetry = seen
             except BaseException:  # whatever it was, it flies on; the journal must not stay open
                 await store.close()
                 raise
@@ -83,6 +99,7 @@ class Coordinator(runtime.Coordinator):
 
     _restore_signals: Callable[[], None] | None = None
     _terminated: asyncio.Task[None] | None = None
+    _telemetry: Telemetry | None = None
 
     def _end_on_sigterm(self) -> None:
         """Take SIGTERM only where nobody else has it, and pass it on after draining."""
@@ -105,6 +122,8 @@ class Coordinator(runtime.Coordinator):
 
     async def close(self) -> None:
         """Drain and give the leases back; then, if SIGTERM asked for it, end as the process would have."""
+        if self._telemetry is not None:
+            await self._telemetry.stop()
         await super().close()
         if self._restore_signals is not None:
             self._restore_signals()
@@ -138,6 +157,15 @@ def _loaded(policy: str | PathLike[str]) -> Policy:
     from amends.gate.load import load_policy
 
     return load_policy(policy)
+
+
+def _telemetry(clock: Clock) -> Telemetry | None:
+    """Only where the process has an SDK: whoever set one up has imported it, and nobody else pays for it."""
+    if "opentelemetry.sdk" not in sys.modules:
+        return None
+    from amends.telemetry.live import Telemetry
+
+    return Telemetry(clock)
 
 
 async def open_journal(

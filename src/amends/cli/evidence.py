@@ -202,3 +202,19 @@ def verifier(*, as_json: bool) -> None:
         Output(as_json=True).record("verifier", {"source": verifier_source()})
     else:
         click.echo(verifier_source(), nl=False)
+
+
+@evidence.command()
+@click.argument("saga_id", metavar="[ID]", required=False)
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the journal's first N.")
+@click.option("--source", default="/amends", show_default=True, help="What the events name as their source.")
+@click.option("--follow", is_flag=True, help="Go on as entries come, until interrupted.")
+@with_journal
+def events(*, saga_id: str | None, after: int, source: str, follow: bool, journal: str, as_json: bool) -> None:  # noqa: ARG001 - it is JSON either way
+    """Print every fact as a CloudEvent 1.0, a line of JSON each: of one saga, or of the whole journal.
+
+    `amendsposition` is where the journal has it: give the last one that you have seen to --after.
+    """
+    from amends.cli import session, stream
+
+    session.finish(stream.write_events(journal, saga_id, after=after, source=source, follow=follow))

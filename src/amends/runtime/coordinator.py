@@ -23,10 +23,10 @@ from amends.runtime.handle import Ended, Handle
 from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
-from amends.runtime.observe import Observer, Observers
+from amends.runtime.observe import Observer, Observers, Telemetry
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
-from amends.runtime.secret import mask, secrets_in
+from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
 
@@ -44,6 +44,7 @@ class Coordinator(Desk):
         settings: Settings | None = None,
         notify: Sequence[Target] = (),
         executor: Executor | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """`executor` makes the calls of users' functions; another one may watch them, or let them fail."""
         self.env = env
@@ -52,7 +53,7 @@ class Coordinator(Desk):
         self.registry = registry
         self.settings = settings or Settings()
         self._clock = clock
-        self._observers = Observers()
+        self._observers = Observers(telemetry)
         self._closing: asyncio.Task[None] | None = None
         self._engine = LocalEngine(
             journal=journal,
@@ -156,7 +157,15 @@ class Coordinator(Desk):
         joined = None if id is None else await self._join(saga, start)
         if id is not None and joined is None and self._engine.running(saga) is not None:
             joined = await self._join(saga, start)  # another call of this process began it meanwhile
-        return joined or self._engine.begin(definition, start, saga, tuple(secrets_in(dict(named))))
+        return joined or self._begin(definition, start, saga, tuple(secrets_in(dict(named))))
+
+    def _begin(
+        self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId, secrets: tuple[Secret, ...]
+    ) -> Handle:
+        if self._observers.telemetry is not None:
+            labels = self._observers.telemetry.begin(saga, definition.name, start.labels)
+            start = start._replace(labels=labels)
+        return self._engine.begin(definition, start, saga, secrets)
 
     async def _join(self, saga: SagaId, start: c.StartSaga) -> Handle | None:
         """The saga of this id, where there is one already. Raises RefusedError where it is another."""

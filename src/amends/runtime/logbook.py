@@ -98,18 +98,19 @@ class Logbook:
             self._failed(exc)
         else:
             answer = asyncio.ensure_future(asked)
-            answer.add_done_callback(lambda answer: self._answered(answer, saga, told))
+            since = self._observers.asked()
+            answer.add_done_callback(lambda answer: self._answered(answer, saga, told, since))
 
     def _ask_for(self, events: Sequence[Event], after: Saga) -> Awaitable[tuple[Entry, ...]]:
         summary = Summary(status=after.status)
         return self._journal.append(after.id, events, after=self._durable.head, summary=summary, lease=self.lease)
 
-    def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int) -> None:
+    def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int, since: float) -> None:
         error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
         if error is None:
             self._durable = saga
             del self._told[:told]
-            self._observers.tell(answer.result())
+            self._observers.tell(answer.result(), saga, since)
             self._over()
         elif isinstance(error, AmendsError):
             self._failed(error)

@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from amends.core.saga import Saga
+from amends.core.values import SagaId
 from amends.journal.protocol import Entry
 
 Observer: TypeAlias = Callable[[Entry], None]
 _log = logging.getLogger("amends.observe")
 
 
+class Telemetry(Protocol):
+    """Whoever wants to know more than an observer: which saga an entry belongs to, and how long its append took."""
+
+    def begin(self, saga: SagaId, definition: str, labels: dict[str, str]) -> dict[str, str]:
+        """A saga is about to start; the labels that it starts with."""
+        ...
+
+    def tell(self, entry: Entry, saga: Saga) -> None:
+        """An entry is durable. The saga is as it was after the last one of the same append."""
+        ...
+
+    def now(self) -> float: ...
+
+    def took(self, seconds: float) -> None:
+        """An append was durable after so long, by `now`."""
+        ...
+
+
 class Observers:
-    def __init__(self) -> None:
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        self.telemetry = telemetry
         self._all: list[Observer] = []
 
     def add(self, observer: Observer) -> Callable[[], None]:
@@ -21,10 +42,26 @@ class Observers:
         self._all.append(observer)
         return lambda: self._all.remove(observer) if observer in self._all else None
 
-    def tell(self, entries: Sequence[Entry]) -> None:
+    def asked(self) -> float:
+        """An append is asked for: what to give back when it has been answered."""
+        return 0.0 if self.telemetry is None else self.telemetry.now()
+
+    def tell(self, entries: Sequence[Entry], saga: Saga, asked: float | None = None) -> None:
+        """These are durable, by an append that was `asked` for then; the saga is as it is after them."""
+        if self.telemetry is not None:
+            self._tell_telemetry(self.telemetry, entries, saga, asked)
         for observer in tuple(self._all):
             for entry in entries:
                 try:
                     observer(entry)
                 except Exception:  # noqa: BLE001 - an observer's fault must not reach the saga that it watches
                     _log.exception("an observer failed on entry %s of saga %s", entry.number, entry.saga)
+
+    def _tell_telemetry(self, telemetry: Telemetry, entries: Sequence[Entry], saga: Saga, asked: float | None) -> None:
+        try:
+            if asked is not None:
+                telemetry.took(telemetry.now() - asked)
+            for entry in entries:
+                telemetry.tell(entry, saga)
+        except Exception:  # noqa: BLE001 - nor must theirs who measure it
+            _log.exception("telemetry failed on saga %s", saga.id)

@@ -37,5 +37,5 @@ async def requested(journal: Journal, observers: Observers, saga: SagaId, comman
             )
         except JournalConflictError:
             continue
-        observers.tell(entries)
+        observers.tell(entries, state)
         return state

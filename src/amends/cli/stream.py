@@ -1,0 +1,28 @@
+"""The journal as a stream of CloudEvents, for `amends evidence events`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Final
+
+import click
+
+from amends.cli import session
+from amends.telemetry.cloudevents import cloud_event
+
+_POLL_S: Final = 0.5
+
+
+async def write_events(address: str, saga: str | None, *, after: int, source: str, follow: bool) -> None:
+    """Write what is past this position, a line each; then, if asked to, what comes."""
+    async with session.opened_to_read(address) as journal:
+        while True:
+            async for position, entry in journal.log(after=after):
+                after = position
+                if saga is None or entry.saga == saga:
+                    event = cloud_event(entry, source=source) | {"amendsposition": position}
+                    click.echo(json.dumps(event, ensure_ascii=False))
+            if not follow:
+                break
+            await asyncio.sleep(_POLL_S)
