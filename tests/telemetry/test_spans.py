@@ -60,8 +60,9 @@ class Seen:
 
 
 def place(span: ReadableSpan) -> SpanContext:
-    assert span.context is not None
-    return span.context
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context
 
 
 def coordinator(clock: ManualClock, memory: Memory, seen: Seen) -> Coordinator:
