@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Final
 
 import click
 
 from amends.cli import session
+from amends.clock import SystemClock
 from amends.telemetry.cloudevents import cloud_event
 
 _POLL_S: Final = 0.5
@@ -25,4 +25,4 @@ async def write_events(address: str, saga: str | None, *, after: int, source: st
                     click.echo(json.dumps(event, ensure_ascii=False))
             if not follow:
                 break
-            await asyncio.sleep(_POLL_S)
+            await SystemClock().sleep(_POLL_S)

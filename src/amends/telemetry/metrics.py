@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -94,7 +93,7 @@ class Metrics:
             opened = [("incident", row.opened_at) for row in incidents.rows]
             asked = [("approval", row.requested_at) for row in approvals.rows]
             self._oldest = dict([*opened, *asked])
-            await asyncio.sleep(LOOK_S)
+            await self._clock.sleep(LOOK_S)
 
     def _age_of(self, what: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
