@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,42 @@ import pytest
 from amends.changeset import Changeset, Terms, calls
 from amends.changeset.views.probe import named
 from tests.changeset.trees import PACKAGE, plant
+from tests.changeset.worlds import SOAK
+
+NOBODY = 65534
 
 PROVIDERS = ["overlay", "overlay-userns", "clone", "copy", "copy-plain", "api"]
 """`overlay-userns` asks for a user namespace though root needs none; `copy-plain` does without namespaces."""
 WITH_VIEW = PROVIDERS[:-1]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to `make soak`, and what only root can try, where that is not what runs."""
+    wanted = {"soak": SOAK, "as_root": os.geteuid() == 0}
+    out = [
+        item for item in items for mark, is_wanted in wanted.items() if not is_wanted and item.get_closest_marker(mark)
+    ]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    """A folder of somebody who is not root, and be them."""
+    with tempfile.TemporaryDirectory() as place:
+        if os.geteuid() != 0:
+            yield Path(place)
+            return
+        os.chown(place, NOBODY, NOBODY)
+        os.setresgid(NOBODY, NOBODY, 0)
+        os.setresuid(NOBODY, NOBODY, 0)
+        try:
+            yield Path(place)
+        finally:
+            os.setresuid(0, 0, 0)
+            os.setresgid(0, 0, 0)
+
 
 Opener = Callable[..., Changeset]
 

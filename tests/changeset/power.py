@@ -105,8 +105,8 @@ class Recorder(Disk):
         super().make_folder(at, mode)
         self._made("make_folder", at)
 
-    def write(self, at: Spot, content: bytes, mode: int = 0o600) -> None:
-        super().write(at, content, mode)
+    def write(self, at: Spot, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+        super().write(at, content, mode, owner)
         self._made("write", at)
 
     def copy(self, source: int, at: Spot, mode: int, owner: tuple[int, int] | None = None) -> str:

@@ -153,7 +153,7 @@ def test_a_file_system_inside_the_tree_keeps_overlayfs_away(tree: Path, monkeypa
         assert "pkg/with space" in changeset.answers[0].why
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has others' files")
+@pytest.mark.as_root
 @pytest.mark.parametrize("provider", ["overlay", "copy", "api"])
 def test_a_file_keeps_its_owner(provider: str, tree: Path, opener: Opener) -> None:
     os.chown(tree / "pkg/one.py", 1234, 1234)

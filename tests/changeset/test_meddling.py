@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.changeset import apply
+from amends.changeset import aside
 from amends.changeset.disk import Disk
 from amends.changeset.report import Landed
 from tests.changeset.shims import NoExchange, Watched
@@ -29,7 +29,7 @@ TOKEN = "FOREIGN"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever keeps a file open here does so on purpose, and is not waited for."""
-    monkeypatch.setattr(apply, "_WAITS", 1)
+    monkeypatch.setattr(aside, "WAITS", 1)
 
 
 @dataclass

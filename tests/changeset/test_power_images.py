@@ -21,11 +21,10 @@ from amends.changeset.model import Life
 from tests.changeset.shims import CALLS
 from tests.changeset.test_crashes import TREE, more_work, work
 from tests.changeset.trees import Seen, plant, seen
-from tests.changeset.worlds import SOAK
 
 pytestmark = [
-    pytest.mark.skipif(not SOAK, reason="only in make soak"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount an image"),
+    pytest.mark.soak,
+    pytest.mark.as_root,
 ]
 
 API = Terms(provider="api")

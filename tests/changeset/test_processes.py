@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from amends.changeset import Changeset, Landed, Terms
+from amends.changeset import Changeset, Landed, Terms, late_writes
 from tests.changeset import stress
 from tests.changeset.test_crashes import BeforeOrAfter, sealed, world
 from tests.changeset.worlds import ID, SOAK, World
@@ -23,7 +23,10 @@ from tests.changeset.worlds import ID, SOAK, World
 __all__ = ["world"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SECONDS = float(os.environ.get("AMENDS_STRESS_S", "240" if SOAK else "12"))
+LANDINGS = 10
+LONGEST = 300.0
+"""Seconds: a machine that is busy with other things is given time for some landings."""
+SECONDS = float(os.environ.get("AMENDS_STRESS_S", "240" if SOAK else "18"))
 
 
 def started(who: str, tree: Path, logs: Path, seed: str) -> subprocess.Popen[bytes]:
@@ -32,49 +35,65 @@ def started(who: str, tree: Path, logs: Path, seed: str) -> subprocess.Popen[byt
         return subprocess.Popen(words, cwd=ROOT, stderr=errors)
 
 
-@pytest.mark.xfail(
-    strict=False, reason="an edit made in place, in the instant of a landing, is now and then lost: docs/changesets.md"
-)
-def test_nothing_is_lost_or_partial_with_four_workers_kills_and_an_editor(tmp_path: Path, record_property: Any) -> None:
+def stressed(tmp_path: Path, editors: list[str], seconds: float) -> tuple[Path, Path, Counter[str]]:
+    """Four workers, one of which is killed now and then, beside these editors: the tree, the logs, the counts."""
     tree, logs = tmp_path / "tree", tmp_path / "logs"
     logs.mkdir()
     stress.plant(tree)
     chance = random.Random(4)
-    lives = 0
+    lives = kills = 0
     workers: list[subprocess.Popen[bytes]] = []
-    editor = started("editor", tree, logs, "editor")
-    until = time.monotonic() + SECONDS
-    kills = 0
+    others = [started(each, tree, logs, each) for each in editors]
+    began = time.monotonic()
     try:
-        while time.monotonic() < until:
+        while (took := time.monotonic() - began) < seconds or (took < LONGEST and counted(logs)["landed"] < LANDINGS):
             while len(workers) < 4:
                 lives += 1
                 workers.append(started("worker", tree, logs, f"w{lives}"))
             time.sleep(chance.uniform(0.3, 0.9))
-            assert editor.poll() is None
+            assert [each.poll() for each in others] == [None] * len(others)
             victim = workers.pop(chance.randrange(4))
             kills += victim.poll() is None
             victim.kill()
             victim.wait()
     finally:
-        for each in (*workers, editor):
+        for each in (*workers, *others):
             each.kill()
             each.wait()
     with Changeset.open(tree, terms=Terms(provider="api")):
         pass  # whoever comes next settles what the dead have left
-    told = Counter(line.split()[0] for log in logs.glob("*.log") for line in log.read_text().splitlines())
-    record_property("stress", {**told, "kills": kills})
-    assert complaints(tree, logs) == []
-    assert told["landed"] > 10
-    assert kills > 3
+    told = counted(logs)
+    told["kills"] = kills
     errors = [text for err in logs.glob("*.err") if (text := err.read_text())]
     assert errors == []
+    assert kills > 3
+    assert told["landed"] >= LANDINGS
+    return tree, logs, told
+
+
+def counted(logs: Path) -> Counter[str]:
+    return Counter(line.split()[0] for log in logs.glob("*.log") for line in log.read_text().splitlines())
+
+
+def test_nothing_is_lost_or_partial_with_four_workers_kills_and_editors_that_write_in_place(
+    tmp_path: Path, record_property: Any
+) -> None:
+    tree, logs, told = stressed(tmp_path, ["editor", "holder"], SECONDS)
+    record_property("stress", dict(told))
+    assert complaints(tree, logs) == []
+
+
+def test_what_an_editor_saved_by_renaming_is_never_lost(tmp_path: Path, record_property: Any) -> None:
+    told = stressed(tmp_path, ["renamer"], SECONDS / 2)[2]
+    record_property("stress", dict(told))
+    assert told["lost"] == 0
+    assert told["saved"] > 50
 
 
 def complaints(tree: Path, logs: Path) -> list[str]:
     text = "".join(path.read_text() for path in sorted(tree.iterdir()))
     there = Counter(re.findall(r"<[\w.]+>", text))
-    kept = "".join(path.read_text() for path in tree.parent.glob(".tree.changesets/landed/*/undo/*"))
+    kept = "".join(Path(late.kept).read_text() for late in late_writes(tree))
     found: list[str] = []
     fates: dict[str, str] = {}
     for log in logs.glob("*.log"):
@@ -87,7 +106,7 @@ def complaints(tree: Path, logs: Path) -> list[str]:
         if count not in allowed and not (fate == "edited" and token in kept):
             found.append(f"{token} {fate}, and is there {count} times")
     for token, count in there.items():
-        is_known = count == 1 if token.startswith("<editor") else False
+        is_known = count == 1 if token.startswith(("<editor", "<holder")) else False
         if not is_known:
             found.append(f"{token} is there {count} times, and nobody wrote down that it would be")
     return found

@@ -45,7 +45,7 @@ from amends.errors import (
     ViewError,
 )
 from tests.changeset.conftest import PROVIDERS, Opener
-from tests.changeset.trees import plant, said, seen
+from tests.changeset.trees import PACKAGE, plant, said, seen
 
 API = Terms(provider="api")
 
@@ -423,7 +423,6 @@ def test_a_state_directory_inside_the_tree_is_refused(tree: Path) -> None:
         opened(tree, state=tree / "state")
 
 
-@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a second file system")
 def test_a_state_directory_on_another_file_system_lands_by_a_room_in_the_tree(tree: Path) -> None:
     import tempfile
 
@@ -442,18 +441,25 @@ def test_a_state_directory_on_another_file_system_lands_by_a_room_in_the_tree(tr
         assert (tree / "docs/page.md").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_tree_whose_parent_cannot_be_written_has_its_home_elsewhere(tree: Path) -> None:
+def test_a_tree_whose_parent_cannot_be_written_has_its_home_elsewhere(
+    unprivileged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (unprivileged / "above").mkdir()
+    tree = plant(unprivileged / "above/tree", PACKAGE)
+    monkeypatch.setenv("XDG_STATE_HOME", str(unprivileged / "state"))
     tree.parent.chmod(0o555)
-    try:
-        with opened(tree) as changeset, changeset.begin("one") as files:
+    with opened(tree) as changeset:
+        with changeset.begin("one") as files:
             files.write_text("x", "x")
-    finally:
-        tree.parent.chmod(0o755)
+        assert isinstance(changeset.land(), Landed)
+    assert (tree / "x").read_text() == "x"
+    assert [path.name for path in tree.parent.iterdir()] == ["tree"]
+    assert len(list((unprivileged / "state/amends/changesets").iterdir())) == 1
+    tree.parent.chmod(0o755)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_tree_is_not_landed_in_and_is_as_it_was(tree: Path) -> None:
+def test_a_read_only_tree_is_not_landed_in_and_is_as_it_was(unprivileged: Path) -> None:
+    tree = plant(unprivileged / "tree", PACKAGE)
     (tree / "pkg").chmod(0o555)
     before = seen(tree)
     with opened(tree) as changeset:
@@ -472,9 +478,9 @@ class FullDisk(Disk):
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def write(self, at: Spot, content: bytes, mode: int = 0o600) -> None:
+    def write(self, at: Spot, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         self._spend()
-        super().write(at, content, mode)
+        super().write(at, content, mode, owner)
 
     def copy(self, source: int, at: Spot, mode: int, owner: tuple[int, int] | None = None) -> str:
         self._spend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -227,7 +226,7 @@ def test_confinement_without_namespaces_is_refused(tree: Path, opener: Opener) -
         files.run(["true"], confine=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root could undo a mount")
+@pytest.mark.as_root
 def test_not_even_root_can_undo_the_view(tree: Path, opener: Opener) -> None:
     with opener("overlay", tree).begin("run") as files:
         ran = files.run(["sh", "-c", f"cd /; umount '{tree}'; echo x > '{tree}/escaped'"])

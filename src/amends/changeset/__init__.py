@@ -2,7 +2,8 @@
 
 from amends.changeset.changeset import Changeset
 from amends.changeset.files import Files
-from amends.changeset.library import Summary, diff, doctor, keep, list_changesets, queue, show, take_back
+from amends.changeset.late import LateWrite
+from amends.changeset.library import Summary, diff, doctor, keep, late_writes, list_changesets, queue, show, take_back
 from amends.changeset.line import Ticket
 from amends.changeset.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
 from amends.changeset.pruning import prune
@@ -23,6 +24,7 @@ __all__ = [
     "Files",
     "Isolation",
     "Landed",
+    "LateWrite",
     "Life",
     "Limits",
     "Ran",
@@ -37,6 +39,7 @@ __all__ = [
     "diff",
     "doctor",
     "keep",
+    "late_writes",
     "list_changesets",
     "prune",
     "queue",

@@ -23,24 +23,21 @@ import contextlib
 import errno
 import os
 import stat
-import threading
 from collections.abc import Generator
 from typing import Final, Self
 
 from amends.changeset import calls
+from amends.changeset.aside import at_rest, is_settled, look, settled_by_name, short, weave
 from amends.changeset.disk import FOLDER, Disk, Spot, Sync, opened, spot
 from amends.changeset.home import Home
-from amends.changeset.look import about_at, content_of, open_root, reached, state_at
+from amends.changeset.look import about_at, content_of, open_root, reached
 from amends.changeset.merge import take_out
-from amends.changeset.model import Kind, State, same
+from amends.changeset.model import State, same
 from amends.changeset.objects import Objects
 from amends.changeset.paths import name, parent
 from amends.changeset.plan import Act, Do, TreePlan, touched_folders
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_TRIES: Final = 20
-_WAITS: Final = 100
-_WAIT_S: Final = 0.002
 _MOVED: Final = (FileNotFoundError, NotADirectoryError)
 """Somebody took the path, or a folder above it, away."""
 
@@ -126,24 +123,7 @@ class Applying:
     def _is_as_expected(self, act: Act) -> bool:
         """Whether what lies in undo is what was validated."""
         undo = self._undo_spot(act)
-        return self._is_empty_folder(undo) if act.do is Do.TAKE_FOLDER else same(self._at_rest(undo), act.old)
-
-    @staticmethod
-    def _at_rest(at: Spot) -> State | None:
-        """The state of what was taken out of the tree, when nobody can write to it any more.
-
-        Whoever had it open before can: they are given some time to finish. One who keeps it open for longer is
-        looked for again in the end: see `touched_late`.
-        """
-        try:
-            with opened(at, _READ | os.O_NONBLOCK) as file:
-                for _ in range(_WAITS):
-                    if not calls.is_open_to_write(file):
-                        break
-                    threading.Event().wait(_WAIT_S)
-        except OSError:
-            pass  # no file, or one that may not be read: it is as it is
-        return state_at(at)
+        return self._is_empty_folder(undo) if act.do is Do.TAKE_FOLDER else same(at_rest(undo), act.old)
 
     def _take(self, act: Act, at: Spot) -> bool:
         self._disk.rename(at, self._undo_spot(act))
@@ -181,16 +161,14 @@ class Applying:
         staged, undo = self._staged_spot(act), self._undo_spot(act)
         if about_at(undo) is not None:  # by linking: the old one is safe, the new one is not there yet
             return self._is_as_expected(act) and self._replace(staged, at)
-        held = state_at(staged)
-        if same(held, act.new):
+        if same(look(staged), act.new):
             try:
                 self._disk.exchange(staged, at)
             except OSError as exc:
                 if not calls.is_unsupported(exc):
                     raise
                 return self._swap_by_linking(act, at)
-            held = self._at_rest(staged)
-        is_expected = same(held, act.old)
+        is_expected = same(at_rest(staged), act.old)
         self._disk.rename(staged, undo)
         return is_expected
 
@@ -229,7 +207,7 @@ class Applying:
         """
         for act in self.plan.acts:
             undo = self._undo_spot(act)
-            if act.do in {Do.TAKE, Do.SWAP} and not same(state_at(undo), act.old):
+            if act.do in {Do.TAKE, Do.SWAP} and not same(look(undo), act.old):
                 return act.path
             if act.do is Do.TAKE_FOLDER and not self._is_empty_folder(undo):
                 return act.path
@@ -284,61 +262,71 @@ class Applying:
         staged = self._staged_spot(act)
         if about_at(staged) is not None:
             return
-        if not same(state_at(at), act.new):
+        if not same(look(at), act.new):
             self.left.append(act.path)
             return
         self._disk.rename(at, staged)
-        if not same(self._at_rest(staged), act.new):
-            self._disk.rename_new(staged, at)
+        if not same(at_rest(staged), act.new):
+            with contextlib.suppress(FileExistsError):  # somebody made another one meanwhile: both are kept
+                self._disk.rename_new(staged, at)
             self.left.append(act.path)
 
     def _swap_back(self, act: Act, at: Spot) -> None:
         staged, undo = self._staged_spot(act), self._undo_spot(act)
         if about_at(undo) is None:
-            if about_at(staged) is None or same(state_at(staged), act.new):
+            if about_at(staged) is None or same(look(staged), act.new):
                 return
             self._disk.rename(staged, undo)
-        if same(state_at(undo), act.new) or about_at(staged) is not None:
+        if same(at_rest(undo), act.new) or about_at(staged) is not None:
             return
-        if not same(state_at(at), act.new):
-            if not self._unmix(act, at):
-                self.left.append(act.path)
-            return
-        try:
-            self._disk.exchange(undo, at)
-        except OSError as exc:
-            if not calls.is_unsupported(exc):
-                raise
-            self._disk.rename(undo, at)
-            return
-        if not same(self._at_rest(undo), act.new):
-            self._disk.exchange(undo, at)
-            if not self._unmix(act, at):
-                self.left.append(act.path)
+        if same(look(at), act.new):
+            try:
+                self._disk.exchange(undo, at)
+            except OSError as exc:
+                if not calls.is_unsupported(exc):
+                    raise
+                self._disk.rename(undo, at)
+                return
+            if same(at_rest(undo), act.new):
+                return
+        if not self._unmix(act, at):
+            self.left.append(act.path)
 
     def _unmix(self, act: Act, at: Spot) -> bool:
-        """Somebody edited ours before it could be taken back: take ours out of it, line by line, and leave theirs."""
+        """Somebody edited ours before it could be taken back: leave theirs, and take ours out of it, line by line.
+
+        Ours is what both have grown from: one is in the tree and the other in undo, whichever is which.
+        """
         new = None if act.new is None else self._objects.get(act.new.digest)
-        beside = Spot(self._staged, b"%d.unmixed" % act.number)
-        for _ in range(_TRIES):
-            theirs = state_at(at)
-            if new is None or theirs is None or theirs.kind is not Kind.FILE:
+        undo = self._undo_spot(act)
+        if new is None:
+            return False
+        try:
+            with opened(undo, _READ) as file:
+                other = content_of(file)
+        except OSError:
+            return False
+        room, number = self._staged, act.number
+        if not weave(at, lambda now: take_out(new, now, other), why=other, room=room, number=number, disk=self._disk):
+            return False
+        self._disk.rename(undo, Spot(self._undo, b"%d." % act.number + short(other)))
+        return True
+
+    def is_settled(self) -> bool:
+        """After `back`: whether nothing that was in the tree, and is not, can hold what nobody has seen yet."""
+        for act in self.plan.acts:
+            if act.do is Do.SWAP and not is_settled(self._undo_spot(act), state=act.new):
                 return False
-            with opened(at, _READ) as edited, opened(self._undo_spot(act), _READ) as before:
-                now = content_of(edited)
-                content = take_out(new, now, content_of(before))
-            if content is None:
+            if act.do is Do.PUT and not is_settled(self._staged_spot(act), state=act.new):
                 return False
-            if content == now:
-                return True
-            if about_at(beside) is not None:
-                self._disk.remove(beside)
-            self._disk.write(beside, content, theirs.mode)
-            self._disk.exchange(beside, at)
-            if same(self._at_rest(beside), theirs):
-                return True
-            self._disk.exchange(beside, at)
-        return False
+            if act.do in {Do.TAKE, Do.TAKE_FOLDER} and about_at(self._undo_spot(act)) is not None:
+                return False
+        return all(
+            settled_by_name(folder, name)
+            for folder in (self._staged, self._undo)
+            for name in map(os.fsencode, os.listdir(folder))
+            if b"." in name
+        )
 
     def _unfinish(self, act: Act, at: Spot) -> None:
         about = about_at(at)

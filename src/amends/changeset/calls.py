@@ -61,8 +61,8 @@ def share_blocks(source: int, target: int) -> bool:
     return True
 
 
-def is_open_to_write(file: int) -> bool:
-    """Whether anybody has a file open that can write to it; False also where the system does not say.
+def is_open_to_write(file: int) -> bool | None:
+    """Whether anybody has a file open that can write to it; None where the system does not say.
 
     A lease on a file is granted only while nobody has. It is asked for and given back; a signal that nobody minds is
     named for the case that someone comes in between, because the usual one ends a process.
@@ -72,9 +72,9 @@ def is_open_to_write(file: int) -> bool:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except AttributeError:
-        return False
+        return None
     except OSError as exc:
-        return exc.errno == errno.EAGAIN
+        return True if exc.errno == errno.EAGAIN else None
     return False
 
 

@@ -97,19 +97,18 @@ class Disk:
     def set_time(self, at: Spot, mtime_ns: int) -> None:
         os.utime(at.name, ns=(mtime_ns, mtime_ns), dir_fd=at.at, follow_symlinks=False)
 
-    def write(self, at: Spot, content: bytes, mode: int = 0o600) -> None:
+    def write(self, at: Spot, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         """Make a new file."""
         with opened(at, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) as file:
             _write_all(file, content)
+            _give_to(file, owner)
             os.fchmod(file, mode)
 
     def copy(self, source: int, at: Spot, mode: int, owner: tuple[int, int] | None = None) -> str:
         """Make a new file with an open one's content, and say its digest. Blocks are shared where that can be."""
         with opened(at, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) as file:
             said = digest_of(file) if calls.share_blocks(source, file) else _copied(source, file)
-            if owner is not None and (os.fstat(file).st_uid, os.fstat(file).st_gid) != owner:
-                with contextlib.suppress(PermissionError):
-                    os.fchown(file, *owner)
+            _give_to(file, owner)
             os.fchmod(file, mode)
         return said
 
@@ -181,6 +180,12 @@ def _copied(source: int, target: int) -> str:
             _write_all(target, piece, at)
         at += len(piece)
     return hashed.hexdigest()
+
+
+def _give_to(file: int, owner: tuple[int, int] | None) -> None:
+    if owner is not None and (os.fstat(file).st_uid, os.fstat(file).st_gid) != owner:
+        with contextlib.suppress(PermissionError):
+            os.fchown(file, *owner)
 
 
 def _write_all(file: int, content: bytes, at: int = 0) -> None:

@@ -17,6 +17,7 @@ from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk
 from amends.changeset.home import Home
 from amends.changeset.inverse import make_inverse, plan_of_landing
+from amends.changeset.late import LateWrite, late_in
 from amends.changeset.line import Ticket, waiting
 from amends.changeset.model import Life, Record, Terms, Totals
 from amends.changeset.net import net_changes
@@ -119,6 +120,12 @@ def queue(root: Given, *, state: Given | None = None) -> tuple[Ticket, ...]:
     """Who lands, and who waits for it, in order."""
     (home,) = homes_of([root], state)
     return waiting(home)
+
+
+def late_writes(root: Given, *, state: Given | None = None) -> tuple[LateWrite, ...]:
+    """What somebody wrote to files that landings had replaced already; it is not in the tree, and is not lost."""
+    (home,) = homes_of([root], state)
+    return tuple(late_in(home))
 
 
 def doctor(

@@ -73,9 +73,9 @@ def take_out(new: bytes, edited: bytes, old: bytes) -> bytes | None:
     pieces: list[bytes] = []
     for a, b, c in _regions(left, right):
         ours, one, two = base[slice(*a)], theirs[slice(*b)], before[slice(*c)]
-        if two in (one, ours):
+        if two in (one, ours) or (two and two in (one[: len(two)], one[-len(two) :])):
             pieces += one
-        elif one == ours:
+        elif one == ours or (one and one in (two[: len(one)], two[-len(one) :])):
             pieces += two
         elif one[: len(ours)] == ours:
             pieces += two + one[len(ours) :]

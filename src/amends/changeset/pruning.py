@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+from amends.changeset.aside import holds_held
 from amends.changeset.changeset import homes_of
 from amends.changeset.codec import fields_of, items, number, text
 from amends.changeset.disk import Disk, spot
 from amends.changeset.home import Home, empty_trash, throw_away
 from amends.changeset.inverse import plan_of_landing
+from amends.changeset.late import ABORTED, late_of, plan_of_folder
 from amends.changeset.model import Life, Record
 from amends.changeset.objects import Objects
 from amends.changeset.paths import Given
@@ -33,10 +35,15 @@ def prune(
     *,
     older_s: float = KEPT_S,
     id: str | None = None,
+    late: bool = False,
     state: Given | None = None,
     clock: Clock | None = None,
 ) -> tuple[str, ...]:
-    """Prune those that have been over for long enough, or one of them. What is kept stays. The answer: their ids."""
+    """Prune those that have been over for long enough, or one of them. What is kept stays. The answer: their ids.
+
+    A landing stays too while somebody has a file open that it replaced, and if somebody wrote to one: with `late`, what
+    they wrote goes like the rest.
+    """
     (home,) = homes_of([root], state)
     if not home.is_made:
         return ()
@@ -48,16 +55,17 @@ def prune(
             continue
         record = shelf.record()
         if record.life is Life.PRUNED:
-            _throw_contents(shelf, record)  # what a kill kept from going
+            _throw_contents(shelf, record, late=late)  # what a kill kept from going, or a late write
             continue
         is_over = record.life in {Life.DROPPED, Life.LANDED} and record.ended_at is not None
         if not is_over or now - (record.ended_at or now) < older_s * 1000:
             continue
         with contextlib.suppress(ChangesetBusyError), shelf.held():
-            _prune_one(shelf, record, now)
+            shelf.move_on(Life.PRUNED, now)
+            _throw_contents(shelf, record, late=late)
             pruned.append(each)
     with home.locked():
-        _forget_aborted(home, disk)
+        _forget_aborted(home, disk, before=now - older_s * 1000, late=late)
         _forget_probes(home, disk)
         _forget_log(home, disk)
         _forget_objects(home)
@@ -65,28 +73,34 @@ def prune(
     return tuple(pruned)
 
 
-def _prune_one(shelf: Shelf, record: Record, now: int) -> None:
-    shelf.move_on(Life.PRUNED, now)
-    _throw_contents(shelf, record)
-
-
-def _throw_contents(shelf: Shelf, record: Record) -> None:
+def _throw_contents(shelf: Shelf, record: Record, *, late: bool) -> None:
     for folder in (shelf.layers_folder, shelf.folder + b"/ws"):
         if os.path.isdir(folder):
             throw_away(shelf.disk, shelf.home, folder, f"{shelf.id}.pruned".encode())
     if not record.landing:
         return
     with contextlib.suppress(ChangesetLifeError):
-        for tree in reversed(plan_of_landing(shelf.home, record.landing).trees):
+        trees = plan_of_landing(shelf.home, record.landing).trees
+        homes = [Home(tree.root, tree.home) for tree in trees]
+        if not all(_may_go(home, landed_folder(home.path, record.landing), late=late) for home in homes):
+            return
+        for tree in reversed(trees):
             folder = landed_folder(tree.home, record.landing)
             if os.path.isdir(folder):
                 throw_away(shelf.disk, Home(tree.root, tree.home), folder, f"{record.landing}.pruned".encode())
 
 
-def _forget_aborted(home: Home, disk: Disk) -> None:
+def _may_go(home: Home, folder: bytes, *, late: bool) -> bool:
+    """Whether nobody can write to what is kept of a landing, and, unless that is not minded, nobody did."""
+    return not holds_held(folder) and (late or not any(late_of(home, folder)))
+
+
+def _forget_aborted(home: Home, disk: Disk, *, before: float, late: bool) -> None:
     for name in os.listdir(home.within(b"landed")):
-        if name.endswith(b".aborted"):
-            throw_away(disk, home, home.within(b"landed", name), name)
+        folder = home.within(b"landed", name)
+        plan = plan_of_folder(folder) if name.endswith(ABORTED) else None
+        if plan is not None and plan.at <= before and _may_go(home, folder, late=late):
+            throw_away(disk, home, folder, name)
 
 
 def _forget_probes(home: Home, disk: Disk) -> None:

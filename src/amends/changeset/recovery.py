@@ -24,9 +24,11 @@ from collections.abc import Sequence
 
 from amends.changeset import codec
 from amends.changeset.apply import Applying
+from amends.changeset.aside import holds_held
 from amends.changeset.codec import number, text
 from amends.changeset.disk import Disk, Sync, opened, spot
 from amends.changeset.home import Home, throw_away, write_record
+from amends.changeset.late import ABORTED
 from amends.changeset.look import content_at
 from amends.changeset.model import Life
 from amends.changeset.paths import spell, unspell
@@ -147,34 +149,39 @@ def abort(plan: Plan, disk: Disk) -> tuple[bytes, ...]:
         syncs = (Sync.PLAN_FILE, Sync.PLAN_FOLDER)
         write_record(disk, first, b"aborted", {"id": plan.id}, syncs=syncs)
     left: list[bytes] = []
+    is_settled = True
     for tree in reversed(plan.trees):
         if os.path.isdir(landing_folder(tree.home, plan.id)):
             with Applying(tree, disk) as applying:
                 applying.back()
                 applying.sync()
                 left += applying.left
+                is_settled &= applying.is_settled()
     for tree in reversed(plan.trees):
-        discard_folder(tree.home, plan.id, disk, keep=bool(left))
+        discard_folder(tree.home, plan.id, disk, keep=bool(left) or not is_settled)
     return tuple(left)
 
 
 def discard_folder(home: bytes, id: str, disk: Disk, *, keep: bool = False) -> None:
     """Throw a landing's folder away, and its room if that is in the tree.
 
-    One that met other people's work on its way back is kept beside those that landed, for whoever misses something.
+    One that met other people's work on its way back, or whose files somebody still has open, is kept beside those that
+    landed: see late.py.
     """
     folder = landing_folder(home, id)
     if not os.path.isdir(folder):
         return
     room, time = _room_of(folder)
     if room != folder and os.path.isdir(room):
+        if keep and holds_held(room):
+            return
         if keep:
             _bring_home(room, folder, disk)
         disk.remove_all(room)
     if time is not None:
         disk.set_time(spot(os.path.dirname(room)), time)
     if keep:
-        disk.rename(spot(folder), spot(landed_folder(home, id + ".aborted")))
+        disk.rename(spot(folder), spot(landed_folder(home, id + ABORTED.decode())))
     else:
         throw_away(disk, Home(b"", home), folder, b"landing." + id.encode())
     disk.sync_folder(spot(home + b"/landings"), Sync.ABORTED)
@@ -225,6 +232,8 @@ def retire(plan: Plan, disk: Disk) -> None:
             continue
         folder = landing_folder(tree.home, plan.id)
         if tree.room != folder:
+            if holds_held(tree.room):
+                return  # what they write now would be lost with the room: it is moved by whoever comes next
             _bring_home(tree.room, folder, disk)
         disk.rename(spot(folder), spot(landed_folder(tree.home, plan.id)))
 

@@ -218,14 +218,15 @@ def keep(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
 
 @changeset.command()
 @click.option("--older", "days", type=float, default=7.0, show_default=True, metavar="DAYS", help="Over for this long.")
+@click.option("--late", is_flag=True, help="Remove also what was written late: see `changeset late`.")
 @with_tree
-def prune(*, days: float, root: str, state: str | None, as_json: bool) -> None:
+def prune(*, days: float, late: bool, root: str, state: str | None, as_json: bool) -> None:
     """Remove the contents of changesets that have been over for long."""
     from amends.changeset import prune as prune_all
     from amends.cli.output import Output
 
     out = Output(as_json=as_json)
-    pruned = prune_all(root, older_s=days * 24 * 3600, state=state)
+    pruned = prune_all(root, older_s=days * 24 * 3600, late=late, state=state)
     for each in pruned:
         out.record("pruned", {"changeset": each})
         out.say(f"pruned: {each}")
@@ -247,6 +248,28 @@ def queue(*, root: str, state: str | None, as_json: bool) -> None:
         out.say(f"{'lands' if place == 0 else 'waits':<6}", f"{each.changeset}  {visible(each.name)}  pid {each.pid}")
     if not tickets:
         out.say("nobody lands")
+
+
+@changeset.command()
+@with_tree
+def late(*, root: str, state: str | None, as_json: bool) -> None:
+    """Show what was written to files that a landing had replaced already.
+
+    Whoever had a file open before it was replaced, and writes to it afterwards, does not write into the tree any more.
+    What they wrote is kept, and this says where.
+    """
+    from amends.changeset import late_writes
+    from amends.cli.looks import moment
+    from amends.cli.output import Output
+    from amends.evidence.timeline import visible
+
+    out, found = Output(as_json=as_json), late_writes(root, state=state)
+    for each in found:
+        out.record("late", each.data())
+        out.say((visible(each.path), "bold"), f"  replaced by {visible(each.name) or each.changeset} {moment(each.at)}")
+        out.say(f"  kept in {visible(each.kept)}")
+    if not found:
+        out.say("nothing was written late")
 
 
 @changeset.command()
