@@ -20,6 +20,7 @@ from amends.errors import (
     StepLostError,
     UnknownApprovalError,
     UnverifiedError,
+    WaitTimeoutError,
     WebhookRefusedError,
 )
 from amends.journal.protocol import ApprovalRow
@@ -77,6 +78,7 @@ __all__ = [
     "StepStatus",
     "UnknownApprovalError",
     "UnverifiedError",
+    "WaitTimeoutError",
     "Webhook",
     "WebhookRefusedError",
     "Work",

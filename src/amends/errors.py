@@ -15,6 +15,7 @@ AmendsError
 ├── RefusedError                a request that the saga's state does not allow
 │   ├── PastPivotError          it would roll back over an irreversible step
 │   └── DivergedError           the code asks for something else than the journal remembers
+├── WaitTimeoutError            nobody sent what a saga waited for in time; also a TimeoutError
 ├── DeclarationError            an action or a definition is declared wrongly
 │   └── TopicError              a topic's name is not one
 ├── InputError                  a value that cannot be stored
@@ -127,6 +128,14 @@ class UnverifiedError(StepError):
     def __init__(self, message: str, *, step: str, topic: str, calls: bool = False) -> None:
         super().__init__(message, step=step, topic=topic)
         self.calls = calls
+
+
+class WaitTimeoutError(AmendsError, TimeoutError):
+    """What `s.wait_for` raises when its time is up; it is remembered, and raised again at the same place."""
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class RefusedError(AmendsError):

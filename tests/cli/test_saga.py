@@ -135,3 +135,33 @@ def test_a_saga_that_another_process_drives_is_cancelled_there(amends: Shell) ->
         amends.let_lorry_come()
         assert process.wait(PATIENCE_S) == 3
     assert amends.world == ["+ ramp", "- lorry", "- ramp"]
+
+
+# -- signals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_saga_that_waits_says_for_what_and_goes_on_once_it_is_sent(amends: Shell) -> None:
+    begun = amends.here("run", "shop:lend", "--input", '{"item": "saw"}', "--id", "l-1")
+    assert begun.code == 6
+    assert begun.out.splitlines()[-1] == "  waits for returned: amends saga signal l-1 returned"
+    assert "waits for returned: amends saga signal l-1 returned" in amends.here("saga", "show", "l-1").out
+    left = amends.here("resume", "shop")
+    assert (left.code, left.out) == (0, "nothing to resume\n")
+    assert left.err == "amends: saga l-1 (shop.lend) waits: amends saga show l-1\n"
+    sent = amends.here("saga", "signal", "l-1", "returned", "--payload", '"as new"', "--by", "person:ann")
+    assert (sent.code, sent.out) == (0, "saga l-1 has been sent returned\n")
+    resumed = amends.here("resume", "shop")
+    assert (resumed.code, resumed.out) == (0, 'saga l-1 completed: "R-saw as new"\n')
+
+
+def test_a_signal_that_fits_nothing_is_one_line(amends: Shell) -> None:
+    amends.here("run", "shop:lend", "--input", '{"item": "saw"}', "--id", "l-1")
+    wrong = amends.here("saga", "signal", "l-1", "retruned").complaint
+    assert wrong.startswith(
+        "saga l-1 does not wait for 'retruned': it waits for 'returned'; check the name, or send it"
+    )
+    assert amends.here("saga", "signal", "l-2", "returned").complaint.startswith("no saga has the id l-2")
+    assert amends.here("saga", "signal", "l-1", "returned", "--payload", "{").complaint.startswith(
+        "--payload is not JSON"
+    )
+    assert amends.here("saga", "signal", "l-1", "retruned", "--early").code == 0

@@ -14,10 +14,12 @@ from amends.core.transitions import (
     NEW_STEP,
     SAGA,
     STEP,
+    WAIT,
     ApprovalStatus,
     IncidentStatus,
     SagaStatus,
     StepStatus,
+    WaitStatus,
 )
 from amends.core.values import SagaId, StepId
 from amends.errors import JournalDamagedError
@@ -38,7 +40,7 @@ from tests.core.samples import (
 _S = StepStatus
 SAGA_ID = SagaId("s1")
 CLOSING = [e.IncidentRetried, e.IncidentResolved]
-TABLES: list[Mapping[Any, Mapping[Any, Any]]] = [STEP, SAGA, APPROVAL, INCIDENT]
+TABLES: list[Mapping[Any, Mapping[Any, Any]]] = [STEP, SAGA, APPROVAL, INCIDENT, WAIT]
 
 
 @pytest.mark.parametrize(("status", "kind"), [*product(StepStatus, STEP_EVENTS)])
@@ -138,10 +140,11 @@ def test_no_incident_is_closed_that_was_never_opened() -> None:
 
 def test_every_status_has_a_row_and_every_event_a_cell() -> None:
     assert set(STEP) == set(StepStatus)
-    assert set(SAGA) == set(SagaStatus) - {SagaStatus.WAITING, SagaStatus.PAUSED}
+    assert set(SAGA) == set(SagaStatus) - {SagaStatus.WAITING}
     assert set(APPROVAL) == set(ApprovalStatus)
     assert set(INCIDENT) == set(IncidentStatus)
-    seen: set[type[e.Event]] = {*NEW_STEP, e.SagaStarted, e.IncidentOpened}
+    assert set(WAIT) == set(WaitStatus)
+    seen: set[type[e.Event]] = {*NEW_STEP, e.SagaStarted, e.IncidentOpened, e.WaitStarted, e.SignalReceived}
     for table in TABLES:
         seen.update(*table.values())
     assert seen == set(get_args(e.Event)) == set(EVENT)

@@ -206,6 +206,42 @@ def test_a_saga_that_had_completed_is_cancelled_from_elsewhere_while_its_process
     assert driving.ended_well() == {"keyed-0": "completed"}
 
 
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_saga_is_signalled_after_the_process_that_waited_was_killed(scene: Scene) -> None:
+    scene.kill("run", "waits", at="entry:wait.started/1")
+    assert scene.run("signal", "waits-0") == {"waits-0": "signalled"}
+    scene.run("resume")
+    assert one(scene.audit()) is COMPLETED
+
+
+def test_a_signal_reaches_the_process_that_waits_from_another_one(scene: Scene) -> None:
+    waiting = scene.start("run", "waits", hold="entry:wait.started/1")
+    waiting.await_point("entry:wait.started/1")
+    waiting.go_on()
+    scene.run("signal", "waits-0")
+    assert waiting.ended_well() == {"waits-0": "completed"}
+    assert one(scene.audit()) is COMPLETED
+
+
+def test_who_signals_is_killed_and_the_signal_counts_once(scene: Scene) -> None:
+    scene.kill("run", "waits", at="entry:wait.started/1")
+    scene.kill("signal", "waits-0", at="entry:signal.received/1")
+    assert "nothing in it will wait" in scene.run("signal", "waits-0")["waits-0"] or scene.run("resume")
+    scene.run("resume")
+    assert one(scene.audit()) is COMPLETED
+    (entries,) = scene.histories()
+    assert len([entry for entry in entries if isinstance(entry.event, e.SignalReceived)]) == 1
+
+
+def test_a_sleep_is_slept_through_by_the_process_that_comes_after_a_kill(scene: Scene) -> None:
+    scene.kill("run", "sleeps", at="entry:wait.started/1")
+    scene.kill("resume", at="entry:wait.ended/1")
+    scene.run("resume")
+    assert one(scene.audit()) is COMPLETED
+
+
 # -- stopped past the lease ------------------------------------------------------------------------------------------
 
 

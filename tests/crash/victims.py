@@ -21,7 +21,7 @@ from typing import Any
 
 import amends
 from amends import Asked, Coordinator, Done, Fatal, Happened, NotHappened, Retry, Settings, Work, action, saga
-from amends.errors import AmendsError
+from amends.errors import AmendsError, RefusedError
 from amends.journal.protocol import Entry
 from amends.testing.world import World
 
@@ -257,6 +257,21 @@ async def shuffled(s: Work) -> None:
     await asyncio.gather(*(branch(n) for n in range(4)), conduct())
 
 
+@saga("victim.waits")
+async def waits(s: Work) -> str:
+    await s.do(keyed_a, 1)
+    paid: str = await s.wait_for("paid")
+    await s.do(keyed_b, 2)
+    return paid
+
+
+@saga("victim.sleeps")
+async def sleeps(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.sleep(0.5)
+    await s.do(keyed_b, 2)
+
+
 SAGAS = {
     definition.name.partition(".")[2]: definition
     for definition in (
@@ -270,6 +285,8 @@ SAGAS = {
         side_by_side,
         plain_side_by_side,
         shuffled,
+        waits,
+        sleeps,
     )
 }
 
@@ -323,6 +340,14 @@ async def cancel(coordinator: Coordinator, name: str) -> None:
     say(id=ended.id, status=ended.status)
 
 
+async def signal_paid(coordinator: Coordinator, name: str) -> None:
+    try:
+        await coordinator.signal(name, "paid", f"by {os.getpid()}")
+        say(id=name, status="signalled")
+    except RefusedError as exc:
+        say(id=name, error=str(exc))
+
+
 COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "run": run,
     "resume": resume,
@@ -330,6 +355,7 @@ COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "run-and-stay": run_and_stay,
     "resume-and-stay": resume_and_stay,
     "cancel": cancel,
+    "signal": signal_paid,
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
 from amends.core.values import Json, SagaId, StepId
-from amends.evidence import timeline as under_test
+from amends.evidence.texts import LONGEST_ARGS, LONGEST_REASON
 from amends.evidence.timeline import Direction, Line, Timeline, Tone, span, timeline, visible
 from amends.journal.codec import encode
 from amends.journal.protocol import Entry
@@ -197,7 +197,7 @@ def test_a_large_value_is_cut_and_says_so(text: Json) -> None:
 
 def test_many_arguments_are_cut_between_two_of_them() -> None:
     told = text_of_args({f"argument_{number}": number for number in range(1000)})
-    assert len(told) <= under_test.LONGEST_ARGS + len("book … (attempt 1)")
+    assert len(told) <= LONGEST_ARGS + len("book … (attempt 1)")
     assert told.endswith("… (attempt 1)")
 
 
@@ -206,7 +206,7 @@ def test_an_error_of_any_length_fits_on_a_line() -> None:
     (text,) = texts(lost)
     assert text.startswith("lost, and not tried again: very long\\nvery long")
     assert text.endswith("…")
-    assert len(text) < under_test.LONGEST_REASON + 50
+    assert len(text) < LONGEST_REASON + 50
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -220,7 +220,7 @@ JSON = st.recursive(
 def test_whatever_the_arguments_the_line_is_one_printable_line(args: dict[str, Json]) -> None:
     text = text_of_args(args)
     assert text.isprintable()
-    assert len(text) <= under_test.LONGEST_ARGS + len("book … (attempt 1)")
+    assert len(text) <= LONGEST_ARGS + len("book … (attempt 1)")
 
 
 @given(st.text(), st.integers(1, 50))

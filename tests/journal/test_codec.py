@@ -79,6 +79,14 @@ FROZEN = {
     "incident.retried/1": "by incident let_run?",
     "incident.resolved/1": "by incident proof? reason settled",
     "policy.adopted/1": "by digest text why",
+    "wait.started/1": "name place until",
+    "wait.ended/1": "place signal",
+    "signal.received/1": "by name number payload",
+    "saga.paused/1": "by pause? why",
+    "dispatch.paused/1": "by definition rollbacks tenant topic why",
+    "dispatch.unpaused/1": "by pause why",
+    "hold.placed/1": "by saga why",
+    "hold.lifted/1": "by saga why",
 }
 CONTRACT_FIELDS = (
     "atomic? before? does? idempotent? no_rollback? on_incident? probe? reversibility? risk? retries? "

@@ -1,8 +1,8 @@
-"""`amends saga`: list, show, cancel."""
+"""`amends saga`: list, show, signal, cancel."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -10,6 +10,7 @@ from amends.cli.options import author, command, show_help, with_author, with_jou
 
 if TYPE_CHECKING:
     from amends.core.transitions import SagaStatus
+    from amends.core.values import Json
 
 
 @click.group(invoke_without_command=True)
@@ -93,10 +94,12 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 
     from amends.cli import looks
     from amends.cli.output import Output
-    from amends.cli.session import Follower, opened_to_read, unknown
+    from amends.cli.session import Follower, load, opened_to_read, unknown
+    from amends.core.transitions import SagaStatus
     from amends.core.values import SagaId
     from amends.evidence.timeline import visible
     from amends.journal.protocol import PersonQuery
+    from amends.runtime.handle import ended
 
     out = Output(as_json=as_json)
 
@@ -110,6 +113,10 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
                 out.say(*fact)
             out.say()
             await Follower(opened, row.id, out).catch_up()
+            if row.status is SagaStatus.WAITING:
+                for name in ended(await load(opened, row.id)).waits_for:
+                    out.say()
+                    out.say(f"waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', row.id, name))}")
             needs = [("incident", one.id) for one in (await opened.incidents(PersonQuery(saga=row.id))).rows]
             waits = [("approval", one.id) for one in (await opened.approvals(PersonQuery(saga=row.id))).rows]
             if needs or waits:
@@ -145,3 +152,41 @@ def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, 
         return await coordinator.cancel(saga_id, why=why, by=who)
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
+
+
+@saga.command()
+@click.argument("saga_id", metavar="ID")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--payload", metavar="JSON", help="What the saga is given: JSON, @FILE of it, or - for stdin.  [default: null]"
+)
+@click.option("--early", is_flag=True, help="Keep it, should the saga not wait for it yet.")
+@with_author
+@with_journal
+def signal(
+    *, saga_id: str, name: str, payload: str | None, early: bool, by: str | None, journal: str, as_json: bool
+) -> None:
+    """Send a saga what it waits for.
+
+    The process that drives it goes on within about a second; one that nobody drives is gone on with by `amends resume`
+    or `amends work`. A signal that the saga does not wait for is refused, unless it is sent --early.
+    """
+    import asyncio
+
+    from amends.bootstrap import Coordinator
+    from amends.cli.inputs import read_document
+    from amends.cli.output import Output
+    from amends.cli.session import require_journal
+    from amends.evidence.timeline import visible
+
+    who, value = author(by), cast("Json", read_document(payload, option="--payload"))
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with Coordinator.open(journal) as coordinator:
+            await coordinator.signal(saga_id, name, value, by=who, early=early)
+
+    require_journal(journal)
+    asyncio.run(whole())
+    out.record("signal", {"saga": saga_id, "name": name, "by": who})
+    out.say(f"saga {visible(saga_id)} has been sent {visible(name)}")

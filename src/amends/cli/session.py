@@ -234,6 +234,8 @@ def tell_ended(
     out.say(*ended_parts(ended))
     for incident in ended.incidents:
         out.say(f"  {visible(command(journal, 'incident', 'show', incident))}")
+    for name in ended.waits_for:
+        out.say(f"  waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', ended.id, name))}")
     now, is_kept = SystemClock().now(), journal_file(journal) is not None
     for asked in waits_for:
         out.record("approval", asking_fields(asked))
@@ -256,7 +258,9 @@ async def tell_left(coordinator: Coordinator, resumed: Iterable[Ended], journal:
         if row.id in told:
             continue
         name = f"saga {visible(row.id)} ({visible(row.definition)})"
-        if row.status is SagaStatus.WAITING and row.open_approvals:
+        if row.status is SagaStatus.WAITING and not row.open_approvals:
+            hint(f"{name} waits: {visible(command(journal, 'saga', 'show', row.id))}")
+        elif row.status is SagaStatus.WAITING:
             for approval in await coordinator.approvals(saga=row.id):
                 shown = visible(command(journal, "approval", "show", approval.id))
                 hint(f"{name} waits for people: {shown}")

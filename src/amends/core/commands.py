@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from amends.core.contracts import Contract
-from amends.core.events import Cause, IncidentKind
+from amends.core.events import Cause, ControlEvent, IncidentKind
 from amends.core.outcomes import Answer, Lost, Outcome, Succeeded
 from amends.core.values import Json, StepId
 from amends.core.verdict import Verdict
@@ -187,6 +187,51 @@ class AdoptPolicy(NamedTuple):
     why: str
 
 
+class StartWait(NamedTuple):
+    """Wait at this place for a signal of this name; "": only for the time."""
+
+    place: StepId
+    name: str
+    until: int
+
+
+class EndWait(NamedTuple):
+    """The time is up."""
+
+    place: StepId
+    now: int
+
+
+class SendSignal(NamedTuple):
+    """`early`: keep it, should nothing wait for it yet."""
+
+    name: str
+    payload: Json
+    by: str
+    early: bool = False
+
+
+class PauseSaga(NamedTuple):
+    """`pause` is the number of the wide one that it came to; 0: its own. `rollbacks`: also where it is rolling back."""
+
+    by: str
+    why: str
+    rollbacks: bool = False
+    pause: int = 0
+
+
+class UnpauseSaga(NamedTuple):
+    by: str
+    now: int
+    window_s: float
+
+
+class KeepControl(NamedTuple):
+    """Put what holds for every saga on record."""
+
+    fact: ControlEvent
+
+
 class EndSaga(NamedTuple):
     """Nothing is due any more: record how it ended."""
 
@@ -222,6 +267,12 @@ Command: TypeAlias = (
     | AssignIncident
     | CommentIncident
     | AdoptPolicy
+    | StartWait
+    | EndWait
+    | SendSignal
+    | PauseSaga
+    | UnpauseSaga
+    | KeepControl
     | EndSaga
     | Recover
 )

@@ -7,6 +7,7 @@ from typing import assert_never
 from amends.core import commands as c, events as e
 from amends.core.approvals import answer, expire, record_verdict, use, void_all
 from amends.core.contracts import Contract, Retries, key_of
+from amends.core.control import control, pause, unpause
 from amends.core.incidents import (
     assign_incident,
     cancel,
@@ -25,6 +26,7 @@ from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import POLICIES, StepId
 from amends.core.verdict import Decision, Verdict
+from amends.core.waits import end_wait, receive, start_wait
 from amends.errors import RefusedError
 
 _CRASHED = "the process ended before the outcome was recorded"
@@ -81,6 +83,12 @@ def _decide_saga(
     | c.AssignIncident
     | c.CommentIncident
     | c.AdoptPolicy
+    | c.StartWait
+    | c.EndWait
+    | c.SendSignal
+    | c.PauseSaga
+    | c.UnpauseSaga
+    | c.KeepControl
     | c.EndSaga,
 ) -> tuple[e.Event, ...]:
     match command:
@@ -120,6 +128,29 @@ def _decide_saga(
             return adopt(saga, command)
         case c.EndSaga():
             return end(saga)
+        case _:
+            return _decide_timing(saga, command)
+
+
+def _decide_timing(
+    saga: Saga,
+    command: c.StartWait | c.EndWait | c.SendSignal | c.PauseSaga | c.UnpauseSaga | c.KeepControl,
+) -> tuple[e.Event, ...]:
+    match command:
+        case c.StartWait():
+            require_work(saga)
+            return start_wait(saga, command)
+        case c.EndWait():
+            require_work(saga)
+            return end_wait(saga, command)
+        case c.SendSignal():
+            return receive(saga, command)
+        case c.PauseSaga():
+            return pause(saga, command)
+        case c.UnpauseSaga():
+            return unpause(saga, command)
+        case c.KeepControl():
+            return control(saga, command)
         case _:
             assert_never(command)
 

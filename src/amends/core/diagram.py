@@ -7,16 +7,18 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from amends.core.events import ApprovalRequested, IncidentOpened, SagaStarted
+from amends.core.events import ApprovalRequested, IncidentOpened, SagaStarted, WaitStarted
 from amends.core.transitions import (
     APPROVAL,
     INCIDENT,
     NEW_STEP,
     SAGA,
     STEP,
+    WAIT,
     ApprovalStatus,
     IncidentStatus,
     SagaStatus,
+    WaitStatus,
 )
 
 _Row: TypeAlias = Mapping[Any, StrEnum]
@@ -25,6 +27,7 @@ _TABLES: Final[Mapping[str, tuple[_Row, Mapping[Any, _Row]]]] = {
     "step": (NEW_STEP, STEP),
     "approval": ({ApprovalRequested: ApprovalStatus.REQUESTED}, APPROVAL),
     "incident": ({IncidentOpened: IncidentStatus.OPEN}, INCIDENT),
+    "wait": ({WaitStarted: WaitStatus.OPEN}, WAIT),
 }
 _PLACE: Final = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 

@@ -1,6 +1,7 @@
 """Facts, in the past tense: the only thing that is ever stored. Times are milliseconds of UTC.
 
-What people are asked and answer is in `people`; it is part of this vocabulary.
+What people are asked and answer is in `people`, what is waited for and held back in `timing`; both are part of this
+vocabulary.
 """
 
 from __future__ import annotations
@@ -26,6 +27,18 @@ from amends.core.people import (
     IncidentOpened as IncidentOpened,
     IncidentResolved as IncidentResolved,
     IncidentRetried as IncidentRetried,
+)
+from amends.core.timing import (
+    ControlEvent as ControlEvent,
+    DispatchPaused as DispatchPaused,
+    DispatchUnpaused as DispatchUnpaused,
+    HoldLifted as HoldLifted,
+    HoldPlaced as HoldPlaced,
+    SagaPaused as SagaPaused,
+    SignalReceived as SignalReceived,
+    WaitEnded as WaitEnded,
+    WaitEvent as WaitEvent,
+    WaitStarted as WaitStarted,
 )
 from amends.core.values import Json, StepId
 
@@ -290,7 +303,9 @@ SagaEvent: TypeAlias = (
     | WorkResumed
     | SagaRolledBack
     | SagaHalted
+    | SagaPaused
     | PolicyAdopted
+    | ControlEvent
 )
 StepEvent: TypeAlias = (
     ActionAllowed
@@ -311,4 +326,4 @@ StepEvent: TypeAlias = (
     | CompensationLost
     | CompensationDenied
 )
-Event: TypeAlias = SagaEvent | StepProposed | ActionDispatched | StepEvent | ApprovalEvent | IncidentEvent
+Event: TypeAlias = SagaEvent | StepProposed | ActionDispatched | StepEvent | ApprovalEvent | IncidentEvent | WaitEvent

@@ -18,7 +18,7 @@ from amends.core.plan import next_back, plan
 from amends.core.refusals import fitting, later, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import POLICIES, StepId
+from amends.core.values import CONTROL, POLICIES, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 
 _G, _S = SagaStatus, StepStatus
@@ -81,8 +81,10 @@ def _pivot_says(saga: Saga, pivot: StepId) -> str:
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.phase is _G.ROLLING_BACK:
         return ()
-    if saga.begun is not None and saga.begun.definition == POLICIES:
-        raise RefusedError("the policies that were adopted stay on record; adopt another one instead")
+    if saga.begun is not None and saga.begun.definition in {POLICIES, CONTROL}:
+        raise RefusedError(
+            "the policies, pauses and holds stay on record; adopt another policy, unpause, or lift the hold"
+        )
     if saga.begun is None or saga.rollback is not None:
         what = "has not been started" if saga.begun is None else f"is {saga.phase}: its rollback has begun already"
         raise RefusedError(f"saga {saga.id} {what}")
@@ -216,7 +218,7 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     if command.let_run:
         _require_let_run(saga, _open(saga, command.incident), command.by)
     retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
-    if saga.phase is _G.ROLLING_BACK:
+    if saga.phase in {_G.ROLLING_BACK, _G.PAUSED}:
         return (retried,)
     if saga.rollback is None:
         return (retried, e.WorkResumed(by=command.by))
@@ -261,7 +263,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
         incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
     )
     tells = _only_tells(incident) and len(saga.open_incidents) > 1
-    if tells or saga.phase in {_G.ROLLING_BACK, _G.RUNNING}:
+    if tells or saga.phase in {_G.ROLLING_BACK, _G.RUNNING, _G.PAUSED}:
         return (resolved,)
     if saga.rollback is not None:
         return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))

@@ -24,6 +24,7 @@ from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
 
 PROBE_TRIES: Final = 3
+_STOPPED: Final = frozenset({SagaStatus.INCIDENT, SagaStatus.PAUSED})
 
 
 def forward(step: Step, now: int) -> Effect | None:
@@ -58,7 +59,7 @@ def plan(saga: Saga, now: int) -> Effect | None:
     rolling_back = saga.phase is SagaStatus.ROLLING_BACK
     finishing = saga.phase is SagaStatus.RUNNING and saga.finished
     if saga.live:
-        return Settle(in_flight(saga)) if rolling_back or finishing or saga.phase is SagaStatus.INCIDENT else None
+        return Settle(in_flight(saga)) if rolling_back or finishing or saga.phase in _STOPPED else None
     if not rolling_back and not finishing:
         return None
     step = next_back(saga)

@@ -12,6 +12,7 @@ from amends.core.pmap import Pmap
 from amends.core.step import BLANK, LIVE, SettlingEvent, Step, altered, changed, renewed, waits
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import Json, SagaId, StepId
+from amends.core.waits import Waits, folded
 from amends.errors import JournalDamagedError
 
 __all__ = ["Incident", "Saga", "Step", "evolve", "replay", "unstarted"]
@@ -53,11 +54,16 @@ class Saga:
     rollback: e.RollbackStarted | None = None
     deadline_at: int = 0
     incidents: tuple[Incident, ...] = ()
+    waits: Waits | None = None
+    """Sleeps, and waits for signals; None where there never was any."""
+    paused: e.SagaPaused | None = None
 
     @property
     def status(self) -> SagaStatus:
         """What people see: `waiting` is running with nothing in flight and something to wait for."""
-        if self.phase is SagaStatus.RUNNING and self.waiting and not self.live:
+        if self.phase is not SagaStatus.RUNNING or self.live:
+            return self.phase
+        if self.waiting or (self.waits is not None and self.waits.open and not self.finished):
             return SagaStatus.WAITING
         return self.phase
 
@@ -120,9 +126,16 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.WorkResumed()
             | e.SagaRolledBack()
             | e.SagaHalted()
+            | e.SagaPaused()
             | e.PolicyAdopted()
+            | e.DispatchPaused()
+            | e.DispatchUnpaused()
+            | e.HoldPlaced()
+            | e.HoldLifted()
         ):
             return _evolve_saga(saga, event)
+        case e.WaitStarted() | e.WaitEnded() | e.SignalReceived():
+            return altered(saga, head=saga.head + 1, waits=_waits(saga, event))
         case _:
             return _evolve_step(saga, event)
 
@@ -222,7 +235,9 @@ _SagaMoved: TypeAlias = (
     | e.WorkResumed
     | e.SagaRolledBack
     | e.SagaHalted
+    | e.SagaPaused
     | e.PolicyAdopted
+    | e.ControlEvent
 )
 
 
@@ -238,10 +253,21 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return _walked(altered(moved, rollback=event, deadline_at=event.deadline_at, top=len(saga.order)))
         case e.RollbackResumed(deadline_at=deadline_at):
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)))
+        case e.SagaPaused():
+            return altered(moved, paused=event)
         case e.WorkResumed() | e.SagaRolledBack() | e.SagaHalted() | e.PolicyAdopted():
+            return moved
+        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():
             return moved
         case _:
             assert_never(event)
+
+
+def _waits(saga: Saga, event: e.WaitEvent) -> Waits:
+    try:
+        return folded(saga.waits, event)
+    except JournalDamagedError as exc:
+        raise _impossible(saga, event, str(exc)) from None
 
 
 def _gives_up(saga: Saga) -> Saga:

@@ -1,4 +1,4 @@
-"""Is this legal? Four tables, and nothing else, answer that.
+"""Is this legal? Five tables, and nothing else, answer that.
 
 A row is a status, a cell the status after an event. What is not in a table cannot happen: `evolve` raises, so
 neither a bug nor a damaged journal can move a saga sideways. The diagrams in docs/lifecycle.md and the generators
@@ -77,6 +77,11 @@ class ApprovalStatus(StrEnum):
     VOID = "void"
 
 
+class WaitStatus(StrEnum):
+    OPEN = "open"
+    ENDED = "ended"
+
+
 class IncidentStatus(StrEnum):
     OPEN = "open"
     RETRIED = "retried"
@@ -91,10 +96,17 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.SagaCompleted: _G.COMPLETED,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
+        e.SagaPaused: _G.PAUSED,
     },
     _G.ROLLING_BACK: {
         e.SagaRolledBack: _G.ROLLED_BACK,
         e.SagaHalted: _G.INCIDENT,
+        e.SagaPaused: _G.PAUSED,
+    },
+    _G.PAUSED: {
+        e.WorkResumed: _G.RUNNING,
+        e.RollbackStarted: _G.ROLLING_BACK,
+        e.RollbackResumed: _G.ROLLING_BACK,
     },
     _G.INCIDENT: {
         e.WorkResumed: _G.RUNNING,
@@ -106,6 +118,10 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.RollbackStarted: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
         e.PolicyAdopted: _G.COMPLETED,
+        e.DispatchPaused: _G.COMPLETED,
+        e.DispatchUnpaused: _G.COMPLETED,
+        e.HoldPlaced: _G.COMPLETED,
+        e.HoldLifted: _G.COMPLETED,
     },
     _G.ROLLED_BACK: {
         e.RollbackResumed: _G.ROLLING_BACK,
@@ -222,4 +238,9 @@ INCIDENT: Final[Mapping[IncidentStatus, Mapping[type[e.IncidentEvent], IncidentS
     },
     IncidentStatus.RETRIED: {},
     IncidentStatus.RESOLVED: {},
+}
+
+WAIT: Final[Mapping[WaitStatus, Mapping[type[e.WaitEvent], WaitStatus]]] = {
+    WaitStatus.OPEN: {e.WaitEnded: WaitStatus.ENDED},
+    WaitStatus.ENDED: {},
 }

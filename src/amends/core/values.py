@@ -22,6 +22,8 @@ SECRET_MARK: Final = "$secret"  # noqa: S105 - a mark, not a password
 """The key under which a stored value says that a secret stood there."""
 POLICIES: Final = "amends.policy"
 """The saga that keeps the policies, and its definition; no other saga may have either name."""
+CONTROL: Final = "amends.control"
+"""The saga that keeps pauses and holds, and its definition; no other saga may have either name."""
 LARGEST_INT: Final = 2**53 - 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 DEEPEST: Final = 64

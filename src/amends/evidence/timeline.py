@@ -1,28 +1,32 @@
 """A saga's story for a person: journal entries turned into lines. Pure; how a line is drawn is its reader's business.
 
-Everything that came from outside (arguments, results, errors, names) is cut to a length, and every character that a
-terminal would act upon or that hides its neighbours is shown as its escape. A secret is shown as the word `secret`.
+How values and texts are shown is in `texts`; what is said of waits and of control, in `idling`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from amends.core import events as e
-from amends.core.values import SECRET_MARK as MARK, Json, StepId
+from amends.core.values import Json, StepId
+from amends.evidence.idling import told_of_control, told_of_waiting
+from amends.evidence.texts import (
+    LONGEST_RESULT,
+    LONGEST_VALUE,
+    said,
+    short,
+    span,
+    spelled,
+    spelled_args,
+    visible,
+)
 from amends.evidence.who import RUNTIME, who
 from amends.journal.protocol import Entry
 
-LONGEST_VALUE: Final = 48
-LONGEST_ARGS: Final = 160
-LONGEST_RESULT: Final = 120
-LONGEST_REASON: Final = 300
-_BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
-_SECOND: Final = 1000
+__all__ = ["Direction", "Line", "Timeline", "Tone", "span", "spelled", "spelled_args", "timeline", "visible"]
 
 
 class Direction(StrEnum):
@@ -134,6 +138,8 @@ class Timeline:
             return _approval(event, at)
         if isinstance(event, _Back):
             return _back(event, at)
+        if isinstance(event, e.WaitEvent):
+            return Direction.SAGA, Tone.PLAIN, told_of_waiting(event, at)
         return _forward(event, self._steps.get(event.step) or _Seen(None, "", {}), at)
 
     def _incident(self, event: e.IncidentEvent) -> _Told:
@@ -141,18 +147,18 @@ class Timeline:
         match event:
             case e.IncidentOpened(kind=kind, why=why, left=left):
                 why = self._renumbered(why, event.step)
-                text = f"{what} opened: {kind.replace('_', ' ')}: {_reason(why)}{self._named('; left', left)}"
+                text = f"{what} opened: {kind.replace('_', ' ')}: {said(why)}{self._named('; left', left)}"
                 return direction, Tone.BAD, text
             case e.IncidentAssigned(owner=owner, by=by):
-                return direction, Tone.PLAIN, f"{what} given to {_short(owner)} by {_short(by)}"
+                return direction, Tone.PLAIN, f"{what} given to {short(owner)} by {short(by)}"
             case e.IncidentCommented(by=by, text=text):
-                return direction, Tone.PLAIN, f"{what}, {_short(by)}: {_reason(text)}"
+                return direction, Tone.PLAIN, f"{what}, {short(by)}: {said(text)}"
             case e.IncidentRetried(by=by, let_run=let_run):
                 how = ", who has it run against the gate" if let_run else ""
-                return direction, Tone.PLAIN, f"{what} retried by {_short(by)}{how}"
+                return direction, Tone.PLAIN, f"{what} retried by {short(by)}{how}"
             case e.IncidentResolved(by=by, reason=reason, settled=settled, proof=proof):
-                shown = f" (proof: {_reason(proof)})" if proof else ""
-                text = f"{what} resolved by {_short(by)}: {_reason(reason)}{shown}{self._named('; settled', settled)}"
+                shown = f" (proof: {said(proof)})" if proof else ""
+                text = f"{what} resolved by {short(by)}: {said(reason)}{shown}{self._named('; settled', settled)}"
                 return direction, Tone.PLAIN, text
             case _:
                 assert_never(event)
@@ -177,25 +183,29 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
     match event:
         case e.SagaStarted(definition=definition, version=version, actor=actor, env=env):
             asked = spelled_args(event.input)
-            by = f"started by {_short(actor)} in {_short(env)}"
-            return direction, Tone.PLAIN, f"{_short(definition)}/{version} {by}{f': {asked}' if asked else ''}"
+            by = f"started by {short(actor)} in {short(env)}"
+            return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{f': {asked}' if asked else ''}"
         case e.WorkFinished():
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"
         case e.SagaCompleted(result=result):
             return direction, Tone.GOOD, "completed" + _of(result)
         case e.RollbackStarted(why=why, step=step, by=by):
-            asked = "" if by == RUNTIME else f" (asked for by {_short(by)})"
-            return direction, Tone.BAD, f"rollback began{asked}: {_reason(renumbered(why, step))}"
+            asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
+            return direction, Tone.BAD, f"rollback began{asked}: {said(renumbered(why, step))}"
         case e.RollbackResumed(by=by):
-            return direction, Tone.PLAIN, f"rollback resumed by {_short(by)}"
+            return direction, Tone.PLAIN, f"rollback resumed by {short(by)}"
         case e.WorkResumed(by=by):
-            return direction, Tone.PLAIN, f"work resumed by {_short(by)}"
+            return direction, Tone.PLAIN, f"work resumed by {short(by)}"
         case e.SagaRolledBack():
             return direction, Tone.GOOD, "rolled back"
         case e.SagaHalted():
             return direction, Tone.BAD, "stopped: a person is needed"
         case e.PolicyAdopted(digest=digest, by=by, why=why):
-            return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {_short(by)}: {_reason(why)}"
+            return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {short(by)}: {said(why)}"
+        case e.SagaPaused():
+            return direction, Tone.BAD, told_of_control(event)
+        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():
+            return direction, Tone.PLAIN, told_of_control(event)
         case _:
             assert_never(event)
 
@@ -211,30 +221,30 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
         case e.ActionDispatched(rule=rule):
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt 1{_allowed(rule)})"
         case e.ActionDenied(rule=rule, why=why):
-            return direction, Tone.BAD, f"{_call(seen)} denied by {_short(rule)}: {_reason(why)}"
+            return direction, Tone.BAD, f"{_call(seen)} denied by {short(rule)}: {said(why)}"
         case e.BeforeCaptured(before=before):
             return direction, Tone.PLAIN, f"before-image kept{_of(before)}"
         case e.AttemptStarted(attempt=attempt):
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
         case e.AttemptSucceeded(result=result, opaque=opaque):
-            lacking = f"; its result was not kept: {_reason(opaque)}" if opaque else _of(result)
+            lacking = f"; its result was not kept: {said(opaque)}" if opaque else _of(result)
             return direction, Tone.GOOD, f"succeeded{lacking}"
         case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at):
-            return direction, Tone.BAD, f"failed{' for good' * fatal}: {_reason(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"failed{' for good' * fatal}: {said(error)}{_again(retry_at, at)}"
         case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at):
             last = ", and not tried again" * fatal
-            return direction, Tone.DOUBT, f"lost{last}: {_reason(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"lost{last}: {said(error)}{_again(retry_at, at)}"
         case e.ProbeFound(result=result):
             return direction, Tone.GOOD, f"probe found that it happened{_of(result)}"
         case e.ProbeFoundNothing():
             return direction, Tone.PLAIN, "probe found that it did not happen"
         case e.ProbeUnanswered(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"probe got no answer: {_reason(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"probe got no answer: {said(error)}{_again(retry_at, at)}"
         case e.LateSuccessEnrolled(attempt=attempt, result=result):
             return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{_of(result)}"
         case e.LateLossEnrolled(attempt=attempt, error=error):
             what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
-            return direction, Tone.DOUBT, f"{what}: {_reason(error)}"
+            return direction, Tone.DOUBT, f"{what}: {said(error)}"
         case _:
             assert_never(event)
 
@@ -244,17 +254,17 @@ def _back(event: _Back, at: int) -> _Told:
     match event:
         case e.CompensationStarted(attempt=attempt, certain=certain, let_run_by=let_run_by):
             doubt = "" if certain else ", uncertain whether it happened"
-            against = f", let run by {_short(let_run_by)}" if let_run_by else ""
+            against = f", let run by {short(let_run_by)}" if let_run_by else ""
             return direction, Tone.PLAIN, f"compensation began (attempt {attempt}{doubt}{against})"
         case e.CompensationSucceeded():
             return direction, Tone.GOOD, "compensation succeeded"
         case e.CompensationFailed(error=error, changed_since=changed, retry_at=retry_at):
             because = "someone changed it since: " * changed
-            return direction, Tone.BAD, f"compensation failed: {because}{_reason(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"compensation failed: {because}{said(error)}{_again(retry_at, at)}"
         case e.CompensationLost(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"compensation lost: {_reason(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"compensation lost: {said(error)}{_again(retry_at, at)}"
         case e.CompensationDenied(rule=rule, why=why):
-            return direction, Tone.BAD, f"compensation denied by {_short(rule)}: {_reason(why)}"
+            return direction, Tone.BAD, f"compensation denied by {short(rule)}: {said(why)}"
         case _:
             assert_never(event)
 
@@ -265,18 +275,18 @@ def _approval(event: e.ApprovalEvent, at: int) -> _Told:
         case e.ApprovalRequested(rule=rule, needs=needs, expires_at=expires_at):
             needed = max((need.approvals for need in needs), default=1)
             people = "1 person" if needed == 1 else f"{needed} people"
-            text = f"approval requested from {people} by {_short(rule)}, within {span(expires_at - at)}"
+            text = f"approval requested from {people} by {short(rule)}, within {span(expires_at - at)}"
             return direction, Tone.PLAIN, text
         case e.ApprovalSigned(by=by, why=why):
-            return direction, Tone.GOOD, f"{_short(by)} approved; more people are needed{_because(why)}"
+            return direction, Tone.GOOD, f"{short(by)} approved; more people are needed{_because(why)}"
         case e.ApprovalGranted(by=by, why=why):
-            return direction, Tone.GOOD, f"approval granted by {_short(by)}{_because(why)}"
+            return direction, Tone.GOOD, f"approval granted by {short(by)}{_because(why)}"
         case e.ApprovalRefused(by=by, why=why):
-            return direction, Tone.BAD, f"approval refused by {_short(by)}: {_reason(why)}"
+            return direction, Tone.BAD, f"approval refused by {short(by)}: {said(why)}"
         case e.ApprovalExpired():
             return direction, Tone.BAD, "approval expired: it was not given, or not used, in time"
         case e.ApprovalVoided(why=why):
-            return direction, Tone.BAD, f"approval no longer counts: {_reason(why)}"
+            return direction, Tone.BAD, f"approval no longer counts: {said(why)}"
         case e.ApprovalUsed():
             return direction, Tone.PLAIN, "approval used"
         case _:
@@ -284,7 +294,7 @@ def _approval(event: e.ApprovalEvent, at: int) -> _Told:
 
 
 def _because(why: str) -> str:
-    return f": {_reason(why)}" if why else ""
+    return f": {said(why)}" if why else ""
 
 
 def _call(seen: _Seen) -> str:
@@ -294,7 +304,7 @@ def _call(seen: _Seen) -> str:
 
 def _allowed(rule: str) -> str:
     """The rule that spoke, where it is one that somebody wrote."""
-    return f", allowed by {_short(rule)}" if rule and not rule.startswith("builtin-") else ""
+    return f", allowed by {short(rule)}" if rule and not rule.startswith("builtin-") else ""
 
 
 def _of(value: Json) -> str:
@@ -303,96 +313,3 @@ def _of(value: Json) -> str:
 
 def _again(retry_at: int | None, at: int) -> str:
     return "" if retry_at is None else f" (again in {span(retry_at - at)})"
-
-
-def _reason(text: str) -> str:
-    return visible(text, LONGEST_REASON)
-
-
-def _short(text: str) -> str:
-    return visible(text, LONGEST_VALUE)
-
-
-# -- values and texts -------------------------------------------------------------------------------------------------
-
-
-def span(milliseconds: int) -> str:
-    """A duration in the unit that suits it."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if milliseconds >= 2 * size:
-            return f"{milliseconds / size:.0f} {unit}"
-    return f"{milliseconds / 1000:.3g} s" if milliseconds >= _SECOND else f"{max(0, milliseconds)} ms"
-
-
-def visible(text: str, longest: int | None = None) -> str:
-    """The text on one line, cut to a length, with what a terminal would act upon or not show as escapes."""
-    if longest is None:
-        longest = 6 * len(text)
-    elif len(text) <= longest and text.isprintable():
-        return text
-    return _cut(map(_escaped, text), longest)
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
-
-
-def spelled_args(args: Json) -> str:
-    """Arguments by name, each of them short, and all of them not much longer."""
-    if not isinstance(args, dict):
-        return "" if args is None else spelled(args, LONGEST_ARGS)
-    named = (f"{_short(name)}={spelled(value)}" for name, value in args.items())
-    return _cut((f" {one}" for one in named), LONGEST_ARGS).lstrip()
-
-
-def spelled(value: Json, longest: int = LONGEST_VALUE) -> str:
-    """A value, without quotes where it is a plain word."""
-    if isinstance(value, str) and value and _BARE.issuperset(value[: longest + 1]):
-        return visible(value, longest)
-    return _cut(_pieces(value), longest)
-
-
-def _pieces(value: Json) -> Iterator[str]:
-    """JSON in small pieces, so that a large value costs no more than what is shown of it."""
-    if isinstance(value, dict):
-        if MARK in value:
-            yield "secret"
-            return
-        yield "{"
-        for place, (name, item) in enumerate(value.items()):
-            yield ", " if place else ""
-            yield from _quoted(name)
-            yield ": "
-            yield from _pieces(item)
-        yield "}"
-    elif isinstance(value, list):
-        yield "["
-        for place, item in enumerate(value):
-            yield ", " if place else ""
-            yield from _pieces(item)
-        yield "]"
-    elif isinstance(value, str):
-        yield from _quoted(value)
-    else:
-        yield json.dumps(value)
-
-
-def _quoted(text: str) -> Iterator[str]:
-    yield '"'
-    for character in text:
-        yield f"\\{character}" if character in '"\\' else _escaped(character)
-    yield '"'
-
-
-def _cut(pieces: Iterable[str], longest: int) -> str:
-    """As many whole pieces as fit, and the sign that some did not."""
-    kept: list[str] = []
-    room = longest
-    for piece in pieces:
-        if len(piece) > room:
-            while kept and room < 1:
-                room += len(kept.pop())
-            return "".join(kept).rstrip() + "…"
-        kept.append(piece)
-        room -= len(piece)
-    return "".join(kept)

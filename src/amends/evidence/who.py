@@ -20,6 +20,7 @@ _ASKED_FOR: Final = (
     e.WorkFinished,
     e.SagaCompleted,
     e.ApprovalUsed,
+    e.WaitStarted,
 )
 
 

@@ -63,6 +63,14 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "incident.retried/1": e.IncidentRetried,
     "incident.resolved/1": e.IncidentResolved,
     "policy.adopted/1": e.PolicyAdopted,
+    "wait.started/1": e.WaitStarted,
+    "wait.ended/1": e.WaitEnded,
+    "signal.received/1": e.SignalReceived,
+    "saga.paused/1": e.SagaPaused,
+    "dispatch.paused/1": e.DispatchPaused,
+    "dispatch.unpaused/1": e.DispatchUnpaused,
+    "hold.placed/1": e.HoldPlaced,
+    "hold.lifted/1": e.HoldLifted,
 }
 
 Fields = dict[str, Any]

@@ -32,7 +32,7 @@ from amends.core.saga import Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
-from amends.errors import RefusedError, UnknownActionError
+from amends.errors import DivergedError, RefusedError, UnknownActionError
 from amends.runtime.run import Run, let_cancellation_go_on
 
 
@@ -101,6 +101,9 @@ class Backward:
             missing = f"{state.topic} version {state.contract.version} declares no compensation in this process"
         except UnknownActionError as exc:
             compensate, missing = None, str(exc)
+        except DivergedError as exc:
+            run.book.tell(c.OpenIncident(kind=IncidentKind.DIVERGED, step=step, why=str(exc)))
+            return
         if compensate is None:
             run.book.tell(c.OpenIncident(kind=IncidentKind.COMPENSATION_MISSING, step=step, why=missing))
         else:

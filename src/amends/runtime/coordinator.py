@@ -24,13 +24,14 @@ from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer, Observers, Telemetry
+from amends.runtime.outside import Outside
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
 
-class Coordinator(Desk):
+class Coordinator(Desk, Outside):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
     def __init__(

@@ -45,6 +45,7 @@ from amends.runtime.forward import Forward
 from amends.runtime.logbook import Logbook
 from amends.runtime.run import Run, Surroundings
 from amends.runtime.secret import Secret, mask, unmask
+from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
 _log = logging.getLogger("amends.driver")
@@ -64,6 +65,7 @@ class Driver:
         self._definition = definition
         self._secrets = secrets
         self._forward = Forward(self.run)
+        self._waiting = Waiting(self.run, self._forward.place)
         self._function: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         book.on_moved = self.look_again
@@ -138,7 +140,7 @@ class Driver:
             raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
         places.enter()
         named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
-        s = Work(saga.id, self._forward.step, self._forward.ask)
+        s = Work(saga.id, self._forward.step, self._forward.ask, self._waiting)
         result = await self._definition.run(s, named)
         if self._forward.diverged is not None:
             raise self._forward.diverged
@@ -153,7 +155,8 @@ class Driver:
 
     def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
         for step in self._forward.places.missing:
-            if self.run.state(step).topic not in besides:
+            made = self.book.saga.steps.get(step)
+            if made is None or made.topic not in besides:
                 raise DivergedError(f"step {step} is on record, but the function ended without asking for it")
 
     def _failed(self, cause: Cause, why: str, step: StepId | None, diverged: DivergedError | None = None) -> c.Command:

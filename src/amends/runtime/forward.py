@@ -42,7 +42,7 @@ from amends.errors import (
 )
 from amends.runtime.action import Action, captures
 from amends.runtime.executor import Call
-from amends.runtime.places import Places
+from amends.runtime.places import Places, remembered
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, unmask
 
@@ -57,20 +57,18 @@ class Forward:
         self._replayed = 0
         self._asked: dict[tuple[str, str], deque[StepId]] = {}
         """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
-        self.places = Places(run.book.saga.steps.values(), run.around.settings.replay_s)
+        self.places = Places(remembered(run.book.saga), run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
 
     async def step(self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...]) -> Any:  # noqa: ANN401 - the action's own type
         """Answer it from the journal, or bring it to its end."""
         run, book = self._run, self._run.book
-        if self.diverged is not None:
-            raise self.diverged
         ahead = self._asked.get((_name(action), digest))
-        step, remembered = (ahead.popleft(), True) if ahead else await self._place(action, digest)
-        run.use(action)
+        step, is_remembered = (ahead.popleft(), True) if ahead else await self.place(action.topic, digest)
+        action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
-        if remembered:
+        if is_remembered:
             await self._breathe()
         else:
             await self._begin(step, action, args, digest)
@@ -92,13 +90,11 @@ class Forward:
     ) -> tuple[str, ...]:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
-        if self.diverged is not None:
-            raise self.diverged
-        step, remembered = await self._place(action, digest)
-        run.use(action)
+        step, is_remembered = await self.place(action.topic, digest)
+        action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
-        if not remembered:
+        if not is_remembered:
             book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest))
             await self._judge(step, action, ahead=True)
         while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
@@ -110,9 +106,20 @@ class Forward:
         self._asked.setdefault((_name(action), digest), deque()).append(step)
         return approval.signers
 
-    async def _place(self, action: Action[..., Any], digest: str) -> tuple[StepId, bool]:
+    async def place(self, what: str, digest: str) -> tuple[StepId, bool]:
+        """The place of what the calling task asks for, and whether the journal remembers it. Raises DivergedError."""
+        if self.diverged is not None:
+            raise self.diverged
         try:
-            return await self.places.next(_name(action), digest)
+            return await self.places.next(what, digest)
+        except DivergedError as exc:
+            self.diverged = exc
+            raise
+
+    def _as_begun(self, step: StepId, action: Action[..., Any]) -> Action[..., Any]:
+        """The action to go on with: of the version that the step began with, and as it was promised then."""
+        try:
+            return self._run.as_begun(step, action)
         except DivergedError as exc:
             self.diverged = exc
             raise
@@ -155,7 +162,7 @@ class Forward:
                 approval = run.state(step).approval
                 await self._judge(step, action, ahead=approval is not None and approval.rule == AHEAD)
             case Await(until=until):
-                await run.wait_for_people(until)
+                await run.wait_outside(until)
             case Expire():
                 run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
             case Perform():

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
+from amends.core.waits import open_waits
 from amends.errors import AmendsError, JournalConflictError, RefusedError
 
 Source: TypeAlias = Callable[[SagaId], Awaitable[dict[str, Json]]]
@@ -28,6 +29,8 @@ class Ended:
     cause: str = ""
     step: StepId | None = None
     incidents: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    """The signals that it waits for, oldest wait first."""
     source: Source | None = field(default=None, repr=False, compare=False)
 
     async def evidence(self) -> dict[str, Json]:
@@ -48,6 +51,7 @@ def ended(saga: Saga, source: Source | None = None) -> Ended:
         cause=str(rollback.cause) if rollback else "",
         step=rollback.step if rollback else None,
         incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
+        waits_for=tuple(dict.fromkeys(wait.name for wait in open_waits(saga) if wait.name)),
         source=source,
     )
 

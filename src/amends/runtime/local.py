@@ -290,10 +290,13 @@ class LocalEngine:
         run = self._runs.get(saga)
         if run is not None:
             driver = run[0]
-            driver.book.tell(command)
-            await driver.book.commit()
-            driver.look_again()
-            return driver.book.saga
+            try:
+                driver.book.tell(command)
+                await driver.book.commit()
+                driver.look_again()
+                return driver.book.saga
+            except LeaseLostError:
+                _log.info("saga %s: %s goes to who drives it now", saga, type(command).__name__)
         return await requested(self._journal, self._observers, saga, command)
 
     def _nudge(self, sagas: tuple[SagaId, ...]) -> None:

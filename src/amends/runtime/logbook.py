@@ -24,6 +24,7 @@ from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
+from amends.core.waits import open_waits
 from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError
 from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
@@ -210,13 +211,14 @@ def _nothing() -> None:
 
 
 def wakes_at(saga: Saga) -> int | None:
-    """When something is due again, for a saga that waits for people and nothing else; None for any other."""
-    if saga.live or not saga.waiting or saga.phase is not SagaStatus.RUNNING:
+    """When something is due again, for a saga that waits for people, signals or the time; None for any other."""
+    if saga.live or saga.status is not SagaStatus.WAITING:
         return None
     steps = [saga.steps[step] for step in saga.waiting]
     if not all(step.status is StepStatus.AWAITING for step in steps):
         return None
-    return min(at for step in steps if (at := step.wake_at) is not None)
+    asked = [at for step in steps if (at := step.wake_at) is not None]
+    return min((*asked, *(wait.until for wait in open_waits(saga))), default=None)
 
 
 def unrecorded_ends(book: Logbook) -> Iterator[tuple[StepId, int, Succeeded | Lost]]:

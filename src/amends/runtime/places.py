@@ -11,12 +11,12 @@ what is merely out of order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from amends.core.saga import Step
+from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.errors import DivergedError
 
@@ -35,11 +35,10 @@ _here: ContextVar[Place] = ContextVar("amends_place")
 
 
 class Places:
-    def __init__(self, remembered: Iterable[Step], patience_s: float) -> None:
+    def __init__(self, remembered: Iterable[tuple[StepId, str, str]], patience_s: float) -> None:
+        """`remembered`: the place, what stands there, and the digest of its arguments."""
         self._patience_s = patience_s
-        self._unclaimed: dict[StepId, tuple[str, str]] = {
-            step.id: (f"{step.topic}/{step.contract.version}", step.digest) for step in remembered
-        }
+        self._unclaimed: dict[StepId, tuple[str, str]] = {place: (what, digest) for place, what, digest in remembered}
         self._branches: dict[str, int] = {}
         for step in self._unclaimed:
             fork, number = _fork_of(step)
@@ -115,6 +114,14 @@ class Places:
             except TimeoutError:
                 return most_s
         return loop.time() - since
+
+
+def remembered(saga: Saga) -> Iterator[tuple[StepId, str, str]]:
+    """What the journal has at each place: steps by their topic, whichever version they began with, and waits."""
+    for step in saga.steps.values():
+        yield step.id, step.topic, step.digest
+    for wait in saga.waits.places.values() if saga.waits is not None else ():
+        yield wait.place, wait.words, ""
 
 
 def _fork_of(step: StepId) -> tuple[str, int]:

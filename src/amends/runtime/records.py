@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amends.core import commands as c
+from amends.core import commands as c, events as e
 from amends.core.decide import decide
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.values import SagaId
@@ -10,6 +10,9 @@ from amends.errors import JournalConflictError, UnknownSagaError
 from amends.journal.protocol import Journal, Summary
 from amends.runtime.logbook import wakes_at
 from amends.runtime.observe import Observers
+
+_STIRRING = (e.WaitEnded, e.ApprovalGranted, e.ApprovalRefused, e.ApprovalExpired, e.ApprovalVoided)
+"""After these a saga has something to do at once, though it may wait for something else as well."""
 
 
 async def load(journal: Journal, saga: SagaId) -> Saga:
@@ -31,9 +34,10 @@ async def requested(journal: Journal, observers: Observers, saga: SagaId, comman
             state = evolve(state, event)
         if not events:
             return state
+        wake_at = None if any(isinstance(event, _STIRRING) for event in events) else wakes_at(state)
         try:
             entries = await journal.append(
-                saga, events, after=before.head, summary=Summary(state.status, wakes_at(state)), lease=None
+                saga, events, after=before.head, summary=Summary(state.status, wake_at), lease=None
             )
         except JournalConflictError:
             continue

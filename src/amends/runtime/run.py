@@ -22,7 +22,7 @@ from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Decision, Rate, Verdict
-from amends.errors import AmendsError, JournalDamagedError, LeaseLostError, UnknownActionError
+from amends.errors import AmendsError, DivergedError, JournalDamagedError, LeaseLostError, UnknownActionError
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
@@ -30,6 +30,7 @@ from amends.runtime.drills import Drills
 from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.logbook import Logbook, wakes_at
 from amends.runtime.policies import Policies
+from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.settings import Settings
@@ -98,7 +99,7 @@ class Run:
         self.changed = asyncio.Event()
         self.draining = False
         self.parked = False
-        """It waits for people and for nothing else, and was put away: only its row is left."""
+        """It waits for people, signals or the time, and was put away: only its row is left."""
         self.on_parked: Callable[[], None] = self.changed.set
         self.over = False
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
@@ -134,15 +135,28 @@ class Run:
 
     # -- the action behind a step -------------------------------------------------------------------------------------
 
-    def use(self, action: Action[..., Any]) -> None:
-        """The definition has used this action; its compensation is found with it, registered or not."""
+    def as_begun(self, step: StepId, action: Action[..., Any]) -> Action[..., Any]:
+        """The action to go on with at this step: the version on record, else this one. Raises DivergedError.
+
+        Used once, its compensation is found with it, registered or not.
+        """
+        name = (action.contract.topic, action.contract.version)
+        if self._actions.get(name) is action:
+            state = self.book.saga.steps.get(step)
+            if state is None or state.contract.version == name[1]:
+                return action
+        action = begun_with(self.book.saga, step, action, self.around.registry)
         self._actions[action.contract.topic, action.contract.version] = action
         self.around.registry.ensure_action(action)
+        return action
 
     def find(self, contract: Contract) -> Action[..., Any]:
-        """The action as this run has used it, else as this process knows it. Raises UnknownActionError."""
+        """The action as this run has used it, else as this process knows it.
+
+        Raises UnknownActionError where it is not known, DivergedError where it promises something else by now.
+        """
         used = self._actions.get((contract.topic, contract.version))
-        return used or self.around.registry.action(contract.topic, contract.version)
+        return used or still_promised(contract, self.around.registry.action(contract.topic, contract.version))
 
     # -- what users' functions are given ------------------------------------------------------------------------------
 
@@ -288,7 +302,7 @@ class Run:
     async def _answer(self, state: Step) -> Answer:
         try:
             ask = self.find(state.contract).ask
-        except UnknownActionError as exc:
+        except (UnknownActionError, DivergedError) as exc:
             return NoAnswer(str(exc))
         if ask is None:
             return NoAnswer(f"{state.topic} declares no probe in this process")
@@ -296,8 +310,8 @@ class Run:
         call = self.call(state, "probe", ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
 
-    async def wait_for_people(self, until: int) -> None:
-        """Until someone answers, or the time is up. A saga that waits for nothing else does not wait in memory."""
+    async def wait_outside(self, until: int) -> None:
+        """Until someone answers or signals, or the time is up. What waits for nothing else does not wait in memory."""
         head, clock = self.book.saga.head, self.around.clock
         await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
         wake_at = wakes_at(self.book.saga)

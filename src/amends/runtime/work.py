@@ -1,15 +1,17 @@
-"""The saga as its function sees it: `s`. It acts through `s.do`, and through nothing else."""
+"""The saga as its function sees it: `s`. It acts through `s.do`, and waits through `s.sleep` and `s.wait_for`."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from amends.core.values import Json, SagaId, canonical
 from amends.errors import DeclarationError, InputError
 from amends.runtime.action import Action
 from amends.runtime.secret import Secret, mask, secrets_in
+from amends.runtime.waiting import Waiting
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,10 +21,11 @@ DoStep: TypeAlias = Callable[[Action[..., Any], Json, str, tuple[Secret, ...]], 
 class Work:
     """What a saga's function is given as its first argument."""
 
-    def __init__(self, saga: SagaId, step: DoStep, ask: DoStep) -> None:
+    def __init__(self, saga: SagaId, step: DoStep, ask: DoStep, waiting: Waiting) -> None:
         self.id = saga
         self._step = step
         self._ask = ask
+        self._waiting = waiting
 
     @overload
     def do(
@@ -50,6 +53,21 @@ class Work:
         time.
         """
         return self._with(self._ask, action, _bound(action, args, kwargs))
+
+    async def sleep(self, seconds: float | timedelta) -> None:
+        """Go on after that long, whatever becomes of this process: the time runs from the first call, on record."""
+        await self._waiting.sleep(seconds)
+
+    async def sleep_until(self, when: datetime | float) -> None:
+        """Go on at that time: an aware datetime, or seconds since 1970."""
+        await self._waiting.sleep_until(when)
+
+    async def wait_for(self, name: str, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109 - any JSON value; the time is kept on record
+        """Wait for a signal from outside, `coordinator.signal(id, name, payload)`; gives its payload.
+
+        Signals of one name come in order, each to one wait. Raises WaitTimeoutError after `timeout` seconds.
+        """
+        return await self._waiting.wait_for(name, timeout)
 
     def _with(self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
         masked = mask(named, self.id)

@@ -48,6 +48,7 @@ from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_contract
+from amends.testing.idle import idle_moves, unpause
 
 _G, _S = SagaStatus, StepStatus
 _SAGA: Final = SagaId("saga")
@@ -134,6 +135,7 @@ class Walk:
         Says how many moves that took. Raises AssertionError past `most`: a plan that goes round in circles.
         """
         self.raced = False
+        unpause(self)
         for taken in range(most):
             moves = [*self._due_back(), *self._reports()]
             if not moves:
@@ -218,7 +220,7 @@ class Walk:
             asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
             asked += [self.fail, self._diverge]
-        return asked
+        return [*asked, *idle_moves(self)]
 
     def _raced(self, move: Move) -> None:
         """Someone else's request may come first: the driver's own is then decided on top of it."""

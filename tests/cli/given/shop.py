@@ -108,6 +108,13 @@ async def unload(s: Work) -> str:
     return arrived
 
 
+@saga("shop.lend")
+async def lend(s: Work, item: str) -> str:
+    reserved = await s.do(reserve, item)
+    returned: str = await s.wait_for("returned")
+    return f"{reserved} {returned}"
+
+
 @saga("shop.log_in")
 async def log_in(s: Work) -> None:
     await asyncio.gather(s.do(use, Secret("hunter2")))

@@ -144,4 +144,14 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.IncidentResolved(incident=2, by="ann", reason="refunded by hand", settled=(STEP,)),
     e.IncidentResolved(incident=2, by="person:ann", reason="by hand", settled=(), proof="ticket 7"),
     e.PolicyAdopted(digest="d" * 64, text="version: v1\nrules: []\n", by="person:ann", why="the first"),
+    e.WaitStarted(place=StepId("3"), name="paid", until=1_700_000_000_000),
+    e.SignalReceived(number=1, name="paid", payload={"cents": 300}, by="person:ann"),
+    e.WaitEnded(place=StepId("3"), signal=1),
+    e.SagaPaused(by="person:ann", why="the bank is down", pause=3),
+    e.DispatchPaused(
+        topic="payments.*", definition="", tenant="acme", rollbacks=True, by="person:ann", why="the bank is down"
+    ),
+    e.DispatchUnpaused(pause=3, by="person:ann", why="it is back"),
+    e.HoldPlaced(saga="s-1", by="person:ann", why="a court asks"),
+    e.HoldLifted(saga="s-1", by="person:ann", why="the case is closed"),
 )

@@ -1,0 +1,42 @@
+"""Holding dispatch back: pausing one saga and letting it go on, and the facts that hold for all of them. Pure."""
+
+from __future__ import annotations
+
+from amends.core import commands as c, events as e
+from amends.core.refusals import later
+from amends.core.saga import Saga
+from amends.core.transitions import SagaStatus
+from amends.core.values import CONTROL
+from amends.errors import RefusedError
+
+
+def pause(saga: Saga, command: c.PauseSaga) -> tuple[e.Event, ...]:
+    """Stop one saga where it stands: what is in flight may end, and nothing more is dispatched."""
+    if saga.phase is SagaStatus.PAUSED:
+        return ()
+    if saga.phase not in {SagaStatus.RUNNING, SagaStatus.ROLLING_BACK} or saga.begun is None:
+        why = "nothing is dispatched for it" if saga.begun is not None else "it has not been started"
+        raise RefusedError(f"saga {saga.id} is {saga.phase}: {why}, so there is nothing to pause")
+    if saga.phase is SagaStatus.ROLLING_BACK and not command.rollbacks:
+        raise RefusedError(f"saga {saga.id} is rolling back, which goes on; say that rollbacks stop too to pause it")
+    return (e.SagaPaused(by=command.by, why=command.why, pause=command.pause),)
+
+
+def unpause(saga: Saga, command: c.UnpauseSaga) -> tuple[e.Event, ...]:
+    """Let a paused saga go on, the way that it was going. A rollback gets a full window."""
+    if saga.phase is not SagaStatus.PAUSED:
+        raise RefusedError(f"saga {saga.id} is {saga.phase}, and not paused")
+    if saga.rollback is None:
+        return (e.WorkResumed(by=command.by),)
+    return (e.RollbackResumed(by=command.by, deadline_at=later(command.now, command.window_s)),)
+
+
+def control(saga: Saga, command: c.KeepControl) -> tuple[e.Event, ...]:
+    """What holds for every saga stands in one of its own, which has ended as soon as it began."""
+    begun: tuple[e.Event, ...] = ()
+    if saga.begun is None:
+        start = e.SagaStarted(definition=CONTROL, version=1, input=None, actor=command.fact.by, env="", labels={})
+        begun = (start, e.SagaCompleted(result=None))
+    elif saga.begun.definition != CONTROL:
+        raise RefusedError(f"saga {saga.id} is {saga.begun.definition}, and controls nothing")
+    return (*begun, command.fact)

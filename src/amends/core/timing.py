@@ -1,0 +1,85 @@
+"""Facts about time: what a saga waits for, what reaches it from outside, and when dispatch is held back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from amends.core.values import Json, StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitStarted:
+    """The definition waits at this place: for a signal of this name or, where it has none, only for the time."""
+
+    place: StepId
+    name: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEnded:
+    """`signal` is the number of the one that ended it; None where the time was up."""
+
+    place: StepId
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalReceived:
+    number: int
+    name: str
+    payload: Json
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaPaused:
+    """Nothing is dispatched for it until it is let go on. `pause` is the wide one that it came to; 0: its own."""
+
+    by: str
+    why: str
+    pause: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchPaused:
+    """What these clauses describe, "" being any, is not dispatched. All of them stand in one saga of their own.
+
+    Its number is that of its entry.
+    """
+
+    topic: str
+    definition: str
+    tenant: str
+    rollbacks: bool
+    """Whether rollbacks stop too."""
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchUnpaused:
+    pause: int
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldPlaced:
+    """What this saga held is kept, however old it is."""
+
+    saga: str
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldLifted:
+    saga: str
+    by: str
+    why: str
+
+
+WaitEvent: TypeAlias = WaitStarted | WaitEnded | SignalReceived
+ControlEvent: TypeAlias = DispatchPaused | DispatchUnpaused | HoldPlaced | HoldLifted

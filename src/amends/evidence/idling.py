@@ -1,0 +1,53 @@
+"""What the timeline says of a saga that waits or is paused, and of what holds for all of them. Pure."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from amends.core import events as e
+from amends.evidence.texts import LONGEST_RESULT, said, short, span, spelled
+
+
+def told_of_waiting(event: e.WaitEvent, at: int) -> str:
+    match event:
+        case e.WaitStarted(name="", until=until):
+            return f"sleeps for {span(until - at)}"
+        case e.WaitStarted(name=name, until=until):
+            return f"waits for {short(name)}, at most {span(until - at)}"
+        case e.WaitEnded(signal=None):
+            return "its time is up"
+        case e.WaitEnded(signal=number):
+            return f"goes on with signal {number}"
+        case e.SignalReceived(number=number, name=name, payload=payload, by=by):
+            sent = "" if payload is None else f": {spelled(payload, LONGEST_RESULT)}"
+            return f"signal {number} {short(name)} from {short(by)}{sent}"
+        case _:
+            assert_never(event)
+
+
+def told_of_control(event: e.SagaPaused | e.ControlEvent) -> str:
+    match event:
+        case e.SagaPaused(by=by, why=why, pause=number):
+            wide = f" (pause {number})" if number else ""
+            return f"paused by {short(by)}{wide}: {said(why)}"
+        case e.DispatchPaused(by=by, why=why, rollbacks=rollbacks):
+            also = ", rollbacks too" if rollbacks else ""
+            return f"dispatch of {scope_words(event)} paused by {short(by)}{also}: {said(why)}"
+        case e.DispatchUnpaused(pause=number, by=by, why=why):
+            return f"pause {number} ended by {short(by)}{_because(why)}"
+        case e.HoldPlaced(saga=saga, by=by, why=why):
+            return f"hold placed on {short(saga)} by {short(by)}: {said(why)}"
+        case e.HoldLifted(saga=saga, by=by, why=why):
+            return f"hold on {short(saga)} lifted by {short(by)}{_because(why)}"
+        case _:
+            assert_never(event)
+
+
+def scope_words(paused: e.DispatchPaused) -> str:
+    """What a pause is about, for a person."""
+    named = (("topic", paused.topic), ("definition", paused.definition), ("tenant", paused.tenant))
+    return " and ".join(f"{what} {short(name)}" for what, name in named if name) or "everything"
+
+
+def _because(why: str) -> str:
+    return f": {said(why)}" if why else ""

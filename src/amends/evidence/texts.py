@@ -1,0 +1,110 @@
+"""Values and words as a person is shown them: on one line, cut to a length, and harmless to a terminal. Pure.
+
+Everything that came from outside (arguments, results, errors, names) is cut to a length, and every character that a
+terminal would act upon or that hides its neighbours is shown as its escape. A secret is shown as the word `secret`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from amends.core.values import SECRET_MARK as MARK, Json
+
+LONGEST_VALUE: Final = 48
+LONGEST_ARGS: Final = 160
+LONGEST_RESULT: Final = 120
+LONGEST_REASON: Final = 300
+_BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
+_SECOND: Final = 1000
+
+
+def said(text: str) -> str:
+    return visible(text, LONGEST_REASON)
+
+
+def short(text: str) -> str:
+    return visible(text, LONGEST_VALUE)
+
+
+def span(milliseconds: int) -> str:
+    """A duration in the unit that suits it."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if milliseconds >= 2 * size:
+            return f"{milliseconds / size:.0f} {unit}"
+    return f"{milliseconds / 1000:.3g} s" if milliseconds >= _SECOND else f"{max(0, milliseconds)} ms"
+
+
+def visible(text: str, longest: int | None = None) -> str:
+    """The text on one line, cut to a length, with what a terminal would act upon or not show as escapes."""
+    if longest is None:
+        longest = 6 * len(text)
+    elif len(text) <= longest and text.isprintable():
+        return text
+    return _cut(map(_escaped, text), longest)
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def spelled_args(args: Json) -> str:
+    """Arguments by name, each of them short, and all of them not much longer."""
+    if not isinstance(args, dict):
+        return "" if args is None else spelled(args, LONGEST_ARGS)
+    named = (f"{short(name)}={spelled(value)}" for name, value in args.items())
+    return _cut((f" {one}" for one in named), LONGEST_ARGS).lstrip()
+
+
+def spelled(value: Json, longest: int = LONGEST_VALUE) -> str:
+    """A value, without quotes where it is a plain word."""
+    if isinstance(value, str) and value and _BARE.issuperset(value[: longest + 1]):
+        return visible(value, longest)
+    return _cut(_pieces(value), longest)
+
+
+def _pieces(value: Json) -> Iterator[str]:
+    """JSON in small pieces, so that a large value costs no more than what is shown of it."""
+    if isinstance(value, dict):
+        if MARK in value:
+            yield "secret"
+            return
+        yield "{"
+        for place, (name, item) in enumerate(value.items()):
+            yield ", " if place else ""
+            yield from _quoted(name)
+            yield ": "
+            yield from _pieces(item)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for place, item in enumerate(value):
+            yield ", " if place else ""
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, str):
+        yield from _quoted(value)
+    else:
+        yield json.dumps(value)
+
+
+def _quoted(text: str) -> Iterator[str]:
+    yield '"'
+    for character in text:
+        yield f"\\{character}" if character in '"\\' else _escaped(character)
+    yield '"'
+
+
+def _cut(pieces: Iterable[str], longest: int) -> str:
+    """As many whole pieces as fit, and the sign that some did not."""
+    kept: list[str] = []
+    room = longest
+    for piece in pieces:
+        if len(piece) > room:
+            while kept and room < 1:
+                room += len(kept.pop())
+            return "".join(kept).rstrip() + "…"
+        kept.append(piece)
+        room -= len(piece)
+    return "".join(kept)

@@ -1,0 +1,95 @@
+"""Scenarios of sleeps, signals and pauses, beside those of `scenarios`."""
+
+import asyncio
+from contextlib import suppress
+
+from amends import SagaStatus, Work
+from amends.errors import RefusedError, UnknownSagaError
+from amends.runtime.coordinator import Coordinator
+from amends.testing.crash import here
+from tests.crash.scenarios import (
+    COMPLETED,
+    ID,
+    ROLLED_BACK,
+    cancel,
+    keyed_a,
+    keyed_b,
+    keyed_c,
+    scenario,
+    with_people,
+)
+
+HOUR = 3600.0
+
+
+async def let_time_pass(coordinator: Coordinator) -> None:
+    with suppress(UnknownSagaError):
+        if (await coordinator.show(ID)).status is SagaStatus.WAITING:
+            await here().clock.sleep(HOUR)
+            coordinator._engine._renew()  # by the clock of these lives no heartbeat comes
+            await coordinator.drive(ID)
+
+
+async def send_paid(coordinator: Coordinator) -> None:
+    with suppress(RefusedError, UnknownSagaError):  # it was sent before, or nothing waits for it yet
+        await coordinator.signal(ID, "paid", 7)
+    await coordinator.drive(ID)
+
+
+async def send_paid_and_let_time_pass(coordinator: Coordinator) -> None:
+    await send_paid(coordinator)
+    await let_time_pass(coordinator)
+
+
+@scenario("a saga sleeps between two steps", COMPLETED, **with_people(let_time_pass))
+async def sleeps(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.sleep(HOUR)
+    await s.do(keyed_b, 2)
+
+
+@scenario("a saga sleeps for less than it takes to be put away", COMPLETED)
+async def naps(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.sleep(0.5)
+    await s.do(keyed_b, 2)
+
+
+@scenario("a signal is waited for, and its payload used", COMPLETED, **with_people(send_paid))
+async def waits_for_signal(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(keyed_b, await s.wait_for("paid", timeout=24 * HOUR))
+
+
+@scenario("nobody sends it in time, and the work is taken back", ROLLED_BACK, **with_people(let_time_pass))
+async def waits_in_vain(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.wait_for("paid", timeout=HOUR)
+
+
+@scenario("nobody sends it in time, and the function goes another way", COMPLETED, **with_people(let_time_pass))
+async def waits_then_goes_on(s: Work) -> None:
+    try:
+        await s.wait_for("paid", timeout=HOUR)
+    except TimeoutError:
+        await s.do(keyed_c, 3)
+    else:
+        await s.do(keyed_a, 1)
+
+
+@scenario("one branch waits for a signal while another sleeps", COMPLETED, **with_people(send_paid_and_let_time_pass))
+async def waits_in_branches(s: Work) -> None:
+    async def paid() -> None:
+        await s.do(keyed_a, await s.wait_for("paid"))
+
+    async def slept() -> None:
+        await s.sleep(HOUR)
+        await s.do(keyed_b, 2)
+
+    await asyncio.gather(paid(), slept())
+
+
+@scenario("cancelled while it waits for a signal", ROLLED_BACK, **with_people(cancel))
+async def cancelled_while_waiting(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.wait_for("paid")
