@@ -5,7 +5,8 @@ AmendsError
 │   ├── Fatal                   no retry, roll back now; happened=False certifies that nothing happened
 │   ├── NotDone                 nothing happened, certainly; trying again is safe
 │   │   └── Retry               the same, with the delay that the action asks for
-│   └── ChangedSince            (in a compensation) someone changed it since; do not overwrite
+│   ├── ChangedSince            (in a compensation) someone changed it since; do not overwrite
+│   └── CommandError            (of a saga's file) how a command ended says nothing of the world
 ├── StepError                   what `s.do` raises when a step has ended badly
 │   ├── StepFatalError          also a Fatal
 │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
@@ -29,7 +30,9 @@ AmendsError
 │   ├── UnknownActionError
 │   ├── UnknownDefinitionError
 │   └── UnknownChangesetError
-├── PolicyError                 a policy's file cannot be read, or says what no policy can say
+├── MistakesError               a file that a person wrote cannot be read, or says what it cannot say
+│   ├── PolicyError             a policy's
+│   └── SagaFileError           a saga's, in YAML
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 ├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
 ├── EvidenceError               what should be evidence cannot be read or made
@@ -90,6 +93,10 @@ class Retry(NotDone):
 
 class ChangedSince(AmendsError):  # noqa: N818 - the product's word, said by users in their compensations
     """Raised by a compensation: someone changed it since, and I will not overwrite that."""
+
+
+class CommandError(AmendsError):
+    """A command ended in a way that its file gives no meaning to: nobody knows what it did."""
 
 
 class StepError(AmendsError):
@@ -198,12 +205,20 @@ class UnknownDefinitionError(UnknownError):
     """No definition is registered under this name and version."""
 
 
-class PolicyError(AmendsError):
-    """A policy's file is refused as a whole. `mistakes` are lines of the form `file:line: what, which, what to do`."""
+class MistakesError(AmendsError):
+    """A file is refused as a whole. `mistakes` are lines of the form `file:line: what, which, what to do`."""
 
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__("\n".join(mistakes))
         self.mistakes = tuple(mistakes)
+
+
+class PolicyError(MistakesError):
+    """A policy's file is refused as a whole."""
+
+
+class SagaFileError(MistakesError):
+    """A saga's file is refused as a whole; nothing of it is run."""
 
 
 class UnknownChangesetError(UnknownError):

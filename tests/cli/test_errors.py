@@ -95,8 +95,9 @@ def test_an_input_on_stdin_that_cannot_be_used(amends: Shell) -> None:
 
 
 WRONG_USAGE = [
-    (["run"], "missing argument 'MODULE:SAGA'; see amends run --help"),
-    (["resume"], "missing argument 'MODULE…'; see amends resume --help"),
+    (["run"], "missing argument 'MODULE:SAGA|FILE'; see amends run --help"),
+    (["run", "no.yaml"], "no.yaml: cannot be read: No such file or directory"),
+    (["resume"], "there is no journal amends.db"),
     (["frob"], "no such command 'frob'; see amends --help"),
     (["saga", "list", "--journal", "postgres://x"], "postgres:// is no journal that amends knows"),
     (["saga", "frob"], "no such command 'frob'; see amends saga --help"),
@@ -105,8 +106,8 @@ WRONG_USAGE = [
     (["saga", "list", "--limit", "many"], "invalid value for '--limit'"),
     (["saga", "list", "--status", "done"], "'done' is not a status; they are running, waiting, "),
     (["saga", "show"], "missing argument 'ID'; see amends saga show --help"),
-    (["saga", "cancel", "x"], "missing option '--module'"),
-    (["incident", "retry", "x/1"], "missing option '--module'"),
+    (["saga", "cancel", "x"], "there is no journal amends.db"),
+    (["incident", "retry", "x/1"], "there is no journal amends.db"),
     (["incident", "resolve", "x/1"], "missing option '--reason'"),
     (["incident", "assign", "x/1"], "missing option '--owner'"),
     (["incident", "comment", "x/1"], "missing option '--text'"),

@@ -34,6 +34,7 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
         "amends.cli.policy",
         "amends.cli.run",
         "amends.cli.saga",
+        "amends.cli.schema",
         "amends.cli.work",
     }
     assert not {name.partition(".")[0] for name in found} & {"rich", "pygments", "tempfile", "subprocess", "traceback"}

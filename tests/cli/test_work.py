@@ -100,5 +100,16 @@ def test_a_journal_that_is_not_there_is_not_made(amends: Shell) -> None:
     assert not (amends.place / "amends.db").exists()
 
 
-def test_a_module_has_to_be_named(amends: Shell) -> None:
-    assert amends.here("work").complaint.startswith("missing option '--module'")
+def test_a_saga_from_a_file_needs_no_module(amends: Shell) -> None:
+    step = "{id: w, shell: 'test -e go || { echo on; sleep 600; }', read_only: true}"
+    text = f"version: v1\nsaga: wait\nsteps:\n  - {step}\n"
+    (amends.place / "wait.yaml").write_text(text, encoding="utf-8")
+    with amends.started("run", "wait.yaml", "--id", "w-1") as process:
+        while "on" not in line_of(process.stdout).split("│")[-1].split():
+            pass
+        process.kill()
+        process.wait(PATIENCE_S)
+    (amends.place / "go").touch()
+    (amends.place / "wait.yaml").unlink()
+    with amends.started("work") as worker:
+        assert line_of(worker.stdout) == "saga w-1 completed\n"

@@ -15,8 +15,10 @@ from amends.core.contracts import Reversibility
 from amends.core.verdict import Decision
 from amends.errors import PolicyError
 from amends.gate import load
-from amends.gate.load import DEEPEST, LARGEST_FILE, MOST_PARTS, builtin_policy, parse_policy
+from amends.gate.load import builtin_policy, parse_policy
 from amends.gate.policy import Policy, PolicyGate
+from amends.source import strict_yaml
+from amends.source.strict_yaml import DEEPEST, LARGEST_FILE, MOST_PARTS
 from tests.gate.mutants import mutant
 from tests.gate.support import facts
 
@@ -38,8 +40,8 @@ class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         builtin_policy()  # it is read once in a process, and is not what is counted
         self.taken = 0
-        self._events = load._events
-        monkeypatch.setattr(load, "_events", self._counting)
+        self._events = strict_yaml._events
+        monkeypatch.setattr(strict_yaml, "_events", self._counting)
 
     def _counting(self, text: str) -> Iterator[yaml.Event]:
         for event in self._events(text):
@@ -54,7 +56,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 @pytest.fixture(params=PARSERS, ids=lambda loader: loader.__name__)
 def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "_LOADER", request.param)
+    monkeypatch.setattr(strict_yaml, "_LOADER", request.param)
 
 
 def refused(text: str | bytes) -> str:
@@ -260,7 +262,7 @@ def test_no_text_is_read_in_two_ways_by_the_two_scanners(monkeypatch: pytest.Mon
     texts = [mutant(number) for number in range(1500 * SCALE)]
     seen: list[list[str | None]] = []
     for loader in PARSERS:
-        monkeypatch.setattr(load, "_LOADER", loader)
+        monkeypatch.setattr(strict_yaml, "_LOADER", loader)
         gates = map(gate, texts)
         seen.append([None if stands is None else stands.policy.digest for stands in gates])
     both = [(one, other) for one, other in zip(*seen, strict=True) if one is not None and other is not None]

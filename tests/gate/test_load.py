@@ -9,12 +9,12 @@ import yaml
 from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.errors import PolicyError
-from amends.gate import load
 from amends.gate.conditions import OPERATORS
 from amends.gate.load import builtin_policy, load_policy, parse_policy
-from amends.gate.marked import Mistakes, plain
 from amends.gate.schema import POLICY_KEYS, RATE_KEYS, RULE_KEYS, normalised
 from amends.gate.vocabulary import FACTS
+from amends.source import strict_yaml
+from amends.source.marked import Mistakes, plain
 from tests.gate.mutants import CORPUS, SEEDS
 from tests.gate.support import policy, rule
 
@@ -356,7 +356,7 @@ def test_a_file_that_cannot_be_read_is_no_policy(tmp_path: Path) -> None:
 
 
 def data(text: str) -> Json:
-    return plain(load.parse_document(text, Mistakes("p.yaml")))
+    return plain(strict_yaml.parse_document(text, Mistakes("p.yaml", PolicyError)))
 
 
 @pytest.mark.parametrize("text", SEEDS)
@@ -375,5 +375,5 @@ def test_the_walk_builds_what_the_library_would_build(text: str) -> None:
 @pytest.mark.parametrize("text", SEEDS)
 def test_both_scanners_read_the_same(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = parse_policy(text).digest
-    monkeypatch.setattr(load, "_LOADER", yaml.BaseLoader)
+    monkeypatch.setattr(strict_yaml, "_LOADER", yaml.BaseLoader)
     assert parse_policy(text).digest == first

@@ -7,7 +7,8 @@ own paths, and starts the command as a child of process 1 of that namespace. Whe
 the others, whatever they did to get away; and it ends when the command does, when LIFELINE is closed, which is also
 what happens when the runtime is killed, or when this program dies.
 
-Without namespaces it does the same as well as it can: it adopts orphans, and kills whatever descends from it.
+Without namespaces it does the same as well as it can: it adopts orphans, and kills whatever descends from it; where
+SPEC says so, only after it has asked the command's process group to end, and given it some seconds.
 
 REPORT gets one line: `exit 3`, `signal 9`, or `error` and what could not be done. Paths in SPEC are bytes in latin-1.
 """
@@ -30,6 +31,7 @@ PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS =
 CAP_SYS_ADMIN = 21
 MOUNT_SETATTR, AT_RECURSIVE, RDONLY = 442, 0x8000, 1
 HERE = -100
+LOOK_S = 0.05
 
 libc = ctypes.CDLL(None, use_errno=True)
 Spec = dict[str, Any]
@@ -130,18 +132,18 @@ def start(spec: Spec, command: list[bytes], report: int) -> int:
     os._exit(127)
 
 
-def wait_for(child: int, lifeline: int, woken: int, report: int) -> None:
-    """Until the command ends, or nobody wants its end any more. Orphans are buried on the way."""
+def wait_for(child: int, lifeline: int, woken: int, report: int) -> bool:
+    """Until the command ends, or nobody wants its end any more: True. Orphans are buried on the way."""
     while True:
         ready, _, _ = select.select([lifeline, woken], [], [])
         if lifeline in ready:
-            return
+            return True
         os.read(woken, 512)
         for pid, status in buried():
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
                 os.write(report, f"exit {code}\n".encode() if code >= 0 else f"signal {-code}\n".encode())
-                return
+                return False
 
 
 def buried() -> Iterator[tuple[int, int]]:
@@ -153,6 +155,18 @@ def buried() -> Iterator[tuple[int, int]]:
         if pid == 0:
             return
         yield pid, status
+
+
+def ask_to_end(child: int, woken: int, grace_s: float) -> None:
+    """Let the command and its group put things in order, for a while."""
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGTERM)
+    for _ in range(round(grace_s / LOOK_S)):
+        ready, _, _ = select.select([woken], [], [], LOOK_S)
+        if ready:
+            os.read(woken, 512)
+        if any(pid == child for pid, _ in buried()):
+            return
 
 
 def descendants(of: int) -> list[int]:
@@ -229,7 +243,8 @@ def in_the_open(spec: Spec, command: list[bytes], lifeline: int, report: int) ->
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     woken = wakeup()
     child = start(spec, command, report)
-    wait_for(child, lifeline, woken, report)
+    if wait_for(child, lifeline, woken, report) and spec.get("grace_s"):
+        ask_to_end(child, woken, spec["grace_s"])
     kill_all(child)
 
 

@@ -65,6 +65,8 @@ class Launch:
     env: Mapping[str, str] | None = None
     input: bytes = b""
     output: int = OUTPUT
+    grace_s: float = 0.0
+    """Without namespaces: how long the command may put things in order after it was asked to end."""
 
     def spec(self) -> str:
         views = [
@@ -81,6 +83,7 @@ class Launch:
                 "confine": self.confine,
                 "tmp": _latin(self.tmp),
                 "cwd": _latin(self.cwd),
+                "grace_s": self.grace_s,
             }
         )
 
@@ -125,7 +128,7 @@ class Bounded:
 class Running:
     """A command under way. `wait` for it in one thread; `cancel` it from any."""
 
-    def __init__(self, asked: Launch, clock: Clock) -> None:
+    def __init__(self, asked: Launch, clock: Clock, streams: tuple[Bounded, Bounded] | None = None) -> None:
         self._clock = clock
         self._cancelled = False
         self._closing = threading.Lock()
@@ -150,7 +153,7 @@ class Running:
         finally:
             for each in (hold, tell, *([given] if given > 2 else [])):  # noqa: PLR2004 - the standard streams
                 os.close(each)
-        self._streams = (Bounded(asked.output), Bounded(asked.output))
+        self._streams = streams or (Bounded(asked.output), Bounded(asked.output))
         self._said = Bounded(_PIECE)
 
     def cancel(self) -> None:

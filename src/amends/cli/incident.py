@@ -155,7 +155,7 @@ def _note(
 @incident.command()
 @_id
 @click.option("--let-run", is_flag=True, help="Let the compensation run that the gate refused, in your own name.")
-@with_modules(required=True)
+@with_modules(required=False)
 @with_author
 @with_journal
 def retry(

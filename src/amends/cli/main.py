@@ -19,6 +19,7 @@ from amends.cli.options import show_help
 from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
+from amends.cli.schema import schema
 from amends.cli.work import work
 from amends.errors import AmendsError
 
@@ -55,6 +56,7 @@ cli.add_command(policy)
 cli.add_command(evidence)
 cli.add_command(notify)
 cli.add_command(changeset)
+cli.add_command(schema)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from amends.errors import InputError, UnknownDefinitionError
+from amends.errors import InputError, SagaFileError, UnknownDefinitionError
 from amends.runtime.definition import SagaDefinition
 
 
@@ -22,17 +22,38 @@ def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
     return tuple(map(_load, names))
 
 
-def find_saga(target: str) -> SagaDefinition:
-    """The saga that `module:name` names."""
+def is_file(target: str) -> bool:
+    """Whether a target names a saga's file rather than a module's saga."""
+    return target.endswith((".yaml", ".yml"))
+
+
+def find_saga(target: str, *, show: Callable[[str, str], None] | None = None) -> SagaDefinition:
+    """The saga that `module:name` names, or that a YAML file holds; `show` is given what its commands print."""
+    if is_file(target):
+        return read_saga_file(target, show=show)
     module_name, colon, name = target.partition(":")
     if not module_name or (colon and not name):
-        raise InputError(f"{target!r} does not name a saga; write it as module:saga, as in trip:book_trip")
+        raise InputError(
+            f"{target!r} does not name a saga; write it as module:saga, as in trip:book_trip, or name a YAML file"
+        )
     (module,) = load([module_name])
     known = _sagas(module)
     found = known.get(name)
     if found is None:
         raise UnknownDefinitionError(_unknown(module_name, name, known))
     return found
+
+
+def read_saga_file(path: str, *, show: Callable[[str, str], None] | None = None) -> SagaDefinition:
+    """The saga of a file: one mistake stands for all."""
+    from amends.sagafile import load_saga
+
+    try:
+        return load_saga(path, show=show)
+    except SagaFileError as exc:
+        if len(exc.mistakes) == 1:
+            raise
+        raise SagaFileError([f"{exc.mistakes[0]} (and more: amends action check {path})"]) from None
 
 
 def find_function(target: str, option: str) -> Callable[..., object]:

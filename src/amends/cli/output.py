@@ -58,6 +58,13 @@ class Output:
         grid.add_row(Text.assemble(*left), Text.assemble(right))
         self._draw(grid, is_line=False)
 
+    def show_output(self, who: str, line: str) -> None:
+        """A line that a command of a saga prints, as it prints it."""
+        from amends.evidence.timeline import visible
+
+        self.record("output", {"from": who, "line": line})
+        self.say((f"{'':7}{visible(who):>14} │ ", "dim"), visible(line))
+
     def title(self, text: str) -> None:
         """A line across the page, with a title in it."""
         if not self.as_json:

@@ -90,10 +90,10 @@ def try_cases(*, file: str, cases: str, as_json: bool) -> int:
     from amends.cli.inputs import read_policy
     from amends.cli.output import Output
     from amends.gate.cases import parse_cases
-    from amends.gate.load import read_file
+    from amends.gate.load import read_policy_file
 
     loaded, out = read_policy(file), Output(as_json=as_json)
-    failed, found = 0, parse_cases(read_file(cases), name=cases)
+    failed, found = 0, parse_cases(read_policy_file(cases), name=cases)
     for case in found:
         passed, verdict = case.tried(loaded)
         failed += not passed

@@ -8,7 +8,7 @@ from amends.cli.options import with_journal, with_policy
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:SAGA")
+@click.argument("target", metavar="MODULE:SAGA|FILE")
 @click.option("--input", "document", metavar="JSON|@FILE|-", help="The saga's input: JSON, a file of it, or stdin.")
 @click.option(
     "--id", "saga_id", metavar="ID", help="The saga's id; the same id twice is one saga.  [default: a new one]"
@@ -36,21 +36,23 @@ def run(  # noqa: PLR0913 - an option is a parameter
 ) -> int:
     """Run a saga to its end, and show what happens as it happens.
 
-    MODULE is imported with the working directory on the path; SAGA is the name of a saga in it. The exit code says how
-    it ended: 0 completed, 3 rolled back, 4 incident, 5 denied, 6 not over yet. Where people are asked, this ends with
-    6 unless told to --wait; once they have answered, `amends resume` goes on.
+    MODULE is imported with the working directory on the path; SAGA is the name of a saga in it. FILE is a saga in
+    YAML, whose steps are commands. The exit code says how it ended: 0 completed, 3 rolled back, 4 incident, 5 denied,
+    6 not over yet. Where people are asked, this ends with 6 unless told to --wait; once they have answered,
+    `amends resume` goes on.
     """
     import asyncio
 
     from amends.bootstrap import Coordinator
     from amends.cli.inputs import read_document, read_labels, read_policy
-    from amends.cli.modules import find_saga
+    from amends.cli.modules import find_saga, is_file
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
     from amends.evidence.timeline import visible
     from amends.runtime.checked import checked_actor
 
-    out, begun, module = Output(as_json=as_json), list[str](), target.partition(":")[0]
+    out, begun = Output(as_json=as_json), list[str]()
+    modules = [] if is_file(target) else [target.partition(":")[0]]
 
     async def whole() -> Stands:
         async with Coordinator.open(journal, policy=policy, env=env) as coordinator:
@@ -67,7 +69,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
                 raise
 
     with out.kept_clean():
-        definition = find_saga(target)
+        definition = find_saga(target, show=out.show_output)
         named = definition.bind_document(read_document(document))
         checked_actor(actor)
         if policy is not None:
@@ -75,32 +77,35 @@ def run(  # noqa: PLR0913 - an option is a parameter
         try:
             ended, waits_for = finish(whole())
         except KeyboardInterrupt:
-            return _interrupted(begun, journal, module)
-    tell_ended(out, ended, waits_for, journal=journal, modules=[module])
+            return _interrupted(begun, journal, modules)
+    tell_ended(out, ended, waits_for, journal=journal, modules=modules)
     return exit_code(ended)
 
 
 @click.command()
-@click.argument("modules", metavar="MODULE…", nargs=-1, required=True)
+@click.argument("modules", metavar="[MODULE…]", nargs=-1)
 @with_policy
 @with_journal
 def resume(*, modules: tuple[str, ...], policy: str | None, journal: str, as_json: bool) -> int:
     """Go on with the sagas that were left unfinished.
 
-    The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. One that
-    waits for people is taken up once they have answered, or their time is over. The exit code is 0 if none of the
-    resumed sagas needs a person, 4 if one is an incident, else 6 if one waits for an approval.
+    The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. A saga
+    that was run from a YAML file needs none: the journal has the file as it was when the saga began. One that waits
+    for people is taken up once they have answered, or their time is over. The exit code is 0 if none of the resumed
+    sagas needs a person, 4 if one is an incident, else 6 if one waits for an approval.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
     from amends.cli.inputs import read_policy
     from amends.cli.modules import load
     from amends.cli.output import Output
+    from amends.sagafile import remember
 
     out = Output(as_json=as_json)
 
     async def whole() -> list[session.Stands]:
         async with Coordinator.open(journal, policy=policy) as coordinator:
+            await remember(coordinator.journal, show=out.show_output)
             resumed = await coordinator.resume()
             await session.tell_left(coordinator, resumed, journal)
             return [await session.standing(coordinator, ended) for ended in resumed]
@@ -119,9 +124,10 @@ def resume(*, modules: tuple[str, ...], policy: str | None, journal: str, as_jso
     return next((code for code in (session.INCIDENT, session.NOT_OVER) if code in codes), session.DONE)
 
 
-def _interrupted(begun: list[str], journal: str, module: str) -> int:
+def _interrupted(begun: list[str], journal: str, modules: list[str]) -> int:
     """Ctrl-C: the coordinator has drained; say where that leaves the saga."""
     import asyncio
+    import shlex
 
     from amends.cli.output import hint
     from amends.cli.session import opened_to_read
@@ -138,5 +144,6 @@ def _interrupted(begun: list[str], journal: str, module: str) -> int:
     elif row.status.ended:
         hint(f"interrupted; saga {row.id} is {row.status} all the same")
     else:
-        hint(f"interrupted; saga {row.id} is unfinished; go on with: amends resume {module} --journal {journal}")
+        again = shlex.join(["amends", "resume", *modules, "--journal", journal])
+        hint(f"interrupted; saga {row.id} is unfinished; go on with: {again}")
     return 130

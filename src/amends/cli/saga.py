@@ -130,7 +130,7 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 
 @saga.command()
 @click.argument("saga_id", metavar="ID")
-@with_modules(required=True)
+@with_modules(required=False)
 @click.option("--why", default="cancelled", show_default=True, help="The reason, as it goes on record.")
 @with_author
 @with_journal

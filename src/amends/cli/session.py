@@ -26,6 +26,7 @@ from amends.journal.protocol import Entry, Journal
 from amends.runtime.approvals import Asking, approval_id, asking, lacking
 from amends.runtime.handle import Ended
 from amends.runtime.registry import Registry
+from amends.sagafile import remember
 
 DONE: Final = 0
 ROLLED_BACK: Final = 3
@@ -198,6 +199,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
 
     async def whole() -> Stands:
         async with Coordinator.open(address) as coordinator:
+            await remember(coordinator.journal, saga=saga, show=out.show_output)
             state = await load(coordinator.journal, SagaId(saga))
             ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
             return await standing(coordinator, ended)

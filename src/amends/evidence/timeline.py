@@ -12,8 +12,10 @@ from typing import TypeAlias, assert_never
 
 from amends.core import events as e
 from amends.core.values import Json, StepId
+from amends.evidence.commands import command_line, file_input, printed
 from amends.evidence.idling import told_of_control, told_of_waiting
 from amends.evidence.texts import (
+    LONGEST_ARGS,
     LONGEST_RESULT,
     LONGEST_VALUE,
     said,
@@ -182,9 +184,11 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
     direction = Direction.SAGA
     match event:
         case e.SagaStarted(definition=definition, version=version, actor=actor, env=env):
-            asked = spelled_args(event.input)
+            written = file_input(event.input)
+            asked = spelled_args(event.input if written is None else written[0])
             by = f"started by {short(actor)} in {short(env)}"
-            return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{f': {asked}' if asked else ''}"
+            of = "" if written is None else f" from {short(written[1])}"
+            return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{of}{f': {asked}' if asked else ''}"
         case e.WorkFinished():
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"
         case e.SagaCompleted(result=result):
@@ -299,7 +303,9 @@ def _because(why: str) -> str:
 
 def _call(seen: _Seen) -> str:
     """An action as it is called: the last part of its topic, and its arguments."""
-    return f"{seen.topic.rpartition('.')[2]} {spelled_args(seen.args)}".rstrip()
+    line = command_line(seen.args)
+    asked = spelled_args(seen.args) if line is None else visible(line, LONGEST_ARGS)
+    return f"{seen.topic.rpartition('.')[2]}{': ' if line else ' '}{asked}".rstrip()
 
 
 def _allowed(rule: str) -> str:
@@ -308,6 +314,9 @@ def _allowed(rule: str) -> str:
 
 
 def _of(value: Json) -> str:
+    told = printed(value)
+    if told is not None:
+        return f": {visible(told, LONGEST_RESULT)}" if told else ""
     return "" if value is None else f": {spelled(value, LONGEST_RESULT)}"
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from amends.core.verdict import Decision, Verdict
-from amends.errors import InputError
+from amends.errors import InputError, PolicyError
 from amends.gate.described import described_facts
-from amends.gate.load import parse_document
-from amends.gate.marked import Entry, Listed, Mapped, Mistakes, Part, plain
 from amends.gate.policy import Policy, judge
 from amends.gate.protocol import Facts
+from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, plain
+from amends.source.strict_yaml import parse_document
 
 _FILE_KEYS: Final = ("version", "cases")
 _CASE_KEYS: Final = ("name", "facts", "expect")
@@ -36,7 +36,7 @@ class Case:
 
 def parse_cases(text: str | bytes, *, name: str = "cases") -> tuple[Case, ...]:
     """The cases of a file: a list of them, or a map with `cases`. Raises PolicyError, as for a policy."""
-    mistakes = Mistakes(name)
+    mistakes = Mistakes(name, PolicyError)
     document = parse_document(text, mistakes)
     if isinstance(document, Mapped):
         found = {entry.key: entry.value for entry in mistakes.entries(document, "a file of cases", _FILE_KEYS)}

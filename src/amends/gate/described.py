@@ -14,7 +14,8 @@ from amends.core.values import Json, SagaId, StepId
 from amends.errors import InputError
 from amends.gate.conditions import is_number
 from amends.gate.protocol import Facts
-from amends.gate.vocabulary import FACTS, FAMILIES, Kind, fact_named, nearest
+from amends.gate.vocabulary import FACTS, FAMILIES, Kind, fact_named
+from amends.source.words import nearest
 
 _GROUPS: Final = ("args", "labels", "saga", "drill")
 _DERIVED: Final = ("compensation_declared", "rollback_supported")

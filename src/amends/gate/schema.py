@@ -14,9 +14,9 @@ from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
 from amends.gate.globs import glob, is_glob, misplaced_run
-from amends.gate.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 from amends.gate.policy import DAY_S, DEFAULT, ERROR, Limit, Policy, Rule
 from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
+from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
 POLICY_KEYS: Final = ("version", "default", "rules")

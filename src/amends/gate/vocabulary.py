@@ -6,7 +6,7 @@ and no condition on its value can be told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -20,7 +20,6 @@ Read = Callable[[Facts], object]
 
 UNSEEN: Final = object()
 _LONGEST_INDEX: Final = 9
-_LONGEST_WORD: Final = 64
 
 
 class Kind(StrEnum):
@@ -128,15 +127,3 @@ def as_json(value: object) -> Json:
     if isinstance(value, tuple):
         return [str(tag) for tag in cast("tuple[str, ...]", value)]
     return str(value) if isinstance(value, StrEnum) else cast("Json", value)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The right word that this one was probably meant to be."""
-    import difflib  # only mistakes need it
-
-    words = list(known)
-    short = word[:_LONGEST_WORD]
-    close = difflib.get_close_matches(short, words, n=1) or [
-        right for right in words if short.startswith(right) or right.startswith(short)
-    ]
-    return close[0] if close and short else None

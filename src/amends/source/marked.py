@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from amends.core.values import Json
-from amends.errors import PolicyError
-from amends.gate.vocabulary import nearest
+from amends.errors import MistakesError
+from amends.source.words import nearest
 
 MOST: Final = 20
 """So many mistakes are reported; the reading ends with the last of them."""
@@ -17,8 +17,11 @@ _LONGEST_SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
+    """`written` is its text as it stands in the file, whatever it means: 1.10, +5, true."""
+
     line: int
     value: bool | int | float | str | None
+    written: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,11 @@ Part: TypeAlias = Scalar | Listed | Mapped
 
 
 class Mistakes:
-    """Collects what is wrong with a file. Raises PolicyError when there are too many to go on, or when asked to."""
+    """Collects what is wrong with a file. Raises its kind of error when there are too many to go on, or when asked."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: type[MistakesError]) -> None:
         self.name = name
+        self._kind = kind
         self._found: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -60,20 +64,23 @@ class Mistakes:
         if len(self._found) >= MOST:
             raise self.error()
 
-    def stop(self, line: int, what: str) -> PolicyError:
+    def stop(self, line: int, what: str) -> MistakesError:
         """One after which nothing more can be said of the file; raise what this gives."""
         self._found.append((line, what))
         return self.error()
+
+    def unreadable(self, why: str) -> MistakesError:
+        return self._kind([f"{self.name}: cannot be read: {why}"])
 
     def raise_any(self) -> None:
         if self._found:
             raise self.error()
 
-    def error(self) -> PolicyError:
+    def error(self) -> MistakesError:
         told = [f"{self.name}:{line}: {what}" for line, what in sorted(self._found, key=lambda mistake: mistake[0])]
         if len(told) >= MOST:
             told.append(f"{self.name}: these are the first {len(told)}; there may be more")
-        return PolicyError(told)
+        return self._kind(told)
 
     def unknown(
         self, line: int, what: str, word: str, known: Collection[str], *, where: str = "", hint: str = ""

@@ -1,0 +1,39 @@
+"""What a saga from a YAML file journals, as a person would write it: a command's words, what it printed, its inputs.
+
+It goes by the shape alone: {"run" or "shell", "using"} is a command, {"exit", "stdout"} is how one ended.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from amends.core.values import Json
+
+_ENDED: Final = frozenset({"exit", "stdout", "stderr", "cut"})
+
+
+def command_line(args: Json) -> str | None:
+    """The words of a command; None where the arguments are another action's."""
+    if not isinstance(args, dict) or not isinstance(args.get("using"), dict) or len(args) > 2:  # noqa: PLR2004 - its words and `using`
+        return None
+    run, shell = args.get("run"), args.get("shell")
+    if isinstance(run, list):
+        return " ".join(shlex.quote(word) if isinstance(word, str) else "…" for word in run)
+    return f"sh: {' '.join(shell.split())}" if isinstance(shell, str) else None
+
+
+def printed(result: Json) -> str | None:
+    """The first line that a command printed, and whether there were more; None for another action's result."""
+    if not isinstance(result, dict) or not {"exit", "stdout"} <= set(result) <= _ENDED:
+        return None
+    first, newline, _ = str(result["stdout"]).partition("\n")
+    return f"{first} …" if newline else first
+
+
+def file_input(given: Json) -> tuple[Json, str] | None:
+    """The inputs of a saga from a file, and the file's name; None for another saga's input."""
+    if not isinstance(given, dict) or set(given) != {"input", "saga_file"}:
+        return None
+    file = given["saga_file"]
+    return (given["input"], str(file.get("name", ""))) if isinstance(file, dict) else None

@@ -1,0 +1,221 @@
+"""A step of a file as an action: what is journaled as its arguments, and how its commands are called.
+
+The arguments hold the whole of what may run for a step: its command, and in `using` where and with what it runs, its
+compensation, probe and before-image. So a person who approves it sees all of that, and a process that never saw the
+file can take the step back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from amends.core.contracts import BACK
+from amends.core.values import Json
+from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
+from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, ProbeAnswer, key, register
+from amends.runtime.secret import Secret
+from amends.sagafile.model import UNSEEN, Command, StepPlan
+from amends.sagafile.outputs import Show, ShowOf
+from amends.sagafile.program import SHELL, Called, Printed, call, inherited
+from amends.sagafile.templates import bound, closed
+
+Object = dict[str, Any]
+_WORDS: Final = ("run", "shell")
+_PARTS: Final = ("compensate", "probe", "before")
+
+
+def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, Json]) -> Object:
+    """What a step is proposed with. Raises InputError where a reference leads nowhere."""
+    made = _spelled(step.command, known)
+    words: Object = {name: made.pop(name) for name in list(made) if name in _WORDS}
+    using: Object = {**made, "directory": directory, "saga": saga}
+    for name in _PARTS:
+        command: Command | None = getattr(step, name)
+        if command is not None:
+            using[name] = _spelled(command, known)
+    return {**words, "using": using}
+
+
+def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
+    made: Object = {"run": [bound(word, known) for word in command.run]} if command.run else {"shell": command.script}
+    if command.env:
+        made["env"] = {name: bound(text, known) for name, text in command.env.items()}
+    if command.secrets:
+        made["secrets"] = {name: Secret.env(name) for name in command.secrets}
+    if command.stdin:
+        made["stdin"] = bound(command.stdin, known)
+    if command.cwd:
+        made["cwd"] = bound(command.cwd, known)
+    return made
+
+
+class Commands:
+    """The commands of one step, as functions that the runtime calls."""
+
+    def __init__(self, step: StepPlan, show: ShowOf | None) -> None:
+        self._step = step
+        self._show = show
+
+    async def perform(self, words: Object, with_it: Object) -> Object:
+        about = {"saga": str(with_it.get("saga", "")), "key": key()}
+        show = self._shown(self._step.id)
+        printed = await self._called(self._step.command, {**with_it, **words}, with_it, about, show)
+        return self._ended(self._step.command, printed, last=self._step.retries is None)
+
+    async def compensate(self, done: Done) -> None:
+        using = cast("Object", done.args["using"])
+        command = self._step.compensate
+        assert command is not None  # noqa: S101 - it is registered only where there is one
+        about: dict[str, Json] = {
+            "saga": done.saga,
+            "key": done.key,
+            "action_key": done.action_key,
+            "certain": done.certain,
+            "result": done.result,
+            "before": done.before,
+        }
+        about["done"] = _document(done.args, about)
+        printed = await self._called(command, using["compensate"], using, about, self._shown(f"{self._step.id}, back"))
+        self._ended(command, printed)
+
+    async def probe(self, asked: Asked) -> ProbeAnswer:
+        using = cast("Object", asked.args["using"])
+        command = self._step.probe
+        assert command is not None  # noqa: S101 - it is registered only where there is one
+        printed = await self._called(command, using["probe"], using, {"saga": asked.saga, "key": asked.key})
+        match _says(command, printed):
+            case "happened":
+                return Happened(cast("Json", _result(printed)))
+            case "not_happened":
+                return NotHappened()
+            case _:
+                raise CommandError(_told(command, printed))
+
+    async def before(self, asked: Asked) -> Object:
+        using = cast("Object", asked.args["using"])
+        command = self._step.before
+        assert command is not None  # noqa: S101 - it is registered only where there is one
+        printed = await self._called(command, using["before"], using, {"saga": asked.saga, "key": asked.key})
+        if _says(command, printed) != "succeeded" or printed.cut:
+            raise CommandError(_told(command, printed))
+        return _result(printed)
+
+    def _shown(self, who: str) -> Show | None:
+        show = self._show
+        return None if show is None else lambda line: show(who, line)
+
+    async def _called(
+        self, command: Command, words: Object, using: Object, about: Mapping[str, Json], show: Show | None = None
+    ) -> Printed:
+        """`words` are the command's own, `using` is what the step has, `about` what is known of this call."""
+        try:
+            asked = replace(self._asked(command, words, using, about), show=show)
+        except InputError as exc:
+            raise NotDone(str(exc)) from None
+        return await call(asked)
+
+    def _asked(self, command: Command, words: Object, using: Object, about: Mapping[str, Json]) -> Called:
+        run = cast("list[Json] | None", words.get("run"))
+        argv = [closed(word, about) for word in run] if run is not None else [SHELL, "-c", str(words["shell"])]
+        secrets = {name: cast("Secret", each).reveal() for name, each in words.get("secrets", {}).items()}
+        env = inherited(command.inherit)
+        env |= {name: closed(text, about) for name, text in words.get("env", {}).items()} | secrets
+        env |= {"AMENDS_STEP": self._step.id, "AMENDS_SAGA": str(about["saga"]), "AMENDS_KEY": str(about["key"])}
+        if "certain" in about:
+            env |= {"AMENDS_ACTION_KEY": str(about["action_key"]), "AMENDS_CERTAIN": json.dumps(about["certain"])}
+        return Called(
+            words=argv,
+            cwd=Path(str(using["directory"])) / closed(words.get("cwd", ""), about),
+            env=env,
+            stdin=closed(words.get("stdin", ""), about),
+            hidden=[*secrets.values()],
+        )
+
+    def _ended(self, command: Command, printed: Printed, *, last: bool = False) -> Object:
+        """What the end of a command says; `last`: it is not tried again, whatever it says."""
+        match _says(command, printed):
+            case "succeeded":
+                return _result(printed)
+            case "failed" if last:
+                raise Fatal(_told(command, printed), happened=False)
+            case "failed":
+                raise NotDone(_told(command, printed))
+            case "lost" if last:
+                raise Fatal(_told(command, printed))
+            case "fatal":
+                raise Fatal(_told(command, printed))
+            case "changed_since":
+                raise ChangedSince(_told(command, printed))
+            case _:
+                raise CommandError(_told(command, printed))
+
+
+def _says(command: Command, printed: Printed) -> str:
+    """What an exit code says of the world; a command that a signal ended says nothing."""
+    return "lost" if printed.code < 0 else command.exit_codes.get(printed.code, command.otherwise)
+
+
+def _result(printed: Printed) -> Object:
+    made: Object = {"exit": printed.code, "stdout": printed.stdout.rstrip("\n")}
+    if printed.stderr.strip():
+        made["stderr"] = printed.stderr.rstrip("\n")
+    return {**made, "cut": True} if printed.cut else made
+
+
+def _told(command: Command, printed: Printed) -> str:
+    first = command.run[0] if command.run else ()
+    name = "".join(map(str, first)) if command.run else "the shell"
+    how = f"was ended by signal {-printed.code}" if printed.code < 0 else f"ended with exit code {printed.code}"
+    cut = ", and printed more than is kept" if printed.cut and printed.code == 0 else ""
+    return f"{name} {how}{cut}{': ' if printed.last_words else ''}{printed.last_words}"
+
+
+def _document(args: Object, about: Mapping[str, Json]) -> str:
+    """All that a compensation can know, as one JSON text."""
+    return json.dumps({**about, "run": args.get("run"), "shell": args.get("shell")}, ensure_ascii=False, sort_keys=True)
+
+
+def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[..., Any]:
+    commands = Commands(step, show)
+
+    async def perform(
+        *, run: list[Json] | None = None, shell: str | None = None, using: Object | None = None
+    ) -> Object:
+        words: Object = {"run": run} if run is not None else {"shell": shell}
+        return await commands.perform(words, using or {})
+
+    async def compensate(done: Done) -> None:
+        await commands.compensate(done)
+
+    perform.__doc__ = step.does or _line(step.command)
+    perform.__qualname__ = step.id
+    compensate.__doc__ = (step.compensate.does or _line(step.compensate)) if step.compensate else None
+    return register(
+        step.topic,
+        perform,
+        compensation=compensate if step.compensate is not None else None,
+        probe=commands.probe if step.probe is not None else None,
+        before=commands.before if step.before is not None else None,
+        version=version,
+        read_only=step.read_only,
+        no_rollback=step.no_rollback,
+        idempotent=step.idempotent,
+        risk=step.risk,
+        timeout=step.timeout_s,
+        retries=step.retries or UNSEEN,
+        compensation_timeout=step.undo_timeout_s,
+        compensation_retries=step.undo_retries or BACK,
+        on_incident=step.on_incident,
+    )
+
+
+def _line(command: Command) -> str:
+    """A command as one line, references and all."""
+    if not command.run:
+        return f"sh: {' '.join(command.script.split())}"
+    words = ["".join(piece if isinstance(piece, str) else f"${{{piece}}}" for piece in word) for word in command.run]
+    return " ".join(word if word and " " not in word else json.dumps(word, ensure_ascii=False) for word in words)

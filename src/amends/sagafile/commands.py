@@ -1,0 +1,135 @@
+"""Reading what a file starts: a step's own command, its compensation, probe and before-image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from amends.sagafile import schema
+from amends.sagafile.model import Command
+from amends.sagafile.templates import Template, template
+from amends.source.marked import Entry, Listed, Mistakes, Part, Scalar, shown
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+_RESERVED: Final = "AMENDS_"
+_PASTED: Final = re.compile(r"\$\{(?:input|steps|saga|result|before|done)\.")
+
+
+def words_of(found: Mapping[str, Entry], mistakes: Mistakes) -> str:
+    return " ".join(mistakes.text(found["does"].value, "does").split()) if "does" in found else ""
+
+
+def _argument(part: Part, what: str, mistakes: Mistakes, roots: Collection[str]) -> Template:
+    """A text as it is written: a number keeps its digits, and a word its letters."""
+    if not isinstance(part, Scalar) or part.value is None:
+        mistakes.wrong(part, what, "text; put it in quotes")
+        return ()
+    text = part.value if isinstance(part.value, str) else part.written
+    if "\0" in text:
+        mistakes.add(part.line, f"{what} holds a NUL, which no argument can hold")
+        return ()
+    return template(text, part.line, mistakes, roots)
+
+
+def values_of(part: Part, what: str, mistakes: Mistakes, roots: Collection[str]) -> dict[str, Template]:
+    made: dict[str, Template] = {}
+    for entry in mistakes.entries(part, what):
+        if not _VARIABLE.fullmatch(entry.key):
+            mistakes.add(entry.line, f"{shown(entry.key)} in {what} is not a name: use letters, digits and _")
+        elif entry.key.startswith(_RESERVED):
+            mistakes.add(
+                entry.line, f"{entry.key} in {what} is taken: variables that begin with {_RESERVED} are amends' own"
+            )
+        else:
+            made[entry.key] = _argument(entry.value, entry.key, mistakes, roots)
+    return made
+
+
+class Commands:
+    """Reads what can be started: a step's own command, its compensation, probe and before-image."""
+
+    def __init__(self, mistakes: Mistakes) -> None:
+        self._mistakes = mistakes
+
+    def started_with(self, found: Mapping[str, Entry], roots: Collection[str]) -> Command:
+        """What a command is started with, beside its own words."""
+        mistakes = self._mistakes
+        return Command(
+            env=values_of(found["env"].value, "env", mistakes, roots) if "env" in found else {},
+            inherit=self._variables(found, "inherit"),
+            secrets=self._variables(found, "secrets"),
+            cwd=_argument(found["cwd"].value, "cwd", mistakes, roots) if "cwd" in found else (),
+        )
+
+    def _variables(self, found: Mapping[str, Entry], key: str) -> tuple[str, ...]:
+        if key not in found:
+            return ()
+        names = [self._mistakes.text(item, key) for item in self._mistakes.items(found[key].value, key)]
+        for name in names:
+            if name and not _VARIABLE.fullmatch(name):
+                self._mistakes.add(found[key].line, f"{shown(name)} in {key} is not the name of a variable")
+        return tuple(dict.fromkeys(names))
+
+    def read(
+        self, found: Mapping[str, Entry], where: str, line: int, roots: Collection[str], shared: Command
+    ) -> Command:
+        mistakes = self._mistakes
+        both = [key for key in ("run", "shell") if key in found]
+        if len(both) != 1:
+            what = "has both run and shell; keep one" if both else "has neither run nor shell; say what it does"
+            mistakes.add(line, f"{where} {what}")
+        own = self.started_with(found, roots)
+        return Command(
+            run=self._arguments(found["run"].value, roots) if "run" in found else (),
+            script=self._script(found["shell"].value) if "shell" in found else "",
+            env={**shared.env, **own.env},
+            inherit=tuple(dict.fromkeys((*shared.inherit, *own.inherit))),
+            secrets=tuple(dict.fromkeys((*shared.secrets, *own.secrets))),
+            stdin=_argument(found["stdin"].value, "stdin", mistakes, roots) if "stdin" in found else (),
+            cwd=own.cwd or shared.cwd,
+            does=words_of(found, mistakes),
+            line=line,
+        )
+
+    def _arguments(self, part: Part, roots: Collection[str]) -> tuple[Template, ...]:
+        if isinstance(part, Scalar) and isinstance(part.value, str):
+            words = part.value.split()[:3]
+            example = ", ".join([*words, "…"] if len(part.value.split()) > len(words) else words)
+            self._mistakes.add(part.line, f"run has to be a list, as in [{example}]; a text for a shell is `shell:`")
+            return ()
+        items = self._mistakes.items(part, "run")
+        made = tuple(_argument(item, "an argument", self._mistakes, roots) for item in items)
+        if items and isinstance(items[0], Scalar) and items[0].value == "":
+            self._mistakes.add(items[0].line, "run begins with an empty text; begin with a program")
+        return made
+
+    def _script(self, part: Part) -> str:
+        text = self._mistakes.text(part, "shell")
+        pasted = _PASTED.search(text)
+        if pasted:
+            what = (
+                f'shell holds {shown(pasted[0])}: its text is run as it is; hand it the value by env, and use "$NAME"'
+            )
+            self._mistakes.add(part.line, what)
+        if "\0" in text:
+            self._mistakes.add(part.line, "shell holds a NUL, which no argument can hold")
+        return text
+
+    def codes(self, found: Mapping[str, Entry], words: tuple[str, ...], default: Mapping[int, str]) -> dict[int, str]:
+        """What each exit code says: those that are given, and the others as they are."""
+        mistakes = self._mistakes
+        if "exit_codes" not in found:
+            return dict(default)
+        given: dict[int, str] = {}
+        for entry in mistakes.entries(found["exit_codes"].value, "exit_codes", words):
+            items = entry.value.items if isinstance(entry.value, Listed) else (entry.value,)
+            for item in items:
+                code = item.value if isinstance(item, Scalar) else None
+                if type(code) is not int or not 0 <= code <= schema.LARGEST_CODE:
+                    mistakes.wrong(item, "an exit code", f"a whole number from 0 to {schema.LARGEST_CODE}")
+                elif code in given and given[code] != entry.key:
+                    mistakes.add(item.line, f"exit code {code} says both {given[code]} and {entry.key}")
+                else:
+                    given[code] = entry.key
+        return {**{code: word for code, word in default.items() if word not in given.values()}, **given}

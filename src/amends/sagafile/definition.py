@@ -1,0 +1,187 @@
+"""A saga's file as a definition. Its version is its text: a saga goes on with the file as it was when it began.
+
+The text is journaled with the saga's input, so that whoever takes the saga up needs neither the file nor its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, cast
+
+from amends.core.events import SagaStarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import Json, SagaId
+from amends.errors import DeclarationError, InputError, SagaFileError
+from amends.journal.protocol import Journal, SagaQuery
+from amends.runtime.definition import SagaDefinition
+from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.work import Work
+from amends.sagafile.actions import arguments, make_action
+from amends.sagafile.inputs import checked_inputs
+from amends.sagafile.model import StepPlan, Written
+from amends.sagafile.outputs import ShowOf
+from amends.sagafile.read import read_saga
+from amends.sagafile.references import predecessors
+from amends.sagafile.templates import bound
+from amends.source.marked import Mistakes
+from amends.source.strict_yaml import decoded, read_document, read_file
+
+FILE: Final = "saga_file"
+_DIGITS: Final = 8
+_OPEN: Final = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.INCIDENT)
+_PAGE: Final = 200
+
+
+class FileSaga(SagaDefinition):
+    """A saga whose steps are commands. Its input is what the file asks for, by name."""
+
+    def __init__(self, written: Written, *, file: str, text: str, directory: str, show: ShowOf | None = None) -> None:
+        version = version_of(text)
+        self.written = written
+        self.text = text
+        self._file: dict[str, Json] = {"directory": directory, "name": file, "text": text}
+        _refuse_collision(written.name, version, text)
+        self.actions = {step.id: make_action(step, version=version, show=show) for step in written.steps}
+        super().__init__(written.name, function=self._perform, version=version)
+
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        if args and (len(args) > 1 or kwargs):
+            raise InputError(f"saga {self.name} takes its inputs by name, or one object of them")
+        return self.bind_document(args[0] if args else dict(kwargs))
+
+    def bind_document(self, document: object) -> dict[str, object]:
+        checked = checked_inputs(self.name, self.written.inputs, document)
+        missing = [name for name in self.written.secrets if name not in os.environ]
+        if missing:
+            raise InputError(f"saga {self.name} needs the secret {missing[0]}, and the environment has none; set it")
+        return {"input": checked, FILE: dict(self._file)}
+
+    async def _perform(self, s: Work, *, input: dict[str, Json], saga_file: dict[str, Json]) -> dict[str, Json] | None:
+        directory = str(saga_file["directory"])
+        results: dict[str, Json] = {}
+        known: dict[str, Json] = {"input": input, "steps": results, "saga": {"id": s.id}}
+
+        async def perform(step: StepPlan) -> None:
+            named = arguments(step, saga=s.id, directory=directory, known=known)
+            results[step.id] = await s.do_named(self.actions[step.id], named)
+
+        if self.written.is_graph:
+            await _Graph(self.written.steps).walk(perform)
+        else:
+            for step in self.written.steps:
+                await perform(step)
+        given: dict[str, Json] = {name: bound(text, known) for name, text in self.written.result.items()}
+        return given or None
+
+
+class _Graph:
+    """Steps side by side, each as soon as those before it have ended well."""
+
+    def __init__(self, steps: tuple[StepPlan, ...]) -> None:
+        self._steps = steps
+        self._before = predecessors(steps)
+        self._ended: dict[str, asyncio.Future[None]] = {}
+
+    async def walk(self, perform: Any) -> None:  # noqa: ANN401 - the saga's own way to do a step
+        """Do all of them. After a failure nothing new begins, what runs may end, and the first failure is raised."""
+        loop = asyncio.get_running_loop()
+        self._ended = {step.id: loop.create_future() for step in self._steps}
+        branches = [asyncio.ensure_future(self._branch(step, perform)) for step in self._steps]
+        try:
+            await asyncio.wait(branches)
+        except asyncio.CancelledError:
+            for branch in branches:
+                branch.cancel()
+            await asyncio.wait(branches)
+            raise
+        failures = [error for branch in branches if not branch.cancelled() and (error := branch.exception())]
+        if failures:
+            raise failures[0]
+
+    async def _branch(self, step: StepPlan, perform: Any) -> None:  # noqa: ANN401 - the saga's own way to do a step
+        own = self._ended[step.id]
+        try:
+            for name in self._before[step.id]:
+                await asyncio.shield(self._ended[name])
+            if not any(each.cancelled() for each in self._ended.values()):
+                await perform(step)
+                own.set_result(None)
+        except asyncio.CancelledError:
+            if not any(self._ended[name].cancelled() for name in self._before[step.id]):
+                raise  # it was stopped itself, and not only told that one before it has failed
+        finally:
+            if not own.done():
+                own.cancel()
+
+
+def version_of(text: str) -> int:
+    """The version of a text: the first half of a word of its digest."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:_DIGITS], 16)
+
+
+def _refuse_collision(name: str, version: int, text: str) -> None:
+    if f"{name}/{version}" in PROCESS.definition_names():
+        known = PROCESS.definition(name, version)
+        if not isinstance(known, FileSaga) or known.text != text:
+            raise DeclarationError(f"saga {name} version {version} is known already, with another text; rename one")
+
+
+def load_saga(path: str | PathLike[str], *, show: ShowOf | None = None) -> FileSaga:
+    """Read a saga from a file. Raises SagaFileError, which says what is wrong in which lines; nothing is run."""
+    name = str(path)
+    text = read_file(path, Mistakes(name, SagaFileError))
+    return parse_saga(text, name=name, directory=str(Path(path).absolute().parent), show=show)
+
+
+def parse_saga(text: str | bytes, *, name: str, directory: str, show: ShowOf | None = None) -> FileSaga:
+    """The same from a text; `name` stands for the file in errors, and commands run in `directory`."""
+    mistakes = Mistakes(name, SagaFileError)
+    source = decoded(text, mistakes)
+    written = read_saga(read_document(source, mistakes), mistakes)
+    return FileSaga(written, file=name, text=source, directory=directory, show=show)
+
+
+# -- what a journal remembers -----------------------------------------------------------------------------------------
+
+
+async def remember(
+    journal: Journal, *, registry: Registry = PROCESS, saga: str | None = None, show: ShowOf | None = None
+) -> int:
+    """Make known again what the unfinished sagas of a journal, or this one, were made from; how many became known."""
+    found = 0
+    if saga is not None:
+        row = await journal.saga(SagaId(saga))
+        return 0 if row is None else await _remember(journal, registry, row.id, row.definition, row.version, show)
+    cursor: str | None = None
+    while True:
+        page = await journal.sagas(SagaQuery(statuses=_OPEN, before=cursor, limit=_PAGE))
+        for row in page.rows:
+            found += await _remember(journal, registry, row.id, row.definition, row.version, show)
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+async def _remember(
+    journal: Journal, registry: Registry, saga: SagaId, definition: str, version: int, show: ShowOf | None
+) -> int:
+    if f"{definition}/{version}" in registry.definition_names():
+        return 0
+    async for entry in journal.read(saga):
+        begun = entry.event
+        file = begun.input.get(FILE) if isinstance(begun, SagaStarted) and isinstance(begun.input, dict) else None
+        if not isinstance(file, dict):
+            return 0
+        text, name, directory = (str(file.get(key, "")) for key in ("text", "name", "directory"))
+        made = parse_saga(text, name=name, directory=directory, show=show)
+        if registry is not PROCESS:
+            registry.add_definition(made)
+            for action in made.actions.values():
+                registry.add_action(cast("Any", action))
+        return 1
+    return 0

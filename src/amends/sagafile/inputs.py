@@ -1,0 +1,68 @@
+"""What a saga's file is given: types, defaults, choices and patterns, checked before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, cast
+
+from amends.core.values import LARGEST_INT, Json
+from amends.errors import InputError
+from amends.sagafile.model import Input
+from amends.source.marked import shown
+from amends.source.words import nearest
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "text": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "flag": (bool,),
+    "list": (list,),
+    "map": (dict,),
+}
+_ARTICLES: Final = {"integer": "an integer", "flag": "true or false", "text": "text"}
+
+
+def fits(kind: str, value: object) -> bool:
+    """Whether a value is of a type; true and false are no numbers."""
+    if isinstance(value, bool):
+        return kind == "flag"
+    return isinstance(value, _TYPES[kind])
+
+
+def pattern_mistake(pattern: str) -> str | None:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as exc:
+        return f"pattern {shown(pattern)} is not a regular expression: {exc}"
+    return None
+
+
+def checked_inputs(saga: str, inputs: Iterable[Input], document: object) -> dict[str, Json]:
+    """The inputs by name, defaults put in. Raises InputError, which says what is wrong with which."""
+    if document is not None and not isinstance(document, dict):
+        raise InputError(f"saga {saga} takes an object of inputs, not {shown(document)}")
+    known = {each.name: each for each in inputs}
+    values = cast("dict[str, Json]", document or {})
+    for name in values:
+        if name not in known:
+            right = nearest(str(name), known)
+            hint = f"did you mean {right}?" if right else f"it takes {', '.join(known) or 'none'}"
+            raise InputError(f"saga {saga} has no input {shown(name)}; {hint}")
+    missing = [name for name, each in known.items() if name not in values and not each.has_default]
+    if missing:
+        raise InputError(f"saga {saga} needs {', '.join(missing)}; give it with --input")
+    return {name: _checked(saga, each, values.get(name, each.default)) for name, each in known.items()}
+
+
+def _checked(saga: str, each: Input, value: Json) -> Json:
+    where = f"saga {saga}, input {each.name}"
+    if not fits(each.type, value):
+        raise InputError(f"{where} has to be {_ARTICLES.get(each.type, f'a {each.type}')}, not {shown(value)}")
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise InputError(f"{where}: {shown(value)} is past 2**53")
+    if each.choices and value not in each.choices:
+        raise InputError(f"{where} has to be one of {', '.join(map(shown, each.choices))}, not {shown(value)}")
+    if each.pattern and not re.fullmatch(each.pattern, str(value)):
+        raise InputError(f"{where}: {shown(value)} does not match {shown(each.pattern)}")
+    return value

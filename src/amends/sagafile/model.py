@@ -1,0 +1,103 @@
+"""A saga's file as it was understood: plain data, without anything that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from amends.core.contracts import Retries
+from amends.core.values import Json
+from amends.sagafile.templates import Reference, Template, references
+
+UNSEEN: Final = Retries(attempts=3)
+"""Where its author asks for no retries: a command that ended is not tried again, however it ended. One whose end nobody
+saw, because of a kill or a timeout, is, if it may be repeated at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What a saga has to be given. `type` is one of the words of the format."""
+
+    name: str
+    type: str
+    does: str = ""
+    has_default: bool = False
+    default: Json = None
+    choices: tuple[Json, ...] = ()
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program and its arguments, or a text for a shell; and what it is started with."""
+
+    run: tuple[Template, ...] = ()
+    script: str = ""
+    """A text for a shell, in place of `run`."""
+    env: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    inherit: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    stdin: Template = ()
+    cwd: Template = ()
+    exit_codes: Mapping[int, str] = field(default_factory=dict[int, str])
+    otherwise: str = "lost"
+    """What an exit code that is not named says."""
+    does: str = ""
+    line: int = 1
+
+    def references(self) -> Iterator[Reference]:
+        for text in (*self.run, *self.env.values(), self.stdin, self.cwd):
+            yield from references(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """One step, and what it promises."""
+
+    id: str
+    topic: str
+    command: Command
+    does: str = ""
+    compensate: Command | None = None
+    probe: Command | None = None
+    before: Command | None = None
+    after: tuple[str, ...] | None = None
+    read_only: bool = False
+    no_rollback: str | None = None
+    idempotent: bool = False
+    risk: tuple[str, ...] = ()
+    timeout_s: float = 300.0
+    retries: Retries | None = None
+    undo_timeout_s: float = 30.0
+    undo_retries: Retries | None = None
+    on_incident: str = "stop"
+    line: int = 1
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        return tuple(each for each in (self.command, self.before, self.probe, self.compensate) if each is not None)
+
+
+Result: TypeAlias = Mapping[str, Template]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A whole file."""
+
+    name: str
+    does: str
+    inputs: tuple[Input, ...]
+    steps: tuple[StepPlan, ...]
+    result: Result
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of all secrets that a step may need, in order."""
+        names = (name for step in self.steps for command in step.commands for name in command.secrets)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def is_graph(self) -> bool:
+        return any(step.after is not None for step in self.steps)

@@ -1,0 +1,293 @@
+"""From a file's data to a saga as it is understood: every mistake is noted with its line and the nearest right word.
+
+Nothing is run, and nothing is looked for on the machine: whether a program is there is found out when it is called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from amends.core.contracts import Retries
+from amends.core.values import Json
+from amends.gate.schema import duration_s
+from amends.sagafile import schema
+from amends.sagafile.commands import Commands, values_of, words_of
+from amends.sagafile.inputs import fits, pattern_mistake
+from amends.sagafile.model import Command, Input, StepPlan, Written
+from amends.sagafile.references import check_references
+from amends.sagafile.templates import EARLY
+from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, plain, said, shown
+
+_STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
+_TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
+_INPUT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
+_LATER: Final = ("files", "resources")
+"""Keys of steps that the format will have, and this version does not."""
+_OURS: Final = "amends."
+
+FORWARD: Final = (*EARLY, "key")
+BACK: Final = (*EARLY, "key", "action_key", "result", "before", "done", "certain")
+
+
+def read_saga(document: Part, mistakes: Mistakes) -> Written:
+    """The saga of a file's data. Raises SagaFileError."""
+    found = {entry.key: entry for entry in mistakes.entries(document, "a saga's file", schema.FILE)}
+    for key in ("version", "saga", "steps"):
+        if key not in found and isinstance(document, Mapped):
+            hint = f"; begin with `version: {schema.VERSION}`" if key == "version" else ""
+            mistakes.add(document.line, f"there is no {key}{hint}")
+    if "version" in found:
+        mistakes.choice(found["version"].value, "version", (schema.VERSION,))
+    name = _named(found["saga"].value, "saga", _TOPIC, mistakes) if "saga" in found else ""
+    if name.startswith(_OURS):
+        mistakes.add(found["saga"].line, f"the name {shown(name)} is taken: names that begin with amends. are its own")
+    inputs = tuple(_inputs(found["inputs"].value, mistakes)) if "inputs" in found else ()
+    shared = Commands(mistakes).started_with(found, FORWARD)
+    steps = tuple(_Steps(name, shared, mistakes).read(found["steps"].value)) if "steps" in found else ()
+    written = Written(
+        name=name,
+        does=words_of(found, mistakes),
+        inputs=inputs,
+        steps=steps,
+        result=values_of(found["result"].value, "result", mistakes, EARLY) if "result" in found else {},
+    )
+    check_references(written, mistakes, result_line=found["result"].line if "result" in found else document.line)
+    mistakes.raise_any()
+    return written
+
+
+def _named(part: Part, what: str, pattern: re.Pattern[str], mistakes: Mistakes) -> str:
+    name = mistakes.text(part, what)
+    if name and not pattern.fullmatch(name):
+        mistakes.add(part.line, f"{what} {shown(name)} is not a name: use a-z 0-9 _ - and begin with a letter or digit")
+        return ""
+    return name
+
+
+def _flag(found: Mapping[str, Entry], key: str, mistakes: Mistakes) -> bool:
+    if key not in found:
+        return False
+    part = found[key].value
+    if isinstance(part, Scalar) and isinstance(part.value, bool):
+        return part.value
+    mistakes.wrong(part, key, "true or false")
+    return False
+
+
+def _duration(part: Part, what: str, mistakes: Mistakes) -> float:
+    text = part.value if isinstance(part, Scalar) and isinstance(part.value, str) else ""
+    seconds = duration_s(text)
+    if seconds is None:
+        mistakes.wrong(part, what, "a duration of at most 366d, such as 30s, 15m, 1h or 2d")
+    return seconds or 1.0
+
+
+def _retries(part: Part, mistakes: Mistakes) -> Retries:
+    if not isinstance(part, Mapped):
+        return Retries(attempts=mistakes.integer(part, "retry", schema.MOST_ATTEMPTS))
+    found = {entry.key: entry.value for entry in mistakes.entries(part, "retry", schema.RETRY_KEYS)}
+    if "attempts" not in found:
+        mistakes.add(
+            part.line, "a retry without attempts; write retry: 3, or retry: {attempts: 3, first: 1s, cap: 30s}"
+        )
+        return Retries(attempts=1)
+    return Retries(
+        attempts=mistakes.integer(found["attempts"], "attempts", schema.MOST_ATTEMPTS),
+        first_s=_duration(found["first"], "first", mistakes) if "first" in found else 1.0,
+        cap_s=_duration(found["cap"], "cap", mistakes) if "cap" in found else 30.0,
+    )
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
+def _inputs(part: Part, mistakes: Mistakes) -> Iterator[Input]:
+    for entry in mistakes.entries(part, "inputs"):
+        if not _INPUT.fullmatch(entry.key):
+            mistakes.add(entry.line, f"input {shown(entry.key)} is not a name: use letters, digits, _ and -")
+        elif isinstance(entry.value, Mapped):
+            yield _input(entry.key, entry.value, mistakes)
+        else:
+            yield Input(name=entry.key, type=mistakes.choice(entry.value, "type", schema.TYPES) or "text")
+
+
+def _input(name: str, part: Mapped, mistakes: Mistakes) -> Input:
+    found = {entry.key: entry for entry in mistakes.entries(part, f"input {name}", schema.INPUT)}
+    kind = (mistakes.choice(found["type"].value, "type", schema.TYPES) if "type" in found else "") or "text"
+    choices = (
+        tuple(plain(item) for item in mistakes.items(found["choices"].value, "choices")) if "choices" in found else ()
+    )
+    pattern = mistakes.text(found["pattern"].value, "pattern") if "pattern" in found else ""
+    if pattern:
+        wrong = "pattern goes only with type text" if kind != "text" else pattern_mistake(pattern)
+        if wrong:
+            mistakes.add(found["pattern"].line, wrong)
+            pattern = ""
+    made = Input(
+        name=name,
+        type=kind,
+        does=words_of(found, mistakes),
+        has_default="default" in found,
+        default=plain(found["default"].value) if "default" in found else None,
+        choices=choices,
+        pattern=pattern,
+    )
+    for choice in choices:
+        if not fits(kind, choice):
+            mistakes.add(found["choices"].line, f"{shown(choice)} is none: input {name} is of type {kind}")
+    if made.has_default:
+        _check_default(made, found["default"], mistakes)
+    return made
+
+
+def _check_default(made: Input, entry: Entry, mistakes: Mistakes) -> None:
+    if not fits(made.type, made.default):
+        mistakes.add(entry.line, f"default {said(entry.value)}: input {made.name} is of type {made.type}")
+    elif made.choices and made.default not in made.choices:
+        mistakes.add(entry.line, f"default {said(entry.value)} is none of the choices")
+    elif made.pattern and not re.fullmatch(made.pattern, str(made.default)):
+        mistakes.add(entry.line, f"default {said(entry.value)} does not match the pattern")
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+class _Steps:
+    def __init__(self, saga: str, shared: Command, mistakes: Mistakes) -> None:
+        self._saga = saga
+        self._shared = shared
+        self._mistakes = mistakes
+        self._commands = Commands(mistakes)
+        self._ids: dict[str, int] = {}
+        self._topics: dict[str, int] = {}
+
+    def read(self, part: Part) -> Iterator[StepPlan]:
+        items = self._mistakes.items(part, "steps")
+        if len(items) > schema.MOST_STEPS:
+            self._mistakes.add(part.line, f"{len(items)} steps; the most is {schema.MOST_STEPS}")
+        for item in items[: schema.MOST_STEPS]:
+            yield self._step(item)
+
+    def _step(self, part: Part) -> StepPlan:
+        mistakes = self._mistakes
+        found = dict(self._entries(part))
+        name = self._once(found["id"], self._ids, _STEP_ID) if "id" in found else ""
+        if "id" not in found and isinstance(part, Mapped):
+            mistakes.add(part.line, "a step without id")
+        where = f"step {name}" if name else "a step"
+        command = self._commands.read(found, where, part.line, FORWARD, self._shared)
+        read_only = _flag(found, "read_only", mistakes)
+        is_certain = _flag(found, "atomic", mistakes) or read_only
+        codes = self._commands.codes(found, schema.OUTCOMES, {0: "succeeded"})
+        undo_timeout_s, undo_retries = self._of_compensation(found)
+        step = StepPlan(
+            id=name,
+            topic=self._once(found["topic"], self._topics, _TOPIC) if "topic" in found else f"{self._saga}.{name}",
+            command=replace(command, exit_codes=codes, otherwise="failed" if is_certain else "lost"),
+            does=words_of(found, mistakes),
+            compensate=self._part(found, "compensate", schema.COMPENSATE, schema.ENDS, {0: "succeeded"}),
+            probe=self._part(found, "probe", schema.PROBE, schema.ANSWERS, {0: "happened", 1: "not_happened"}),
+            before=self._part(found, "before", schema.BEFORE, schema.ALWAYS, {0: "succeeded"}),
+            after=self._after(found["after"]) if "after" in found else None,
+            read_only=read_only,
+            no_rollback=mistakes.text(found["no_rollback"].value, "no_rollback") if "no_rollback" in found else None,
+            idempotent=_flag(found, "idempotent", mistakes),
+            risk=self._risk(found),
+            timeout_s=_duration(found["timeout"].value, "timeout", mistakes) if "timeout" in found else 300.0,
+            retries=_retries(found["retry"].value, mistakes) if "retry" in found else None,
+            on_incident=self._choice(found, "on_incident", ("stop", "go_on")) or "stop",
+            line=part.line,
+            undo_timeout_s=undo_timeout_s,
+            undo_retries=undo_retries,
+        )
+        self._check_promises(step, found, where)
+        return step
+
+    def _entries(self, part: Part) -> Iterator[tuple[str, Entry]]:
+        known = (*schema.STEP, *_LATER)
+        for entry in self._mistakes.entries(part, "a step", known):
+            if entry.key in _LATER:
+                what = f"{entry.key}: is not there yet in this version; leave it out"
+                self._mistakes.add(entry.line, what)
+            else:
+                yield entry.key, entry
+
+    def _once(self, entry: Entry, lines: dict[str, int], pattern: re.Pattern[str]) -> str:
+        name = _named(entry.value, entry.key, pattern, self._mistakes)
+        if name in lines:
+            self._mistakes.add(entry.line, f"{entry.key} {shown(name)} twice; the first is in line {lines[name]}")
+        if name:
+            lines.setdefault(name, entry.line)
+        return name
+
+    def _choice(self, found: Mapping[str, Entry], key: str, words: tuple[str, ...]) -> str:
+        return self._mistakes.choice(found[key].value, key, words) if key in found else ""
+
+    def _risk(self, found: Mapping[str, Entry]) -> tuple[str, ...]:
+        if "risk" not in found:
+            return ()
+        return tuple(self._mistakes.text(item, "risk") for item in self._mistakes.items(found["risk"].value, "risk"))
+
+    def _after(self, entry: Entry) -> tuple[str, ...]:
+        mistakes = self._mistakes
+        if not isinstance(entry.value, Listed):
+            mistakes.wrong(entry.value, "after", "a list of steps, or [] for none")
+            return ()
+        names = [mistakes.text(item, "after") for item in entry.value.items]
+        for name in names:
+            if name and name not in list(self._ids)[:-1]:
+                mistakes.unknown(
+                    entry.line,
+                    "step",
+                    name,
+                    list(self._ids)[:-1],
+                    where=" in after",
+                    hint="it has to stand above this one",
+                )
+        return tuple(dict.fromkeys(names))
+
+    def _part(
+        self,
+        found: Mapping[str, Entry],
+        key: str,
+        keys: Mapping[str, Json],
+        words: tuple[str, ...],
+        codes: Mapping[int, str],
+    ) -> Command | None:
+        if key not in found:
+            return None
+        part, roots = found[key].value, BACK if key == "compensate" else FORWARD
+        if isinstance(part, Listed):
+            inner: dict[str, Entry] = {"run": Entry(part.line, "run", part)}
+        else:
+            inner = {entry.key: entry for entry in self._mistakes.entries(part, key, keys)}
+            if not isinstance(part, Mapped):
+                return None
+        command = self._commands.read(inner, key, part.line, roots, self._shared)
+        otherwise = {"probe": "no_answer", "before": "failed"}.get(key, "lost")
+        return replace(command, exit_codes=self._commands.codes(inner, words, codes), otherwise=otherwise)
+
+    def _of_compensation(self, found: Mapping[str, Entry]) -> tuple[float, Retries | None]:
+        part = found["compensate"].value if "compensate" in found else None
+        inner = {entry.key: entry for entry in part.entries} if isinstance(part, Mapped) else {}
+        timeout_s = _duration(inner["timeout"].value, "timeout", self._mistakes) if "timeout" in inner else 30.0
+        return timeout_s, _retries(inner["retry"].value, self._mistakes) if "retry" in inner else None
+
+    def _check_promises(self, step: StepPlan, found: Mapping[str, Entry], where: str) -> None:
+        mistakes = self._mistakes
+        said_so = [key for key in ("compensate", "no_rollback") if key in found]
+        said_so += ["read_only"] if step.read_only else []
+        if len(said_so) > 1:
+            mistakes.add(found[said_so[0]].line, f"{where} has {' and '.join(said_so)}; keep one of them")
+        if step.before is not None and step.compensate is None:
+            mistakes.add(found["before"].line, f"{where} has a before-image and no compensate that could use it")
+        word = self._choice(found, "reversibility", ("compensatable", "irreversible", "undeclared"))
+        means = {"compensate": "compensatable", "no_rollback": "irreversible"}
+        actual = next((means[key] for key in said_so if key in means), "undeclared")
+        if word and word != actual and not step.read_only:
+            wants = {"compensatable": "compensate:", "irreversible": "no_rollback: and the reason"}.get(word)
+            hint = f"add {wants}" if wants else f"it is {actual}"
+            mistakes.add(found["reversibility"].line, f"{where} says {word}, and its keys do not; {hint}")
