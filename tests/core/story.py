@@ -123,8 +123,10 @@ class Story:
     def ends(self, step: StepId, outcome: Outcome, jitter: float = 0) -> Story:
         return self.tell(c.RecordOutcome(step=step, outcome=outcome, now=self.now, jitter=jitter))
 
-    def hears(self, step: StepId, answer: Answer) -> Story:
-        return self.tell(c.RecordAnswer(step=step, answer=answer, now=self.now, jitter=0))
+    def hears(self, step: StepId, answer: Answer, reports: int | None = None) -> Story:
+        """`reports`: how many late ones were on record when the question was put; those that are now, if not given."""
+        known = self.step(step).reports if reports is None else reports
+        return self.tell(c.RecordAnswer(step=step, answer=answer, now=self.now, jitter=0, reports=known))
 
     def does(self, step: StepId, promised: Contract = ACT, outcome: Outcome = DONE) -> Story:
         """A whole first attempt."""

@@ -290,7 +290,7 @@ def test_an_outcome_needs_an_attempt() -> None:
     too_late = "step flight of saga s1 is proposed: it is too late for"
     story.refuses(c.RecordOutcome(step=FLIGHT, outcome=DONE, now=NOW, jitter=0), f"{too_late} AttemptSucceeded")
     story.refuses(c.RecordOutcome(step=FLIGHT, outcome=LOST, now=NOW, jitter=0), f"{too_late} AttemptLost")
-    story.refuses(c.RecordAnswer(step=FLIGHT, answer=Found(), now=NOW, jitter=0), f"{too_late} ProbeFound")
+    story.refuses(c.RecordAnswer(step=FLIGHT, answer=Found(), now=NOW, jitter=0, reports=0), f"{too_late} ProbeFound")
     story.refuses(c.StartAttempt(step=FLIGHT), f"{too_late} AttemptStarted")
     story.refuses(c.RecordCompensation(step=FLIGHT, outcome=DONE, now=NOW, jitter=0), f"{too_late} CompensationSucc")
     story.refuses(c.EnrolLate(step=FLIGHT, attempt=1, outcome=Succeeded(), now=NOW, window_s=1), f"{too_late} LateSucc")

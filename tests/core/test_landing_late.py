@@ -253,6 +253,34 @@ def test_a_late_loss_of_a_step_whose_outcome_nobody_knows_is_no_news() -> None:
     assert Story().does(FLIGHT, outcome=LOST).ends_late(FLIGHT, STILL_LOST).facts == ()
 
 
+def test_a_probe_that_was_asked_before_a_late_report_settles_nothing() -> None:
+    """It found nothing, slept, and recorded that after the effect had landed: nobody knew of it any more."""
+    story = Story().does(FLIGHT, PROBED, LOST).fails().ends_late(FLIGHT, STILL_LOST)
+    assert story.facts == (e.LateLossEnrolled(step=FLIGHT, attempt=1, error=STILL_LOST.error),)
+    told = story.hears(FLIGHT, FoundNothing(), reports=0).facts
+    assert [type(fact) for fact in told] == [e.ProbeUnanswered]
+    assert story.later(60).due() == Probe(FLIGHT)
+    assert story.hears(FLIGHT, FoundNothing()).due() == End()
+
+
+def test_a_probe_that_was_asked_before_a_second_late_report_settles_nothing() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).later(60).hears(FLIGHT, FoundNothing()).tries(FLIGHT).ends(FLIGHT, LOST)
+    story.fails().hears(FLIGHT, Found()).takes_back(FLIGHT).lands(FLIGHT, 1).lands(FLIGHT, 2)
+    assert story.step(FLIGHT).late
+    story.hears(FLIGHT, FoundNothing(), reports=1)
+    assert story.status(FLIGHT) is _S.UNKNOWN
+
+
+def test_a_probe_that_finds_it_counts_whenever_it_was_asked() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails().ends_late(FLIGHT, STILL_LOST).hears(FLIGHT, Found(), reports=0)
+    assert story.status(FLIGHT) is _S.SUCCEEDED
+
+
+def test_the_end_of_an_attempt_that_counts_as_running_is_no_news() -> None:
+    """Whoever drives it finds it lost, and asks, or takes it back, after this."""
+    assert Story().begins(FLIGHT).lands(FLIGHT).facts == ()
+
+
 # -- when the step was done again meanwhile ---------------------------------------------------------------------------
 
 

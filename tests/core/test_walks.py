@@ -193,7 +193,7 @@ def requests(saga: Saga) -> list[c.Command]:
             c.RecordVerdict(step=step, verdict=DENY),
             c.KeepBefore(step=step, before=None),
             c.StartAttempt(step=step),
-            c.RecordAnswer(step=step, answer=FoundNothing(), now=now, jitter=0),
+            c.RecordAnswer(step=step, answer=FoundNothing(), now=now, jitter=0, reports=0),
             c.EnrolLate(step=step, attempt=1, outcome=Succeeded(), now=now, window_s=9),
             c.StartCompensation(step=step, certain=True, verdict=ALLOW),
             c.StartCompensation(step=step, certain=False, verdict=DENY),

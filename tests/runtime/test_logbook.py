@@ -8,14 +8,17 @@ from collections.abc import Sequence
 import pytest
 
 from amends.core import commands as c
+from amends.core.contracts import Contract, Topic
 from amends.core.events import Event
+from amends.core.outcomes import Succeeded
 from amends.core.saga import unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.errors import JournalConflictError, LeaseLostError, RefusedError
+from amends.core.values import SagaId, StepId
+from amends.core.verdict import Decision, Verdict
+from amends.errors import JournalConflictError, JournalFullError, LeaseLostError, RefusedError
 from amends.journal.memory import MemoryJournal
 from amends.journal.protocol import Entry, Lease, Summary
-from amends.runtime.logbook import Logbook
+from amends.runtime.logbook import Logbook, unrecorded_ends
 from amends.runtime.observe import Observers
 from tests.runtime.support import QuickClock
 
@@ -159,5 +162,32 @@ def test_a_saga_that_exists_already_is_not_begun_again_by_another_pen() -> None:
                 with pytest.raises(JournalConflictError):
                     await book.commit()
         assert await stored(journal) == ["saga.started/1"]
+
+    asyncio.run(scene())
+
+
+def test_an_end_that_a_full_disk_refused_is_told_all_the_same() -> None:
+    """Its worker had slept past its lease, and another was done with the saga: nobody else knew of the effect."""
+
+    class Full(MemoryJournal):
+        def append(
+            self, saga: SagaId, events: Sequence[Event], *, after: int, summary: Summary, lease: Lease | None = None
+        ) -> asyncio.Future[tuple[Entry, ...]]:
+            if after:
+                raise JournalFullError("no room")
+            return super().append(saga, events, after=after, summary=summary, lease=lease)
+
+    async def scene() -> None:
+        book = pen(Full(QuickClock()))
+        step, contract = StepId("1"), Contract(topic=Topic("t"))
+        allowed = Verdict(decision=Decision.ALLOW, rule="r", policy="p")
+        book.tell(START)
+        book.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=allowed))
+        await book.commit()
+        book.tell(c.RecordOutcome(step=step, outcome=Succeeded("done"), now=1, jitter=0))
+        assert list(unrecorded_ends(book)) == []
+        with pytest.raises(JournalFullError):
+            await book.commit()
+        assert list(unrecorded_ends(book)) == [(step, 1, Succeeded("done"))]
 
     asyncio.run(scene())

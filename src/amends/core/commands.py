@@ -90,10 +90,13 @@ class RecordOutcome(NamedTuple):
 
 
 class RecordAnswer(NamedTuple):
+    """`reports`: how many late reports of the step were on record when the question was put."""
+
     step: StepId
     answer: Answer
     now: int
     jitter: float
+    reports: int
 
 
 class EnrolLate(NamedTuple):

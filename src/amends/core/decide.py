@@ -264,6 +264,9 @@ def _answer(saga: Saga, command: c.RecordAnswer) -> e.ProbeFound | e.ProbeFoundN
     match answer:
         case Found(result=result):
             return e.ProbeFound(step=step.id, result=result)
+        case FoundNothing() if step.reports > command.reports:
+            why = "an attempt reported late, after the question was put"
+            return e.ProbeUnanswered(step=step.id, error=why, retry_at=_ask_again_at(saga, step, command))
         case FoundNothing():
             again = _retry_at(saga, step, command) is not None and not step.given_up
             return e.ProbeFoundNothing(step=step.id, retry_at=command.now if again else None)

@@ -109,8 +109,13 @@ def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:
     step, outcome = on_record(saga, command.step), command.outcome
     if not step.contract.side_effect:
         return ()
+    if step.status is _S.RUNNING and command.attempt == step.attempts:
+        return ()  # it is in flight: whoever drives it finds it lost, and asks or takes it back after this
     doubled = _doubled(saga, step, command.attempt)
     doubted = step.status is _S.UNKNOWN and (step.late or isinstance(outcome, Lost))
+    if doubted and step.contract.probe:  # somebody may have asked before it landed, and be about to record the answer
+        error = outcome.error if isinstance(outcome, Lost) else "it took effect, and nobody knows when"
+        return (*doubled, e.LateLossEnrolled(step=step.id, attempt=command.attempt, error=error))
     if step.status in {_S.SUCCEEDED, _S.RECOMPENSATING} or doubted:
         return (*doubled, e.SagaHalted()) if doubled and saga.phase is _G.COMPLETED else doubled
     late = fitting(saga, _late(step.id, command.attempt, outcome))

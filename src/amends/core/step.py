@@ -70,6 +70,8 @@ class Step:
     certain: bool = True
     turn: int = 0
     late: bool = False
+    reports: int = 0
+    """How often an attempt has reported late: what a probe was asked before says nothing of what came after."""
     trouble: e.IncidentKind | None = None
     approval: Approval | None = None
     let_run_by: str = ""
@@ -173,8 +175,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
 
 def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, status: StepStatus) -> Step:
     again = step.status in _TAKEN_BACK
-    late = again and status is not _S.UNCOMPENSATED
-    seen = altered(step, status=status, late=late, turn=step.turn + again, probes=0)
+    late = (again and status is not _S.UNCOMPENSATED) or (step.late and status is _S.UNKNOWN)
+    seen = altered(step, status=status, late=late, turn=step.turn + again, probes=0, reports=step.reports + 1)
     if isinstance(event, e.LateSuccessEnrolled):
         return altered(
             seen,

@@ -176,6 +176,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ProbeUnanswered: _S.UNKNOWN,
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,
+        e.LateLossEnrolled: _S.UNKNOWN,
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
         e.IncidentResolved: _S.SETTLED,

@@ -218,7 +218,7 @@ class Forward:
             if run.state(step).status is not StepStatus.RUNNING:
                 return  # what was approved is not what would run now, or it is too late
             outcome = await self._attempt(step, action)
-            run.report_if_taken_over(step, outcome)
+            run.report_if_broken(step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
         run.changed.set()
         if not isinstance(outcome, Succeeded):

@@ -33,6 +33,7 @@ from amends.errors import (
     JournalBusyError,
     JournalError,
     JournalFullError,
+    JournalStoppedError,
     LeaseLostError,
     UnknownDefinitionError,
 )
@@ -44,7 +45,7 @@ from amends.runtime.driver import Driver
 from amends.runtime.errands import Errands, cancelled
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle, Resumed, at_its_end, ended, halted
-from amends.runtime.heartbeat import Heartbeat
+from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
 from amends.runtime.logbook import Logbook, unrecorded_ends
 from amends.runtime.observe import Observers
 from amends.runtime.records import load, requested
@@ -70,6 +71,7 @@ class LocalEngine:
         clock: Clock,
         observers: Observers,
         executor: Executor | None = None,
+        heart: MakeHeart = Heartbeat,
     ) -> None:
         self.worker = f"worker-{clock.new_id()}"
         self._journal = journal
@@ -85,7 +87,8 @@ class LocalEngine:
         self._errands = Errands()
         self._alive_until = 0.0
         self._stopped = False
-        self._heartbeat: Heartbeat | None = None
+        self._heart: Heart | None = None
+        self._make_heart = heart
         self._around = Surroundings(
             clock=clock,
             gate=gate,
@@ -103,14 +106,14 @@ class LocalEngine:
         await self._journal.enlist(self.worker, self._settings.lease_s)
         self._extend(since)
         loop = asyncio.get_running_loop()
-        self._heartbeat = Heartbeat(
+        self._heart = self._make_heart(
             renew=self._renew,
             nudged=lambda: self._journal.nudged(self.worker),
             tell=lambda sagas: loop.call_soon_threadsafe(self._nudge, sagas),
             renew_s=self._settings.lease_s / 4,
             poll_s=min(self._settings.poll_s, self._settings.lease_s / 4),
         )
-        self._heartbeat.start()
+        self._heart.start()
 
     def _renew(self) -> None:
         since = self._clock.elapsed()
@@ -288,7 +291,7 @@ class LocalEngine:
     async def request(self, saga: SagaId, command: c.Command) -> Saga:
         """Have a command recorded, whoever drives the saga. Raises RefusedError."""
         run = self._runs.get(saga)
-        if run is not None:
+        if run is not None and run[0].book.broken is None:
             driver = run[0]
             try:
                 driver.book.tell(command)
@@ -334,7 +337,11 @@ class LocalEngine:
             except (JournalFullError, JournalBusyError) as exc:
                 _log.warning("saga %s: step %s ended late, which cannot be written yet: %s", saga, step, exc)
                 await self._clock.sleep(_AGAIN_S)
-        await self.drive(saga)
+            except JournalStoppedError as exc:
+                _log.warning("saga %s: step %s ended late, which cannot be written any more: %s", saga, step, exc)
+                return
+        if saga not in self._dropped:  # else it is `resume` that takes it up again
+            await self.drive(saga)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -354,8 +361,8 @@ class LocalEngine:
         for watched in self._watched.values():
             watched.cancel()
         await self._errands.cancel()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        if self._heart is not None:
+            self._heart.stop()
         try:
             await self._journal.retire(self.worker)
         except JournalError as exc:

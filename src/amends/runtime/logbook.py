@@ -76,7 +76,8 @@ class Logbook:
         """All that was told so far is durable when this returns."""
         while self._told and self.broken is None:
             self._begin_append()
-            await self._next_answer()
+            if self._busy:  # else it was refused at once, and nobody would wake us
+                await self._next_answer()
         if self.broken is not None:
             raise self.broken
 
@@ -222,14 +223,13 @@ def wakes_at(saga: Saga) -> int | None:
 
 
 def unrecorded_ends(book: Logbook) -> Iterator[tuple[StepId, int, Succeeded | Lost]]:
-    """Step, attempt and outcome of each effect, sure or not, that never reached the journal, and nobody can tell of.
+    """Step, attempt and outcome of each effect, sure or not, that never reached the journal.
 
-    Where another took over, that is every end; else only one that came late: what is in flight is found to be lost.
+    Another may have taken the saga over, even where it was the disk that broke the pen, and be done with the step.
     """
-    taken_over = isinstance(book.broken, LeaseLostError)
     for command in book.undurable if book.broken is not None else ():
         match command:
-            case RecordOutcome(step=step, outcome=Succeeded() | Lost() as outcome) if taken_over:
+            case RecordOutcome(step=step, outcome=Succeeded() | Lost() as outcome):
                 yield step, book.saga.steps[step].attempts, outcome
             case EnrolLate(step=step, attempt=attempt, outcome=outcome):
                 yield step, attempt, outcome

@@ -22,7 +22,7 @@ from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Decision, Rate, Verdict
-from amends.errors import AmendsError, DivergedError, JournalDamagedError, LeaseLostError, UnknownActionError
+from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts, Gate
 from amends.runtime.action import Action, Asked, Done
@@ -278,9 +278,9 @@ class Run:
         self.book.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=now, window_s=window_s))
         self.book.commit_soon()
 
-    def report_if_taken_over(self, step: StepId, outcome: Outcome) -> None:
-        """An attempt has ended, and another worker drives its saga now: this pen cannot record it any more."""
-        if isinstance(self.book.broken, LeaseLostError) and not isinstance(outcome, Failed):
+    def report_if_broken(self, step: StepId, outcome: Outcome) -> None:
+        """An attempt has ended, and this pen cannot record it any more; another worker may drive its saga now."""
+        if self.book.broken is not None and not isinstance(outcome, Failed):
             self.around.late(self.book.saga.id, step, self.state(step).attempts, outcome)
 
     # -- asking the world, and waiting --------------------------------------------------------------------------------
@@ -297,7 +297,8 @@ class Run:
                 answer = NoAnswer("its attempt is still running in a thread, and may yet take effect")
             let_cancellation_go_on()
             if self.state(step).status is StepStatus.UNKNOWN:
-                book.tell(c.RecordAnswer(step=step, answer=answer, now=clock.now(), jitter=clock.jitter()))
+                now, jitter = clock.now(), clock.jitter()
+                book.tell(c.RecordAnswer(step=step, answer=answer, now=now, jitter=jitter, reports=state.reports))
 
     async def _answer(self, state: Step) -> Answer:
         try:

@@ -313,7 +313,8 @@ class Walk:
         answer: Answer = NoAnswer("busy") if self.tape.once_in(3) else Found() if truth.standing else FoundNothing()
         if isinstance(answer, FoundNothing) and not truth.idempotent:
             truth.hanging = ()
-        self.tell(c.RecordAnswer(step=step, answer=answer, now=self.now, jitter=0.5))
+        reports = self.saga.steps[step].reports
+        self.tell(c.RecordAnswer(step=step, answer=answer, now=self.now, jitter=0.5, reports=reports))
 
     def _land(self, step: StepId) -> None:
         truth = self.truths[step]
