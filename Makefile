@@ -10,11 +10,15 @@ PYTHON ?=
 ARGS ?=
 # Passed on to the resolver: make lock LOCK_FLAGS=--upgrade
 LOCK_FLAGS ?=
+# For make simulate: how many schedules, from which seed on; or the one seed to tell about.
+N ?= 20000
+SINCE ?= 0
+SEED ?=
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak spin model check format coverage bench lock clean
+.PHONY: help venv demo test soak simulate spin model check format coverage bench lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +33,9 @@ test: $(VENV)/.dev spin ## Run the tests.
 
 soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
 	@AMENDS_SOAK=1 $(PYTEST) tests/changeset $(ARGS)
+
+simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed SINCE on; or tell the story of one SEED.
+	@$(BIN)/python -m amends.testing.simulation $(if $(SEED),--seed $(SEED),--schedules $(N) --since $(SINCE)) $(ARGS)
 
 # The model checker is a Debian package. Without it and without root, the tests of the model are left out, and say so.
 spin: ## Install the model checker, where that can be done.

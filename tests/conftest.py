@@ -32,6 +32,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if total:
             counts = ", ".join(f"{total[what]:,} {what}" for what in ("scenarios", "points", "deaths", "histories"))
             terminalreporter.write_line(f"{KINDS[kind]}: {counts}")
+    _tell_simulated(terminalreporter, reports)
     tampered = Counter[str]()
     for report in reports:
         for name, tried in report.user_properties:
@@ -42,3 +43,21 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for what, count in tampered.items():
             terminalreporter.write_line(f"{what}: {count:,}")
         terminalreporter.write_line(f"all of them seen, or named as unattested: {sum(tampered.values()):,}")
+
+
+def _tell_simulated(terminalreporter: Any, reports: list[pytest.TestReport]) -> None:
+    """What was simulated, how soon each ablation was found, and what storage went through."""
+    sections = {
+        "simulated": "simulated, and no promise broken",
+        "ablated": "switched off, and found after so many schedules",
+        "stored": "storage: nothing acknowledged was lost",
+    }
+    for kind, title in sections.items():
+        total = Counter[str]()
+        for report in reports:
+            for name, tried in report.user_properties:
+                if name == kind:
+                    total.update(cast(dict[str, int], tried))
+        if total:
+            terminalreporter.section(title)
+            terminalreporter.write_line(", ".join(f"{count:,} {what}" for what, count in total.items()))

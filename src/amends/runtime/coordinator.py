@@ -20,6 +20,7 @@ from amends.runtime.desk import Desk
 from amends.runtime.duty import Duty
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle
+from amends.runtime.heartbeat import Heartbeat, MakeHeart
 from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
@@ -34,7 +35,7 @@ from amends.runtime.settings import Settings
 class Coordinator(Desk, Outside):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part that somebody may want another one of
         self,
         *,
         journal: Journal,
@@ -46,8 +47,12 @@ class Coordinator(Desk, Outside):
         notify: Sequence[Target] = (),
         executor: Executor | None = None,
         telemetry: Telemetry | None = None,
+        heart: MakeHeart = Heartbeat,
     ) -> None:
-        """`executor` makes the calls of users' functions; another one may watch them, or let them fail."""
+        """`executor` makes the calls of users' functions; another one may watch them, or let them fail.
+
+        `heart` makes what keeps this worker's leases alive: a thread, where time is real.
+        """
         self.env = env
         self._gate = gate
         self.journal = journal
@@ -64,6 +69,7 @@ class Coordinator(Desk, Outside):
             clock=clock,
             observers=self._observers,
             executor=executor,
+            heart=heart,
         )
         self._duty = Duty(self._engine, clock, self.settings)
         self._couriers = Couriers(journal, notify, clock, self.settings)

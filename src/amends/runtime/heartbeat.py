@@ -5,11 +5,32 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from amends.core.values import SagaId
 from amends.errors import AmendsError
 
 _log = logging.getLogger("amends.engine")
+
+
+class Heart(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class MakeHeart(Protocol):
+    """Makes what keeps a worker alive: a thread, or, where time is not real, something else."""
+
+    def __call__(
+        self,
+        *,
+        renew: Callable[[], None],
+        nudged: Callable[[], tuple[SagaId, ...]],
+        tell: Callable[[tuple[SagaId, ...]], object],
+        renew_s: float,
+        poll_s: float,
+    ) -> Heart: ...
 
 
 class Heartbeat(threading.Thread):

@@ -270,7 +270,7 @@ def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[
     if life.trouble is None:
         found += check(ground.world, life.entries)
         found += statuses_besides(life.entries, ends)
-    found += _stale(ground.authors)
+    found += stale(ground.authors)
     return [f"{scenario.name}: {story}: {what}" for what in found]
 
 
@@ -282,7 +282,7 @@ def statuses_besides(histories: list[tuple[Entry, ...]], ends: frozenset[SagaSta
     ]
 
 
-def _stale(authors: list[Author]) -> list[str]:
+def stale(authors: list[Author]) -> list[str]:
     """Nobody writes under a lease that another has taken since."""
     newest: dict[str, Author] = {}
     found: list[str] = []

@@ -98,7 +98,7 @@ class _Selector(selectors.PollSelector):
 class LoopClock:
     """A loop's time as a Clock. Chance and ids repeat themselves; `number` keeps the ids of several clocks apart."""
 
-    def __init__(self, loop: PatientLoop, number: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         self._loop = loop
         self._number = number
         self._ids = count(1)

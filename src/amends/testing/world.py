@@ -142,7 +142,7 @@ def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Ru
 
     `rules` may be fewer: those in ON_RECORD ask what was called and what is on record, not what stands.
     """
-    lines, held = world.lines, tuple(_RULES if rules is None else rules)
+    lines, held = world.lines, tuple(RULES if rules is None else rules)
     known: set[str] = set()
     complaints: list[str] = []
     for history in histories:
@@ -297,4 +297,4 @@ def _chain(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
 
 _LATE: Final = (e.LateSuccessEnrolled, e.LateLossEnrolled)
 ON_RECORD: Final[tuple[Rule, ...]] = (_ended, _calls, _repeats, _order, _chain)
-_RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _chain)
+RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _chain)

@@ -1,0 +1,63 @@
+"""After a schedule: what the journal says, held against the world, the leases, the lists and the evidence."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Final
+
+from amends.clock import Clock
+from amends.core.values import SagaId
+from amends.evidence.examine import Conclusion
+from amends.evidence.keys import key_source
+from amends.evidence.notary import KeyNotary
+from amends.evidence.verify import verify_journal
+from amends.journal.memory import Memory, MemoryJournal
+from amends.journal.protocol import SagaRow
+from amends.testing.crash import stale
+from amends.testing.crash_journal import Author
+from amends.testing.world import RULES, Account, Line, World, check
+
+_EXAMINED_EACH: Final = 10
+"""Signatures cost as much as half a schedule: the evidence of one in so many is examined to the end."""
+
+
+async def complaints(
+    world: World, memory: Memory, authors: list[Author], clock: Clock, saga: SagaId, *, seed: int
+) -> list[str]:
+    """What is wrong; nothing, it should be."""
+    journal = MemoryJournal(clock, memory)
+    row = await journal.saga(saga)
+    histories = [] if row is None else [[entry async for entry in journal.read(saga)]]
+
+    def listed(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+        yield from _listed(row, account)
+
+    found = check(world, histories, [*RULES, listed])
+    found += stale(authors)
+    if seed % _EXAMINED_EACH == 0 and memory.order:
+        found += await _examined(memory, clock)
+    return found
+
+
+def _listed(row: SagaRow | None, account: Account) -> Iterator[str]:
+    """The lists are written with the entries, and say the same."""
+    said = None if row is None else (row.status, row.open_incidents)
+    actual = (account.saga.status, len(account.saga.open_incidents))
+    if said != actual:
+        yield f"it is listed as {said}, and is {actual}"
+
+
+async def _examined(memory: Memory, clock: Clock) -> list[str]:
+    """The evidence is signed, and then examined as anybody would."""
+    journal = MemoryJournal(clock, memory, notary=_notary())
+    await journal.seal()
+    report = await verify_journal(journal)
+    if report.conclusion is Conclusion.COVERED:
+        return []
+    return [*report.findings, *report.troubles] or [f"the evidence is {report.conclusion}, not covered"]
+
+
+@functools.cache
+def _notary() -> KeyNotary:
+    return KeyNotary(key_source(None, None, {}))

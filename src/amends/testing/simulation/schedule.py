@@ -1,0 +1,271 @@
+"""One schedule: a saga, two or three processes, what goes wrong, and whether the ledger agrees at the end.
+
+Everything follows from the seed. Each process has one fault at most: it dies at some turn of its loop, or stands still
+for a while, which may be past its lease; its clock is set; its journal stops for good, and then it dies too. When all
+that is over the rest run on for a while, and a last process recovers what is left. Then the journal is held against
+the world.
+
+One thing is left out, since nobody can promise it: a process that was replaced, calls the world all the same, and dies
+before it can tell. Who freezes does not die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import AmendsError
+from amends.runtime.registry import Registry
+from amends.testing.crash_loop import LoopClock
+from amends.testing.simulation.actions import ACTIONS, PIVOT, WORK
+from amends.testing.simulation.judging import complaints
+from amends.testing.simulation.loop import Dice, SimLoop
+from amends.testing.simulation.outside import Flaws, Providers
+from amends.testing.simulation.process import LEASE_S, Ground, Process
+
+SAGA: Final = SagaId("simulated")
+_ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
+_GLANCE_S: Final = 40.0
+_AFTERLIFE_S: Final = 100.0
+"""How long processes live on when nothing goes wrong any more: who slept finds out what it missed, and tells."""
+_TURNS: Final = (40, 90, 90, 200)
+"""Among how many of its first turns a process's fault is."""
+_FINAL_TRIES: Final = 20
+
+
+@dataclass(slots=True)
+class Played:
+    """What a schedule came to; `complaints` should be empty."""
+
+    seed: int
+    complaints: list[str]
+    status: str
+    faults: list[str]
+    turns: int
+    hours: float
+    story: list[str] = field(default_factory=list[str])
+
+
+def simulate(
+    seed: int,
+    flaws: Flaws = Flaws(),  # noqa: B008 - it never changes
+    *,
+    steps: int | None = None,
+    listens: bool = False,
+) -> Played:
+    """Play one schedule. The same seed gives the same, turn by turn.
+
+    steps: the saga's length, which is otherwise left to chance. listens: keep the story, for somebody who reads it.
+    """
+    dice = Dice(seed)
+    loop = SimLoop(dice)
+    loop.set_exception_handler(_unheard)
+    ground = Ground(
+        loop=loop,
+        dice=dice,
+        providers=Providers(dice, lambda after_s, call: loop.call_later(after_s, call, context=Context()), flaws),
+        registry=_registry(),
+        listens=listens,
+    )
+    ground.providers.tell = ground.tell
+    schedule = Schedule(ground, LoopClock(loop, 99), seed, program(dice, steps))
+    asyncio.set_event_loop(None)
+    try:
+        loop.run_until_complete(schedule.play())
+    finally:
+        loop.bury()
+        loop.close()
+    return Played(
+        seed=seed,
+        complaints=schedule.complaints,
+        status=schedule.status,
+        faults=[*schedule.faults, *(f"call {fate.name.lower()}" for fate in ground.providers.fates)],
+        turns=loop.turns,
+        hours=(loop.time() - 1_000) / 3600,
+        story=ground.story,
+    )
+
+
+def program(dice: Dice, steps: int | None) -> dict[str, Any]:
+    """What the saga does, as data: groups of steps side by side, and how its function ends."""
+    left = dice.below(5) + 1 if steps is None else steps
+    groups: list[list[int]] = []
+    while left > 0:
+        width = min(left, 2 if dice.chance(20) else 1)
+        groups.append([dice.below(len(ACTIONS)) for _ in range(width)])
+        left -= width
+    return {"groups": groups, "fails": dice.chance(35), "pivots": dice.chance(8)}
+
+
+class Schedule:
+    def __init__(self, ground: Ground, clock: LoopClock, seed: int, saga: dict[str, Any]) -> None:
+        self._ground = ground
+        self._clock = clock
+        self._seed = seed
+        self._saga = saga
+        self._processes: list[Process] = []
+        self.complaints: list[str] = []
+        self.faults: list[str] = []
+
+    @property
+    def status(self) -> str:
+        record = self._ground.memory.sagas.get(SAGA)
+        return "never begun" if record is None else str(record.summary.status)
+
+    async def play(self) -> None:
+        dice = self._ground.dice
+        self._ground.tell(f"the saga: {self._saga}")
+        for number in range(2 + dice.chance(30)):
+            self._begin(number)
+        if dice.chance(25):
+            self._outside(self._cancel(dice.between(0, 60)))
+        until = self._clock.elapsed() + dice.between(300, 900)
+        while self._clock.elapsed() < until and not self._is_over:
+            await self._clock.sleep(_GLANCE_S)
+        self._ground.providers.is_well = True
+        for process in self._processes:
+            process.fault_at = 0
+        while not self._is_settled:
+            await self._clock.sleep(_GLANCE_S)
+        await self._clock.sleep(_AFTERLIFE_S)
+        await self._recover()
+
+    @property
+    def _is_over(self) -> bool:
+        record = self._ground.memory.sagas.get(SAGA)
+        return record is not None and record.summary.status in _ENDS and self._is_settled
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether nobody stands still any more, and nothing is on its way."""
+        return self._ground.providers.is_quiet and not any(process.is_frozen for process in self._processes)
+
+    def _outside(self, work: Coroutine[Any, Any, None]) -> None:
+        self._errand = asyncio.ensure_future(work)
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, number: int) -> Process:
+        process = Process(self._ground, number)
+        self._doom(process)
+        self._processes.append(process)
+        process.start(lambda: asyncio.ensure_future(self._life(process, begins=number == 0)))
+        return process
+
+    async def _life(self, process: Process, *, begins: bool) -> None:
+        coordinator = process.coordinator
+        with suppress(AmendsError):
+            await coordinator.__aenter__()
+        if begins:
+            with suppress(AmendsError):
+                _ = await coordinator.start_bound(WORK, {"program": self._saga}, id=SAGA)
+        await process.scan()
+
+    def _doom(self, process: Process) -> None:
+        """What is to go wrong with it, and when."""
+        dice, ground = self._ground.dice, self._ground
+        process.fault_at = dice.below(_TURNS[dice.below(len(_TURNS))]) + 1
+        kind = dice.below(10)
+        lasts_s = dice.between(1, LEASE_S * 3)
+
+        def die() -> None:
+            self.faults.append("death")
+            self._die(process)
+
+        def freeze() -> None:
+            self.faults.append("freeze")
+            ground.tell(f"{process.name} freezes for {lasts_s:.0f} s at turn {process.turns}")
+            process.is_frozen = True
+            ground.loop.call_later(lasts_s, thaw, context=Context())
+
+        def thaw() -> None:
+            ground.tell(f"{process.name} goes on")
+            process.is_frozen = False
+
+        def set_clock() -> None:
+            self.faults.append("clock set")
+            process.clock.skew_ms = dice.below(2 * 3_600_000) - 3_600_000
+            ground.tell(f"{process.name}: its clock is set by {process.clock.skew_ms / 1000:.0f} s")
+
+        def stop_journal() -> None:
+            self.faults.append("journal stopped")
+            ground.tell(f"{process.name}: its journal stops at its next write")
+            process.store.stops_next = True
+            ground.loop.call_later(lasts_s / LEASE_S * 20, lambda: self._die(process), context=Context())
+
+        faults = (die, die, die, freeze, freeze, freeze, freeze, set_clock, stop_journal, None)
+        process.on_fault = faults[kind]
+
+    def _die(self, process: Process) -> None:
+        dice, ground = self._ground.dice, self._ground
+        if process.is_dead:
+            return
+        ground.tell(f"{process.name} dies at turn {process.turns}")
+        process.die()
+        if dice.chance(50):  # it is seen at once, as on one machine
+            ground.memory.workers.pop(process.store.worker, None)
+        self._begin(len(self._processes) + 1)
+
+    async def _cancel(self, after_s: float) -> None:
+        """A person cancels, by whichever process answers."""
+        await self._clock.sleep(after_s)
+        alive = [process for process in self._processes if not process.is_dead and not process.is_frozen]
+        if alive:
+            self.faults.append("cancelled")
+            chosen = alive[self._ground.dice.below(len(alive))]
+            self._ground.tell(f"a person cancels by {chosen.name}")
+            chosen.start(lambda: asyncio.ensure_future(self._cancelled(chosen)))
+
+    async def _cancelled(self, process: Process) -> None:
+        with suppress(AmendsError):
+            await process.coordinator.cancel(SAGA, why="changed my mind", by="person:ann")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """All processes end, and a last one takes up what is left, until nothing is."""
+        ground = self._ground
+        for process in self._processes:
+            process.die()
+        ground.memory.workers.clear()
+        last = Process(ground, 90)
+        over = asyncio.get_running_loop().create_future()
+        last.start(lambda: asyncio.ensure_future(self._resumed(last, over)))
+        await over
+        self.complaints += await complaints(
+            ground.providers.world, ground.memory, ground.authors, self._clock, SAGA, seed=self._seed
+        )
+
+    async def _resumed(self, last: Process, over: asyncio.Future[None]) -> None:
+        try:
+            await last.coordinator.__aenter__()
+            for _ in range(_FINAL_TRIES):
+                await last.coordinator.resume()
+                record = self._ground.memory.sagas.get(SAGA)
+                if record is None or record.summary.status in _ENDS:
+                    break
+                await last.nap(50, 100)
+        except AmendsError as exc:
+            self.complaints.append(f"the last process raised {type(exc).__name__}: {exc}")
+        finally:
+            over.set_result(None)
+
+
+@functools.cache
+def _registry() -> Registry:
+    registry = Registry()
+    registry.add_definition(WORK)
+    for action in (*ACTIONS, PIVOT):
+        registry.add_action(action)
+    return registry
+
+
+def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the remains of dead processes complain about."""

@@ -1,0 +1,111 @@
+"""Each safety mechanism, switched off by a patch: what the simulation has to find."""
+
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from amends.core import decide, plan, step
+from amends.core.saga import Saga, Step
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.runtime.local import LocalEngine
+from amends.runtime.run import Run
+from amends.testing.crash_journal import Mortal
+from amends.testing.simulation import Flaws, Tally, play
+
+ABLATIONS = {
+    "intent": "what is about to be called is not on disk first",
+    "fence": "a worker that lost its lease may write all the same",
+    "key": "each attempt has a key of its own",
+    "provider's key": "providers do not know a key again",
+    "tombstone": "providers do what arrives after its compensation",
+    "late success": "a worker that was replaced tells nobody what it did",
+    "uncertain": "only what certainly happened is compensated",
+    "order": "the oldest step is taken back first",
+    "completion": "a compensation begins before the newer one has succeeded",
+}
+
+
+@contextlib.contextmanager
+def without(mechanism: str) -> Generator[Flaws]:
+    """While this lasts, the runtime (or the simulated providers) does without it."""
+    flaws = Flaws(forgets_keys=mechanism == "provider's key", keeps_no_tombstones=mechanism == "tombstone")
+    with pytest.MonkeyPatch.context() as patch:
+        match mechanism:
+            case "intent":
+                patch.setattr(Run, "commit_to_dispatch", _no_commit)
+            case "fence":
+                patch.setattr(Mortal, "append", _unfenced(Mortal.append))
+            case "key":
+                patch.setattr(Run, "key", _fresh(Run.key))
+            case "late success":
+                patch.setattr(LocalEngine, "_ended_late", _keep_to_oneself)
+            case "uncertain":
+                patch.setattr(step, "_STANDING", step._STANDING - {StepStatus.UNKNOWN})
+            case "order":
+                _take_back(patch, _oldest)
+            case "completion":
+                _take_back(patch, _newest_untried)
+            case _:
+                assert flaws != Flaws()
+        yield flaws
+
+
+def first_found(mechanism: str, most: int) -> Tally:
+    """The schedules up to the first one that shows that this mechanism is not there."""
+    with without(mechanism) as flaws:
+        return play(range(most), flaws, stops=True)
+
+
+async def _no_commit(self: Run) -> None:
+    """The intent is written some time later."""
+
+
+def _unfenced(append: Any) -> Any:
+    async def unfenced(self: Any, saga: Any, events: Any, *, after: Any, summary: Any, lease: Any = None) -> Any:
+        record = self._inner.memory.sagas.get(saga)
+        if lease is not None and record is not None:
+            lease = lease._replace(epoch=record.epoch)
+        return await append(self, saga, events, after=after, summary=summary, lease=lease)
+
+    return unfenced
+
+
+def _fresh(key: Any) -> Any:
+    def fresh(self: Run, state: Step) -> str:
+        return f"{key(self, state)}-{state.attempts}" if state.attempts > 1 else key(self, state)
+
+    return fresh
+
+
+def _keep_to_oneself(self: LocalEngine, *_late: object) -> None:
+    """What was done is nobody's business."""
+
+
+# -- the way back in another order --------------------------------------------------------------------------------
+
+
+def _take_back(patch: pytest.MonkeyPatch, choose: Any) -> None:
+    in_order = plan.next_back
+
+    def next_back(saga: Saga) -> Step | None:
+        if saga.phase is not SagaStatus.ROLLING_BACK:
+            return in_order(saga)
+        owed = [one for number in range(saga.top, 0, -1) if (one := saga.steps[saga.order[number]]).owed]
+        return choose(owed) if owed else None
+
+    patch.setattr(plan, "next_back", next_back)
+    patch.setattr(decide, "require_turn", _anyone)
+
+
+def _anyone(saga: Saga, one: Step) -> None:
+    """Any step may be taken back at any time."""
+
+
+def _oldest(owed: list[Step]) -> Step:
+    return owed[-1]
+
+
+def _newest_untried(owed: list[Step]) -> Step:
+    return next((one for one in owed if one.undo_attempts == 0), owed[0])
