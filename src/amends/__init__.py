@@ -6,7 +6,9 @@ from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.errors import (
     AmendsError,
+    CallPerson,
     ChangedSince,
+    Complete,
     Fatal,
     NotDone,
     PolicyError,
@@ -27,7 +29,7 @@ from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.approvals import Asking
 from amends.runtime.assertions import Check, check
-from amends.runtime.definition import SagaDefinition, Step, given, result_of, saga
+from amends.runtime.definition import SagaDefinition, saga
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.notices.command import Command
 from amends.runtime.notices.signing import verify_webhook
@@ -35,6 +37,7 @@ from amends.runtime.notices.webhook import Webhook
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
+from amends.runtime.steps import Step, given, result_of
 from amends.runtime.work import Work
 
 __version__ = "0.1.0"
@@ -45,9 +48,11 @@ __all__ = [
     "ApprovalRow",
     "Asked",
     "Asking",
+    "CallPerson",
     "ChangedSince",
     "Check",
     "Command",
+    "Complete",
     "Contract",
     "Coordinator",
     "Done",

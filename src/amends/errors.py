@@ -7,6 +7,9 @@ AmendsError
 │   │   └── Retry               the same, with the delay that the action asks for
 │   ├── ChangedSince            (in a compensation) someone changed it since; do not overwrite
 │   └── CommandError            (of a saga's file) how a command ended says nothing of the world
+├── said by a saga's function about its work (users raise these)
+│   ├── Complete                the work is done, before the function's end
+│   └── CallPerson              nothing is taken back: a person has to decide
 ├── StepError                   what `s.do` raises when a step has ended badly
 │   ├── StepFatalError          also a Fatal
 │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
@@ -99,8 +102,37 @@ class CommandError(AmendsError):
     """A command ended in a way that its file gives no meaning to: nobody knows what it did."""
 
 
+class Complete(AmendsError):  # noqa: N818 - no error: the product's word, said by users in a saga's function
+    """Raised in a saga's function, however deep: its work is done, with this result, and the rest is not run.
+
+    `why` goes on record.
+    """
+
+    def __init__(self, result: object = None, *, why: str = "") -> None:
+        super().__init__(why or "the work was done before the end of its function")
+        self.result = result
+        self.why = str(self)
+
+
+class CallPerson(AmendsError):  # noqa: N818 - the product's word, said by users in a saga's function
+    """Raised in a saga's function: take nothing back, and go no further before a person has decided.
+
+    It becomes an incident. Retried, the function is called again, and the step that `step` names is tried again;
+    cancelled, everything is taken back.
+    """
+
+    def __init__(self, why: str, *, step: str | None = None) -> None:
+        super().__init__(why)
+        self.step = step
+
+
 class StepError(AmendsError):
-    """A step has ended badly; leaving the saga's function, it starts the rollback."""
+    """A step has ended badly; leaving the saga's function, it starts the rollback.
+
+    `happened` is False where certainly nothing happened, and None where nobody knows.
+    """
+
+    happened: bool | None = None
 
     def __init__(self, message: str, *, step: str, topic: str) -> None:
         super().__init__(f"{topic} (step {step}): {message}")
@@ -120,6 +152,8 @@ class StepFatalError(StepError, Fatal):
 class StepFailedError(StepError, NotDone):
     """Nothing happened, and the tries are used up."""
 
+    happened = False
+
 
 class StepLostError(StepError):
     """Nobody knows whether it happened."""
@@ -127,6 +161,8 @@ class StepLostError(StepError):
 
 class StepDeniedError(StepError):
     """The gate said no; nothing was dispatched."""
+
+    happened = False
 
 
 class UnverifiedError(StepError):

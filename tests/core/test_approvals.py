@@ -236,7 +236,8 @@ def test_a_rollback_voids_what_was_asked(answered: bool) -> None:
     story = answers(asked(), "person:bob") if answered else asked()
     assert kinds(story.fails()) == [e.ApprovalVoided, e.RollbackStarted]
     assert kinds(asked().cancels()) == [e.ApprovalVoided, e.RollbackStarted]
-    assert kinds(asked().finishes()) == [e.ApprovalVoided, e.SagaCompleted]
+    completed: list[type[e.Event]] = [e.ApprovalVoided, e.SagaCompleted]
+    assert kinds(asked().finishes()) == completed
 
 
 def test_enough_is_counted_for_each_rule() -> None:

@@ -158,7 +158,8 @@ def scenario(
         async def function(s: Work) -> Any:
             return await body(s)
 
-        definition = saga(f"crash.{len(ALL)}", **(declared or {}))(function)
+        options: dict[str, Any] = declared or {}
+        definition = saga(f"crash.{len(ALL)}", **options)(function)
 
         async def run(coordinator: Coordinator) -> None:
             if begin is not None:
@@ -1019,6 +1020,77 @@ def list_scenario(name: str, definition: SagaDefinition, unharmed: SagaStatus, *
 
 list_scenario("a list of steps completes", steps, COMPLETED, ROLLED_BACK)
 list_scenario("a list of steps is rolled back", steps_back, ROLLED_BACK)
+
+
+list_scenario(
+    "a graph whose branches meet again completes",
+    SagaDefinition(
+        "crash.graph",
+        [
+            Step(keyed_c, {"n": 3}, name="join", after=["left", "right"]),
+            Step(keyed_a, {"n": 1}, name="left"),
+            Step(plain_b, {"n": 2}, name="right"),
+        ],
+    ),
+    COMPLETED,
+    ROLLED_BACK,
+)
+list_scenario(
+    "a graph is rolled back while a branch is on its way",
+    SagaDefinition(
+        "crash.graph_back",
+        [
+            Step(keyed_a, {"n": 1}, name="root"),
+            Step(slowish, {"n": 2}, name="left", after=["root"]),
+            Step(fatal, {"n": 3}, name="right", after=["root"]),
+        ],
+    ),
+    ROLLED_BACK,
+)
+list_scenario(
+    "a graph has all it needs before its end",
+    SagaDefinition(
+        "crash.early",
+        [
+            Step(keyed_a, {"n": 1}, name="goal", complete_if=bool),
+            Step(keyed_b, {"n": 2}, name="beside"),
+            Step(keyed_c, {"n": 3}, name="rest", after=["goal", "beside"]),
+        ],
+    ),
+    COMPLETED,
+)
+list_scenario(
+    "a failed step is done again, then recovered by another",
+    SagaDefinition(
+        "crash.recovered",
+        [
+            Step(keyed_a, {"n": 1}, name="a"),
+            Step(fatal_clean, {"n": 2}, name="b", after=["a"], retry=1, on_failure=Step(keyed_b, {"n": 3}, name="c")),
+            Step(keyed_c, {"n": 4}, name="d", after=["b"]),
+        ],
+    ),
+    COMPLETED,
+    ROLLED_BACK,
+)
+
+
+async def run_call_and_retry(coordinator: Coordinator) -> None:
+    await coordinator.run(calls, id=ID)
+    await retry_with_care(coordinator)
+
+
+calls = SagaDefinition(
+    "crash.calls",
+    [Step(keyed_a, {"n": 1}), Step(fails_three_times, {"n": 2}, on_failure="call"), Step(keyed_b, {"n": 3})],
+)
+ALL["a person is called about a step, and has it go on"] = Scenario(
+    name="a person is called about a step, and has it go on",
+    begin=run_call_and_retry,
+    unharmed=COMPLETED,
+    ends=statuses(COMPLETED, INCIDENT),
+    then=retry_with_care,
+    at_last=statuses(COMPLETED, INCIDENT),
+)
 
 
 @scenario("an undeclared action is denied in production", ROLLED_BACK, env="production")

@@ -21,10 +21,13 @@ class StartSaga(NamedTuple):
 
 
 class ProposeStep(NamedTuple):
+    """`after`: the steps that it was declared to be after, where its definition is a graph."""
+
     step: StepId
     contract: Contract
     args: Json
     digest: str
+    after: tuple[StepId, ...] = ()
 
 
 class DispatchStep(NamedTuple):
@@ -35,6 +38,7 @@ class DispatchStep(NamedTuple):
     args: Json
     digest: str
     verdict: Verdict
+    after: tuple[StepId, ...] = ()
 
 
 class RecordVerdict(NamedTuple):
@@ -115,15 +119,21 @@ class VoidApproval(NamedTuple):
 
 
 class FinishWork(NamedTuple):
+    """`early`: why the definition ended before its end, where it did."""
+
     result: Json
+    early: str = ""
 
 
 class FailWork(NamedTuple):
+    """`calls`: the definition wants a person to decide, and nothing to be taken back before."""
+
     cause: Cause
     why: str
     step: StepId | None
     now: int
     window_s: float
+    calls: bool = False
 
 
 class CancelSaga(NamedTuple):

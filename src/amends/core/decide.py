@@ -93,23 +93,9 @@ def _decide_saga(
 ) -> tuple[e.Event, ...]:
     match command:
         case c.StartSaga():
-            if saga.begun is not None:
-                raise RefusedError(f"saga {saga.id} has been started already")
-            return (
-                e.SagaStarted(
-                    definition=command.definition,
-                    version=command.version,
-                    input=command.input,
-                    actor=command.actor,
-                    env=command.env,
-                    labels=command.labels,
-                ),
-            )
-        case c.FinishWork(result=result):
-            require_work(saga)
-            settled = not saga.live and not saga.doubts and not saga.open_incidents
-            finished = e.SagaCompleted(result=result) if settled else e.WorkFinished(result=result)
-            return (*void_all(saga, "the work has finished without it"), finished)
+            return (_start(saga, command),)
+        case c.FinishWork():
+            return _finish(saga, command)
         case c.FailWork():
             return fail(saga, command)
         case c.CancelSaga():
@@ -130,6 +116,27 @@ def _decide_saga(
             return end(saga)
         case _:
             return _decide_timing(saga, command)
+
+
+def _start(saga: Saga, command: c.StartSaga) -> e.Event:
+    if saga.begun is not None:
+        raise RefusedError(f"saga {saga.id} has been started already")
+    return e.SagaStarted(
+        definition=command.definition,
+        version=command.version,
+        input=command.input,
+        actor=command.actor,
+        env=command.env,
+        labels=command.labels,
+    )
+
+
+def _finish(saga: Saga, command: c.FinishWork) -> tuple[e.Event, ...]:
+    require_work(saga)
+    settled = not saga.live and not saga.doubts and not saga.open_incidents
+    kind = e.SagaCompleted if settled else e.WorkFinished
+    finished = kind(result=command.result, early=command.early)
+    return (*void_all(saga, "the work has finished without it"), finished)
 
 
 def _decide_timing(
@@ -181,6 +188,7 @@ def _propose(saga: Saga, command: c.ProposeStep) -> tuple[e.Event, ...]:
             args=command.args,
             digest=command.digest,
             contract=_unless_known(saga, contract),
+            after=command.after,
         ),
     )
 
@@ -201,6 +209,7 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
         policy=verdict.policy,
         key=key_of(saga.id, command.step, contract.topic, "do"),
         contract=_unless_known(saga, contract),
+        after=command.after,
     )
 
 

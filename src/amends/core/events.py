@@ -73,11 +73,15 @@ class WorkFinished:
     """The definition came to its end, but steps whose outcome nobody knows have to be settled first."""
 
     result: Json
+    early: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaCompleted:
+    """`early` says why the work ended before the definition's end, where it did."""
+
     result: Json
+    early: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +136,8 @@ class StepProposed:
     digest: str
     contract: Contract | None
     """Only with the first step of this topic and version in the saga; later steps share it."""
+    after: tuple[StepId, ...] = ()
+    """The steps that it was declared to be after, where its definition is a graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +153,7 @@ class ActionDispatched:
     policy: str
     key: str
     contract: Contract | None = None
+    after: tuple[StepId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

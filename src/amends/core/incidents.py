@@ -36,7 +36,8 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
     if plan(saga, 0) != End():
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not at its end")
     if not saga.open_incidents:
-        return (e.SagaRolledBack() if saga.phase is _G.ROLLING_BACK else e.SagaCompleted(result=saga.result),)
+        rolled_back = saga.phase is _G.ROLLING_BACK
+        return (e.SagaRolledBack() if rolled_back else e.SagaCompleted(result=saga.result, early=saga.early),)
     stopped_at = next_back(saga)
     if stopped_at is None:
         return (e.SagaHalted(),)
@@ -52,7 +53,7 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
 
 def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     require_work(saga)
-    if saga.pivot is None:
+    if saga.pivot is None and not command.calls:
         return (
             *void_all(saga, _OVER),
             e.RollbackStarted(
@@ -63,9 +64,11 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
                 deadline_at=_deadline(command),
             ),
         )
-    why = f"{command.why}; {_pivot_says(saga, saga.pivot)}"
+    kind, why = e.IncidentKind.CALLED, command.why
+    if saga.pivot is not None:
+        kind, why = e.IncidentKind.PAST_PIVOT, f"{command.why}; {_pivot_says(saga, saga.pivot)}"
     step = command.step if command.step in saga.steps else None  # what was raised may speak of another saga's step
-    return (_opened(saga, e.IncidentKind.PAST_PIVOT, step, why, _left(saga)), e.SagaHalted())
+    return (_opened(saga, kind, step, why, _left(saga)), e.SagaHalted())
 
 
 def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLate) -> int:
@@ -275,5 +278,5 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     if saga.finished or incident.kind in _FORWARD:
         return (resolved, e.WorkResumed(by=command.by))
     if saga.live:
-        return (resolved, e.WorkResumed(by=command.by), e.WorkFinished(result=saga.result))
-    return (resolved, e.SagaCompleted(result=saga.result))
+        return (resolved, e.WorkResumed(by=command.by), e.WorkFinished(result=saga.result, early=saga.early))
+    return (resolved, e.SagaCompleted(result=saga.result, early=saga.early))

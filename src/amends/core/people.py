@@ -22,6 +22,7 @@ class IncidentKind(StrEnum):
     CHANGED_SINCE = "changed_since"
     PAST_PIVOT = "past_pivot"
     DIVERGED = "diverged"
+    CALLED = "called"
     LIMIT_REACHED = "limit_reached"
     VERIFICATION_FAILED = "verification_failed"
 

@@ -50,6 +50,8 @@ class Saga:
     top: int = 0
     pivot: StepId | None = None
     finished: bool = False
+    early: str = ""
+    """Why the work ended before its definition's end, where it did."""
     result: Json = None
     rollback: e.RollbackStarted | None = None
     deadline_at: int = 0
@@ -149,7 +151,14 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
     if event.step in saga.steps or name not in contracts:
         raise _impossible(saga, event, f"step {event.step} twice, or without its contract")
     status = NEW_STEP[type(event)]
-    made = {"id": event.step, "contract": contracts[name], "args": event.args, "digest": event.digest, "status": status}
+    made: dict[str, object] = {
+        "id": event.step,
+        "contract": contracts[name],
+        "args": event.args,
+        "digest": event.digest,
+        "status": status,
+        "after": event.after,
+    }
     if status is not _S.RUNNING:
         return altered(
             saga, head=saga.head + 1, contracts=contracts, steps=saga.steps.set(event.step, altered(BLANK, **made))
@@ -247,8 +256,8 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
         raise _impossible(saga, event, f"the saga is {saga.phase}")
     moved = altered(saga, head=saga.head + 1, phase=phase)
     match event:
-        case e.WorkFinished(result=result) | e.SagaCompleted(result=result):
-            return altered(_gives_up(moved), finished=True, result=result)
+        case e.WorkFinished(result=result, early=early) | e.SagaCompleted(result=result, early=early):
+            return altered(_gives_up(moved), finished=True, result=result, early=early)
         case e.RollbackStarted():
             return _walked(altered(moved, rollback=event, deadline_at=event.deadline_at, top=len(saga.order)))
         case e.RollbackResumed(deadline_at=deadline_at):

@@ -191,8 +191,8 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
             return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{of}{f': {asked}' if asked else ''}"
         case e.WorkFinished():
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"
-        case e.SagaCompleted(result=result):
-            return direction, Tone.GOOD, "completed" + _of(result)
+        case e.SagaCompleted(result=result, early=early):
+            return direction, Tone.GOOD, f"completed{f' early ({said(early)})' if early else ''}" + _of(result)
         case e.RollbackStarted(why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             return direction, Tone.BAD, f"rollback began{asked}: {said(renumbered(why, step))}"

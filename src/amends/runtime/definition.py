@@ -4,58 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
-from amends.runtime.assertions import Check, checks
+from amends.runtime.assertions import checks
+from amends.runtime.course import Course
+from amends.runtime.graph import Graph, graph_of
+from amends.runtime.options import OptionNames, Options
 from amends.runtime.registry import PROCESS
 from amends.runtime.signature import Signature
+from amends.runtime.steps import Step, check_given
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
 
 Body = Callable[..., Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """An argument taken from the saga's input."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResultOf:
-    """An argument taken from an earlier step's result, or from inside it."""
-
-    step: str
-    path: tuple[str | int, ...] = ()
-
-
-def given(name: str) -> Given:
-    """An argument of a step in a list: this part of the saga's input."""
-    return Given(name)
-
-
-def result_of(step: str, *path: str | int) -> ResultOf:
-    """An argument of a step in a list: an earlier step's result, or what lies at `path` inside it."""
-    return ResultOf(step, path)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a list. Parameters that `args` leaves out are taken from the saga's input by name."""
-
-    action: Action[..., Any]
-    args: Mapping[str, object] = field(default_factory=dict[str, object])
-    name: str = ""
-
-    @property
-    def label(self) -> str:
-        return self.name or getattr(self.action, "__name__", str(self.action.topic))
 
 
 class SagaDefinition:
@@ -68,21 +33,23 @@ class SagaDefinition:
         *,
         function: Body | None = None,
         version: int = 1,
-        verify: Sequence[Check | Callable[..., object]] = (),
+        **options: Unpack[OptionNames],
     ) -> None:
-        """verify: what has to hold before a saga of it counts as complete; see `check`."""
+        """The further keywords are those of `Options`."""
+        self.options = Options(**options)
         self.name = str(checked_topic(name))
         self.version = version
         self.steps = tuple(step if isinstance(step, Step) else Step(step) for step in steps)
+        self._graph = Graph({}, {}, is_list=True)
         if function is None:
-            _check_steps(self.name, self.steps)
+            self._graph = graph_of(self.name, self.steps)
         elif not inspect.iscoroutinefunction(function):
             raise DeclarationError(f"@saga({name!r}) goes on an async function: async def {_name(function)}(s, …)")
         else:
             functools.update_wrapper(self, function)
         self.function: Body = function or self._run_steps
         self.signature = Signature(self.function, skip=1) if function else Signature(_list_input)
-        self.checks = checks(self.name, verify)
+        self.checks = checks(self.name, self.options.verify)
         if function is not None:
             self._require_inputs(self.signature.names, DeclarationError)
         PROCESS.add_definition(self)
@@ -102,7 +69,7 @@ class SagaDefinition:
         except TypeError as exc:
             raise InputError(f"saga {self.name}: {exc}; it takes ({', '.join(self.signature.names)})") from None
         if self.steps:
-            _check_given(self.name, self.steps, cast("Mapping[str, object]", bound["given"]))
+            check_given(self.name, self.steps, cast("Mapping[str, object]", bound["given"]))
             self._require_inputs(self.given(bound), InputError)
         return bound
 
@@ -136,26 +103,17 @@ class SagaDefinition:
         return await self.signature.call(self.function, named, s)
 
     async def _run_steps(self, s: Work, given: Mapping[str, Any]) -> dict[str, Any]:
-        results: dict[str, Any] = {}
-        for step in self.steps:
-            named = {name: _resolved(value, given, results) for name, value in step.args.items()}
-            for name in step.action.signature.names:
-                if name not in named and name in given:
-                    named[name] = given[name]
-            results[step.label] = await s.do_named(step.action, named)
-        return results
+        return await Course(s, self._graph, given).run()
 
 
-def saga(
-    name: str, *, version: int = 1, verify: Sequence[Check | Callable[..., object]] = ()
-) -> Callable[[Body], SagaDefinition]:
+def saga(name: str, *, version: int = 1, **options: Unpack[OptionNames]) -> Callable[[Body], SagaDefinition]:
     """Make an async function a saga's definition. Its first parameter is the saga, to act through: `await s.do(…)`.
 
-    verify: what has to hold before a saga of it counts as complete; see `check`.
+    The further keywords are those of `Options`.
     """
 
     def declare(function: Body) -> SagaDefinition:
-        return SagaDefinition(name, function=function, version=version, verify=verify)
+        return SagaDefinition(name, function=function, version=version, **options)
 
     return declare
 
@@ -166,63 +124,3 @@ def _list_input(given: object = None) -> None:
 
 def _name(function: object) -> str:
     return str(getattr(function, "__name__", "book"))
-
-
-def _check_steps(name: str, steps: Iterable[Step]) -> None:
-    seen: set[str] = set()
-    for step in steps:
-        if not isinstance(cast("object", step.action), Action):
-            raise DeclarationError(f"saga {name}: {step.action!r} is not an action; decorate it with @action(topic)")
-        if step.label in seen:
-            raise DeclarationError(f"saga {name} has two steps called {step.label}; give one of them a name=")
-        unknown = set(step.args) - set(step.action.signature.names)
-        if unknown:
-            raise DeclarationError(
-                f"saga {name}, step {step.label}: {step.action.topic} takes no {', '.join(sorted(unknown))}"
-            )
-        for value in _references(list(step.args.values())):
-            if isinstance(value, ResultOf) and value.step not in seen:
-                raise DeclarationError(
-                    f"saga {name}, step {step.label} wants the result of {value.step}, which is not an earlier step"
-                )
-        seen.add(step.label)
-    if not seen:
-        raise DeclarationError(f"saga {name} has no steps")
-
-
-def _check_given(name: str, steps: Iterable[Step], given: object) -> None:
-    if not isinstance(given, dict):
-        raise InputError(f"saga {name} takes an object of inputs, not {given!r}")
-    for step in steps:
-        wanted = {value.name for value in _references(list(step.args.values())) if isinstance(value, Given)}
-        wanted |= set(step.action.signature.required) - set(step.args)
-        missing = wanted - set(cast("dict[str, object]", given))
-        if missing:
-            raise InputError(f"saga {name}, step {step.label} needs {', '.join(sorted(missing))} in the input")
-
-
-def _resolved(value: object, given: Mapping[str, Any], results: Mapping[str, Any]) -> object:
-    if isinstance(value, Given):
-        return given[value.name]
-    if isinstance(value, ResultOf):
-        found: Any = results[value.step]
-        for key in value.path:
-            found = found[key]
-        return found
-    if isinstance(value, list):
-        return [_resolved(item, given, results) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value)
-        return {key: _resolved(item, given, results) for key, item in items.items()}
-    return value
-
-
-def _references(value: object) -> Iterator[Given | ResultOf]:
-    """Every reference in an argument, however deep."""
-    if isinstance(value, Given | ResultOf):
-        yield value
-    elif isinstance(value, list):
-        for item in cast("list[object]", value):
-            yield from _references(item)
-    elif isinstance(value, dict):
-        yield from _references(list(cast("dict[object, object]", value).values()))

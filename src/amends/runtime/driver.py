@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
-from typing import Any, cast
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar, cast
 
 from amends.core import commands as c
 from amends.core.events import Cause, IncidentKind
@@ -29,6 +29,8 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import Json, StepId, canonical
 from amends.errors import (
     AmendsError,
+    CallPerson,
+    Complete,
     DivergedError,
     JournalError,
     LeaseLostError,
@@ -49,6 +51,7 @@ from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
 _log = logging.getLogger("amends.driver")
+_Raised = TypeVar("_Raised", bound=AmendsError)
 
 
 class Driver:
@@ -113,7 +116,7 @@ class Driver:
     async def _call_definition(self) -> c.Command:
         """How the function ended, as a command. Only a broken pen, or being stopped from outside, raises."""
         try:
-            return c.FinishWork(result=await self._result())
+            return await self._result()
         except UnverifiedError as exc:
             if exc.calls:
                 return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(exc.step), why=exc.reason)
@@ -126,32 +129,46 @@ class Driver:
         except Exception as exc:
             if self.book.broken is not None:
                 raise
-            cause = _first_step_error(exc)
+            if (call := _first(CallPerson, exc)) is not None:
+                return self._failed(Cause.ERROR, str(call), StepId(call.step) if call.step else None, calls=True)
+            cause = _first(StepError, exc)
             if cause is not None:
                 return self._failed(_cause(cause), str(cause), StepId(cause.step))
             if not isinstance(exc, AmendsError):
                 _log.info("saga %s: its function raised", self.book.saga.id, exc_info=exc)
             return self._failed(Cause.ERROR, f"{type(exc).__name__}: {exc}", None)
 
-    async def _result(self) -> Json:
+    async def _result(self) -> c.FinishWork:
         saga, places = self.book.saga, self._forward.places
         begun = self.run.begun
         if self._definition is None:
             raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
         places.enter()
         named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
-        s = Work(saga.id, self._forward.step, self._forward.ask, self._waiting)
-        result = await self._definition.run(s, named)
+        work = Work(saga.id, self._forward.step, self._forward.ask, self._waiting, self.run.in_flight.__contains__)
+        result, early = await self._ended(self._definition, work, named)
         if self._forward.diverged is not None:
             raise self._forward.diverged
         checks = self._definition.checks
-        self._require_all_asked_for(besides={one.action.topic for one in checks})
+        if not early:  # what nobody asked for again has come to its end by then, or is settled
+            self._require_all_asked_for(besides={one.action.topic for one in checks})
         if checks:
-            await verify(s, checks, self._definition.given(named), result, self.run)
-            self._require_all_asked_for()
+            await verify(work, checks, self._definition.given(named), result, self.run)
+            if not early:
+                self._require_all_asked_for()
         masked = mask(result, saga.id)
         canonical(masked, what="the saga's result")
-        return cast("Json", masked)
+        return c.FinishWork(result=cast("Json", masked), early=early)
+
+    async def _ended(self, definition: SagaDefinition, work: Work, named: Mapping[str, Any]) -> tuple[object, str]:
+        """The definition's result and, where it ended early, why."""
+        try:
+            return await definition.run(work, named), ""
+        except Exception as exc:  # a TaskGroup wraps what its branches raised
+            early = _first(Complete, exc)
+            if early is None:
+                raise
+            return early.result, early.why
 
     def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
         for step in self._forward.places.missing:
@@ -159,12 +176,20 @@ class Driver:
             if made is None or made.topic not in besides:
                 raise DivergedError(f"step {step} is on record, but the function ended without asking for it")
 
-    def _failed(self, cause: Cause, why: str, step: StepId | None, diverged: DivergedError | None = None) -> c.Command:
+    def _failed(
+        self,
+        cause: Cause,
+        why: str,
+        step: StepId | None,
+        diverged: DivergedError | None = None,
+        *,
+        calls: bool = False,
+    ) -> c.Command:
         diverged = diverged or self._forward.diverged
         if diverged is not None:
             return c.OpenIncident(kind=IncidentKind.DIVERGED, step=None, why=str(diverged))
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
-        return c.FailWork(cause=cause, why=why, step=step, now=now, window_s=window_s)
+        return c.FailWork(cause=cause, why=why, step=step, now=now, window_s=window_s, calls=calls)
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -207,12 +232,12 @@ class Driver:
                 _log.warning("saga %s: its last outcomes could not be written: %s", self.book.saga.id, exc)
 
 
-def _first_step_error(exc: BaseException) -> StepError | None:
-    """The step that brought a group of branches down: a TaskGroup wraps what its branches raised."""
+def _first(kind: type[_Raised], exc: BaseException) -> _Raised | None:
+    """What was raised, alone or in a group: a TaskGroup wraps what its branches raised."""
     if isinstance(exc, BaseExceptionGroup):
-        found = map(_first_step_error, cast("BaseExceptionGroup[BaseException]", exc).exceptions)
+        found = (_first(kind, one) for one in cast("BaseExceptionGroup[BaseException]", exc).exceptions)
         return next((each for each in found if each is not None), None)
-    return exc if isinstance(exc, StepError) else None
+    return exc if isinstance(exc, kind) else None
 
 
 def _cause(exc: StepError) -> Cause:

@@ -42,7 +42,7 @@ from amends.errors import (
 )
 from amends.runtime.action import Action, captures
 from amends.runtime.executor import Call
-from amends.runtime.places import Places, remembered
+from amends.runtime.places import Places, Spot, remembered
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, unmask
 
@@ -60,18 +60,20 @@ class Forward:
         self.places = Places(remembered(run.book.saga), run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
 
-    async def step(self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...]) -> Any:  # noqa: ANN401 - the action's own type
+    async def step(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
+    ) -> Any:  # noqa: ANN401 - the action's own type
         """Answer it from the journal, or bring it to its end."""
         run, book = self._run, self._run.book
         ahead = self._asked.get((_name(action), digest))
-        step, is_remembered = (ahead.popleft(), True) if ahead else await self.place(action.topic, digest)
+        step, is_remembered = (ahead.popleft(), True) if ahead else await self.place(action.topic, digest, at)
         action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
         if is_remembered:
             await self._breathe()
         else:
-            await self._begin(step, action, args, digest)
+            await self._begin(step, action, args, digest, () if at is None else at.after)
         while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
             if isinstance(effect, GiveUp):
                 book.commit_soon()
@@ -86,11 +88,11 @@ class Forward:
         return unmask(done.result, book.saga.id)
 
     async def ask(
-        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...]
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
     ) -> tuple[str, ...]:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
-        step, is_remembered = await self.place(action.topic, digest)
+        step, is_remembered = await self.place(action.topic, digest, at)
         action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
@@ -106,11 +108,13 @@ class Forward:
         self._asked.setdefault((_name(action), digest), deque()).append(step)
         return approval.signers
 
-    async def place(self, what: str, digest: str) -> tuple[StepId, bool]:
+    async def place(self, what: str, digest: str, at: Spot | None = None) -> tuple[StepId, bool]:
         """The place of what the calling task asks for, and whether the journal remembers it. Raises DivergedError."""
         if self.diverged is not None:
             raise self.diverged
         try:
+            if at is not None:
+                return self.places.at(at, what, digest)
             return await self.places.next(what, digest)
         except DivergedError as exc:
             self.diverged = exc
@@ -130,15 +134,17 @@ class Forward:
         if self._replayed % _BREATH == 0:
             await self._run.around.clock.sleep(0)
 
-    async def _begin(self, step: StepId, action: Action[..., Any], args: Json, digest: str) -> None:
+    async def _begin(
+        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] = ()
+    ) -> None:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
         verdict = await run.judge(run.facts(step, contract, args))
         if verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None:
-            start = c.DispatchStep(step=step, contract=contract, args=args, digest=digest, verdict=verdict)
+            start = c.DispatchStep(step, contract, args, digest, verdict, after)
             await self._perform(step, action, start)
         else:
-            run.book.tell(c.ProposeStep(step=step, contract=contract, args=args, digest=digest))
+            run.book.tell(c.ProposeStep(step, contract, args, digest, after))
             await self._judged(step, action, verdict)
 
     async def _judge(self, step: StepId, action: Action[..., Any], *, ahead: bool) -> None:

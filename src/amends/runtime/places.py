@@ -14,11 +14,18 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.errors import DivergedError
+
+
+class Spot(NamedTuple):
+    """A step that has a name of its own, wherever it is asked for, and the steps that it was declared to be after."""
+
+    step: StepId
+    after: tuple[StepId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,10 @@ class Places:
         if not self._unclaimed:
             return step, False
         return step, self._claim(step, topic, digest)
+
+    def at(self, spot: Spot, topic: str, digest: str) -> tuple[StepId, bool]:
+        """The same for a step that has a name of its own."""
+        return spot.step, self._claim(spot.step, topic, digest)
 
     def _claim(self, step: StepId, topic: str, digest: str) -> bool:
         remembered = self._unclaimed.pop(step, None)

@@ -5,24 +5,41 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
-from amends.core.values import Json, SagaId, canonical
+from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import DeclarationError, InputError
 from amends.runtime.action import Action
+from amends.runtime.places import Spot
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.waiting import Waiting
 
 P = ParamSpec("P")
 T = TypeVar("T")
-DoStep: TypeAlias = Callable[[Action[..., Any], Json, str, tuple[Secret, ...]], Coroutine[Any, Any, Any]]
+
+
+class DoStep(Protocol):
+    """What begins a step: its action, its arguments, their digest, the secrets among them, and its own name if any."""
+
+    def __call__(
+        self,
+        action: Action[..., Any],
+        args: Json,
+        digest: str,
+        secrets: tuple[Secret, ...],
+        at: Spot | None = None,
+        /,
+    ) -> Coroutine[Any, Any, Any]: ...
 
 
 class Work:
     """What a saga's function is given as its first argument."""
 
-    def __init__(self, saga: SagaId, step: DoStep, ask: DoStep, waiting: Waiting) -> None:
+    def __init__(
+        self, saga: SagaId, step: DoStep, ask: DoStep, waiting: Waiting, flies: Callable[[StepId], bool]
+    ) -> None:
         self.id = saga
+        self._flies = flies
         self._step = step
         self._ask = ask
         self._waiting = waiting
@@ -42,9 +59,15 @@ class Work:
         """
         return self.do_named(action, _bound(action, args, kwargs))
 
-    def do_named(self, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
-        """The same with all arguments by name."""
-        return self._with(self._step, action, named)
+    def do_named(
+        self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """The same with all arguments by name; `at` is for a step that has a name of its own."""
+        return self._with(self._step, action, named, at)
+
+    def in_flight(self, step: str) -> bool:
+        """Whether an attempt of this step is on its way now."""
+        return self._flies(StepId(step))
 
     def ask(self, action: Action[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, tuple[str, ...]]:
         """Have people approve a step before it is done; the next `s.do` of the same action and arguments is that step.
@@ -69,11 +92,13 @@ class Work:
         """
         return await self._waiting.wait_for(name, timeout)
 
-    def _with(self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
+    def _with(
+        self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
+    ) -> Coroutine[Any, Any, Any]:
         masked = mask(named, self.id)
         text = canonical(masked, what=f"{action.topic}: args")
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        return begin(action, cast("Json", masked), digest, tuple(secrets_in(named)))
+        return begin(action, cast("Json", masked), digest, tuple(secrets_in(named)), at)
 
 
 def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:

@@ -39,7 +39,7 @@ from amends.core.effects import (
     Settle,
     Wait,
 )
-from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event, IncidentKind
+from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event
 from amends.core.outcomes import Answer, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import forward, plan
 from amends.core.saga import Incident, Saga, Step, evolve, unstarted
@@ -49,6 +49,7 @@ from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_contract
 from amends.testing.idle import idle_moves, unpause
+from amends.testing.stops import stops
 
 _G, _S = SagaStatus, StepStatus
 _SAGA: Final = SagaId("saga")
@@ -219,7 +220,7 @@ class Walk:
         for incident in self.saga.open_incidents:
             asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
-            asked += [self.fail, self._diverge]
+            asked += [self.fail, *stops(self)]
         return [*asked, *idle_moves(self)]
 
     def _raced(self, move: Move) -> None:
@@ -370,9 +371,6 @@ class Walk:
     def cancel(self) -> bool:
         window_s = self.tape.pick(_WINDOWS_S)
         return self.tell(c.CancelSaga(by="ann", why="a change of mind", now=self.now, window_s=window_s))
-
-    def _diverge(self) -> None:
-        self.tell(c.OpenIncident(kind=IncidentKind.DIVERGED, step=None, why="the code has changed"))
 
     def retry(self, incident: Incident) -> bool:
         """A person who looks first does not have a thing done twice that has been done."""

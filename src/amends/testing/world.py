@@ -211,7 +211,7 @@ def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
 
 def _speaks(incident: Incident) -> bool:
     """Whether what an incident names is a person's business: it is open, or a person has vouched for all of it."""
-    vouched = incident.kind in {e.IncidentKind.PAST_PIVOT, e.IncidentKind.DIVERGED}
+    vouched = incident.kind in {e.IncidentKind.PAST_PIVOT, e.IncidentKind.DIVERGED, e.IncidentKind.CALLED}
     return incident.status is IncidentStatus.OPEN or (vouched and incident.status is IncidentStatus.RESOLVED)
 
 

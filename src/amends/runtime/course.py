@@ -1,0 +1,131 @@
+"""Runs a definition's steps: one after another in a list, side by side where a graph allows it.
+
+A step of a graph is known by its label, so which of several came first makes no difference when the definition is
+called again. When one has ended badly no other is begun; those on their way come to their end, as the rollback waits
+for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from amends.core.values import StepId
+from amends.errors import CallPerson, Complete, StepError
+from amends.runtime.graph import Graph
+from amends.runtime.places import Spot
+from amends.runtime.steps import Step, resolved
+
+if TYPE_CHECKING:
+    from amends.runtime.work import Work
+
+
+class Course:
+    """One run of one definition's steps."""
+
+    def __init__(self, s: Work, graph: Graph, given: Mapping[str, Any]) -> None:
+        self._s = s
+        self._graph = graph
+        self._given = given
+        self._results: dict[str, Any] = {}
+        self._begun: dict[str, str] = {}
+        """By each label whose step has begun: the step that it was last known as. A recovery is its last."""
+
+    async def run(self) -> dict[str, Any]:
+        """The results by label. Raises what the first step raised that ended badly, or Complete."""
+        if self._graph.is_list:
+            for step in self._graph.steps.values():
+                await self._bring(step)
+        else:
+            await self._side_by_side()
+        return self._results
+
+    # -- a graph ------------------------------------------------------------------------------------------------------
+
+    async def _side_by_side(self) -> None:
+        waiting = dict(self._graph.steps)
+        running: dict[asyncio.Task[None], str] = {}
+        try:
+            while waiting or running:
+                for label in [label for label in waiting if self._is_due(label)]:
+                    running[asyncio.ensure_future(self._bring(waiting.pop(label)))] = label
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for ended in sorted(done, key=lambda task: list(self._graph.steps).index(running[task])):
+                    del running[ended]
+                    ended.result()
+        except asyncio.CancelledError:
+            await _cancelled(running)
+            raise
+        except Exception:  # of whatever kind: it goes on to the driver, once nobody idle is left behind
+            idle = {task for task, label in running.items() if not self._s.in_flight(self._begun.get(label, label))}
+            for task in running.keys() - idle:
+                task.add_done_callback(_heard)
+            await _cancelled(idle)
+            raise
+
+    def _is_due(self, label: str) -> bool:
+        return all(need in self._results for need in self._graph.needs[label])
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    async def _bring(self, step: Step) -> None:
+        """Do a step, again where it may be, or what it is recovered by; keep the result."""
+        result = await self._do_or_recover(step, step.label)
+        self._results[step.label] = result
+
+    async def _do_or_recover(self, step: Step, label: str) -> Any:  # noqa: ANN401 - the action's own type
+        turn = 0
+        while True:
+            try:
+                result = await self._do(step, label, turn)
+            except StepError as exc:
+                if exc.happened is not False or turn == step.retry:
+                    return await self._recovered(step, label, exc)
+                turn += 1
+            else:
+                self._complete_if(step, result)
+                return result
+
+    async def _do(self, step: Step, label: str, turn: int) -> Any:  # noqa: ANN401 - the action's own type
+        named = {name: resolved(value, self._given, self._results) for name, value in step.args.items()}
+        for name in step.action.signature.names:
+            if name not in named and name in self._given:
+                named[name] = self._given[name]
+        if self._graph.is_list:
+            return await self._s.do_named(step.action, named)
+        needs = self._graph.needs[label]
+        after = [self._begun[label]] if label in self._begun else [self._begun[need] for need in needs]
+        known_as = step.label if turn == 0 else f"{step.label}.{turn + 1}"
+        self._begun[label] = known_as
+        return await self._s.do_named(
+            step.action, named, at=Spot(StepId(known_as), tuple(StepId(one) for one in after))
+        )
+
+    async def _recovered(self, step: Step, label: str, error: StepError) -> Any:  # noqa: ANN401 - the action's own type
+        if isinstance(step.on_failure, Step):
+            result = await self._do_or_recover(step.on_failure, label)
+            self._results[step.on_failure.label] = result
+            return result
+        if step.on_failure == "call":
+            raise CallPerson(str(error), step=error.step) from error
+        raise error
+
+    def _complete_if(self, step: Step, result: object) -> None:
+        if step.complete_if is not None and step.complete_if(result):
+            results = {**self._results, step.label: result}
+            left = [label for label in self._graph.steps if label not in results and label not in self._begun]
+            not_run = f"; not run: {', '.join(left)}" if left else ""
+            raise Complete(results, why=f"step {step.label} was all that was needed{not_run}")
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Its end is on record; nobody is left to be told of it here."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _cancelled(tasks: Mapping[asyncio.Task[None], object] | set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

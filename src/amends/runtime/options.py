@@ -1,0 +1,28 @@
+"""What a definition asks of the runtime beside its body: keywords of `@saga` and `SagaDefinition`, in one place.
+
+A new keyword is one line in `OptionNames`, for the checkers, and one in `Options`, whose default changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from amends.runtime.assertions import Check
+
+
+class OptionNames(TypedDict, total=False):
+    """The keywords, as a caller may write them."""
+
+    verify: Sequence[Check | Callable[..., object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The same, whole.
+
+    verify: what has to hold before a saga counts as complete; see `check`.
+    """
+
+    verify: Sequence[Check | Callable[..., object]] = ()
