@@ -1,99 +1,31 @@
-"""Sagas for AI agents. Every action knows how to make amends."""
+"""Sagas for AI agents. Every action knows how to make amends.
 
-from amends.bootstrap import Coordinator, run
-from amends.core.contracts import Contract, Retries, Reversibility
-from amends.core.events import IncidentKind
-from amends.core.transitions import SagaStatus, StepStatus
-from amends.errors import (
-    AmendsError,
-    CallPerson,
-    ChangedSince,
-    Complete,
-    Fatal,
-    NotDone,
-    PolicyError,
-    RefusedError,
-    Retry,
-    SecretUnavailableError,
-    StepDeniedError,
-    StepError,
-    StepFailedError,
-    StepFatalError,
-    StepLostError,
-    UnknownApprovalError,
-    UnverifiedError,
-    WaitTimeoutError,
-    WebhookRefusedError,
-)
-from amends.journal.protocol import ApprovalRow
-from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
-from amends.runtime.approvals import Asking
-from amends.runtime.assertions import Check, check
-from amends.runtime.definition import SagaDefinition, saga
-from amends.runtime.handle import Ended, Handle
-from amends.runtime.notices.command import Command
-from amends.runtime.notices.signing import verify_webhook
-from amends.runtime.notices.webhook import Webhook
-from amends.runtime.registry import Registry
-from amends.runtime.secret import Secret
-from amends.runtime.settings import Settings
-from amends.runtime.steps import Step, given, result_of
-from amends.runtime.work import Work
+The public names stand in `public`; they come in with the first one that is used, so that the command line, which needs
+few of them, starts at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amends.public import *  # noqa: F403 - for whoever reads types: at run time, see below
+    from amends.public import __all__ as __all__
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Action",
-    "AmendsError",
-    "ApprovalRow",
-    "Asked",
-    "Asking",
-    "CallPerson",
-    "ChangedSince",
-    "Check",
-    "Command",
-    "Complete",
-    "Contract",
-    "Coordinator",
-    "Done",
-    "Ended",
-    "Fatal",
-    "Handle",
-    "Happened",
-    "IncidentKind",
-    "NotDone",
-    "NotHappened",
-    "PolicyError",
-    "RefusedError",
-    "Registry",
-    "Retries",
-    "Retry",
-    "Reversibility",
-    "SagaDefinition",
-    "SagaStatus",
-    "Secret",
-    "SecretUnavailableError",
-    "Settings",
-    "Step",
-    "StepDeniedError",
-    "StepError",
-    "StepFailedError",
-    "StepFatalError",
-    "StepLostError",
-    "StepStatus",
-    "UnknownApprovalError",
-    "UnverifiedError",
-    "WaitTimeoutError",
-    "Webhook",
-    "WebhookRefusedError",
-    "Work",
-    "action",
-    "check",
-    "given",
-    "key",
-    "register",
-    "result_of",
-    "run",
-    "saga",
-    "verify_webhook",
-]
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    public = import_module("amends.public")
+    names = {each: getattr(public, each) for each in (*public.__all__, "__all__")}
+    globals().update(names)
+    try:
+        return names[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    public = import_module("amends.public")
+    return sorted({*globals(), *public.__all__})

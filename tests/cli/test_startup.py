@@ -9,7 +9,7 @@ from tests.cli.shell import PATIENCE_S
 
 
 def imported(statement: str) -> set[str]:
-    """What this statement imports beyond `import amends`."""
+    """What this statement imports beyond `import amends`, which is next to nothing until a name of it is used."""
     program = f"import sys, amends; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
@@ -22,13 +22,18 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
     assert "click" in found
     assert {name for name in found if name.startswith("amends.")} == {
         "amends.cli",
+        "amends.cli.action",
         "amends.cli.approval",
         "amends.cli.changeset",
+        "amends.cli.completion",
+        "amends.cli.configured",
         "amends.cli.demo",
+        "amends.cli.doctor",
         "amends.cli.drill",
         "amends.cli.evidence",
         "amends.cli.incident",
         "amends.cli.main",
+        "amends.cli.new",
         "amends.cli.notify",
         "amends.cli.options",
         "amends.cli.policy",
@@ -36,8 +41,18 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
         "amends.cli.saga",
         "amends.cli.schema",
         "amends.cli.work",
+        "amends.errors",
     }
-    assert not {name.partition(".")[0] for name in found} & {"rich", "pygments", "tempfile", "subprocess", "traceback"}
+    assert not {name.partition(".")[0] for name in found} & {
+        "asyncio",
+        "apsw",
+        "yaml",
+        "rich",
+        "pygments",
+        "tempfile",
+        "subprocess",
+        "traceback",
+    }
 
 
 def test_json_needs_no_rich() -> None:
@@ -51,3 +66,18 @@ def test_importing_prints_nothing(module: str) -> None:
         [sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, timeout=PATIENCE_S, check=True
     )
     assert done.stdout + done.stderr == b""
+
+
+def test_help_costs_little() -> None:
+    """CPU time, and the best of a few starts, because the machine has others to serve too."""
+    program = (
+        "import os, subprocess, sys\n"
+        "subprocess.run([sys.executable, '-m', 'amends.cli.main', '--help'], stdout=subprocess.DEVNULL, check=True)\n"
+        "print(os.times().children_user + os.times().children_system)\n"
+    )
+    command = [sys.executable, "-c", program]
+    spent_s = [
+        float(subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout)
+        for _ in range(5)
+    ]
+    assert min(spent_s) <= 0.150

@@ -8,12 +8,16 @@ from typing import Final, NoReturn, cast
 
 import click
 
+from amends.cli.action import action
 from amends.cli.approval import approval
 from amends.cli.changeset import changeset
+from amends.cli.completion import completion
 from amends.cli.demo import demo
+from amends.cli.doctor import doctor
 from amends.cli.drill import drill
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
+from amends.cli.new import new
 from amends.cli.notify import notify
 from amends.cli.options import show_help
 from amends.cli.policy import policy
@@ -45,6 +49,7 @@ def cli(context: click.Context) -> None:
 
 
 cli.add_command(demo)
+cli.add_command(new)
 cli.add_command(run)
 cli.add_command(drill)
 cli.add_command(resume)
@@ -52,11 +57,14 @@ cli.add_command(work)
 cli.add_command(saga)
 cli.add_command(approval)
 cli.add_command(incident)
+cli.add_command(action)
 cli.add_command(policy)
 cli.add_command(evidence)
 cli.add_command(notify)
 cli.add_command(changeset)
+cli.add_command(doctor)
 cli.add_command(schema)
+cli.add_command(completion)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

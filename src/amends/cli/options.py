@@ -1,4 +1,4 @@
-"""The options that commands share, and the words of their help. Imports nothing but click."""
+"""The options that commands share, and the words of their help. Imports little but click."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from amends.cli import configured
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-JOURNAL: Final = "amends.db"
+JOURNAL: Final = configured.JOURNAL
 
 _journal = click.option(
     "--journal",
     metavar="PATH",
-    default=JOURNAL,
+    default=configured.journal,
     envvar="AMENDS_JOURNAL",
-    show_default=True,
+    show_default=JOURNAL,
     show_envvar=True,
     help="The journal: a file's path.",
 )
@@ -50,6 +52,9 @@ def with_policy(command: F) -> F:
     return click.option(
         "--policy",
         metavar="FILE",
+        default=configured.policy,
+        envvar="AMENDS_POLICY",
+        show_envvar=True,
         help="Go by this policy from now on; it is adopted, on record, unless it is the one in force.",
     )(command)
 
@@ -79,7 +84,7 @@ def command(journal: str, *words: str) -> str:
     """A command about this journal, to be shown and copied: an id that somebody chose cannot make it another one."""
     import shlex
 
-    return shlex.join(("amends", *words, *(() if journal == JOURNAL else ("--journal", journal))))
+    return shlex.join(("amends", *words, *(() if journal == configured.journal() else ("--journal", journal))))
 
 
 def show_help(context: click.Context) -> None:

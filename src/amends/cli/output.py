@@ -17,6 +17,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
 Part: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -40,6 +41,11 @@ class Output:
 
             line = Text.assemble(*parts)
             line.rstrip()
+            self._draw(line, is_line=True)
+
+    def say_text(self, line: Text) -> None:
+        """One line that is drawn already."""
+        if not self.as_json:
             self._draw(line, is_line=True)
 
     def say_beside(self, left: Sequence[Part], right: Part) -> None:

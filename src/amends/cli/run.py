@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import with_journal, with_policy
 
 
@@ -13,7 +14,14 @@ from amends.cli.options import with_journal, with_policy
 @click.option(
     "--id", "saga_id", metavar="ID", help="The saga's id; the same id twice is one saga.  [default: a new one]"
 )
-@click.option("--env", default="development", show_default=True, help="Where it runs, as the gate is told.")
+@click.option(
+    "--env",
+    default=configured.env,
+    envvar="AMENDS_ENV",
+    show_default="development",
+    show_envvar=True,
+    help="Where it runs, as the gate is told.",
+)
 @click.option("--actor", default="system:local", show_default=True, help="On whose behalf it runs.")
 @click.option(
     "--label", "labels", metavar="NAME=VALUE", multiple=True, help="A note on it; may be given several times."

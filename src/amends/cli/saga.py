@@ -1,4 +1,4 @@
-"""`amends saga`: list, show, signal, cancel."""
+"""`amends saga`: list, show, watch, signal, retry, cancel."""
 
 from __future__ import annotations
 
@@ -126,6 +126,59 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
                 out.say(f"{why}: {visible(command(journal, what, 'show', name))}")
 
     asyncio.run(whole())
+
+
+@saga.command()
+@click.argument("saga_ids", metavar="[ID]...", nargs=-1)
+@click.option("--once", is_flag=True, help="Show how things stand now, and end.")
+@with_journal
+def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool) -> None:
+    """Watch sagas as they go: which steps went forward, which go back.
+
+    Whatever is going is shown, or only the sagas that are named, until these have ended. Whoever drives them: this only
+    reads. With --json, each new entry is a line.
+    """
+    import asyncio
+
+    from amends.cli.output import Output
+    from amends.cli.session import opened_to_read
+    from amends.cli.watching import watch as watched
+
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            await watched(opened, saga_ids, out, once=once)
+
+    asyncio.run(whole())
+
+
+@saga.command()
+@click.argument("saga_id", metavar="ID")
+@with_modules(required=False)
+@with_author
+@with_journal
+def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool) -> int:
+    """Try again what a saga's incident stopped at.
+
+    The same as `amends incident retry` for its open incident. The exit code is 0 once the saga has ended, 4 if it needs
+    a person again, 6 if another process is at it.
+    """
+    from amends.bootstrap import Coordinator
+    from amends.cli import session
+    from amends.core.saga import Saga
+    from amends.errors import RefusedError
+    from amends.runtime.handle import Ended
+
+    who = author(by)
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        if not state.open_incidents:
+            raise RefusedError(f"saga {saga_id} is {state.status}: it has no open incident to retry")
+        session.require_known(state, coordinator.registry, forward=state.rollback is None)
+        return await coordinator.retry_incident(f"{saga_id}/{state.open_incidents[-1].number}", by=who)
+
+    return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
 
 
 @saga.command()

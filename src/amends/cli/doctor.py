@@ -1,0 +1,61 @@
+"""`amends doctor`: is everything as it should be, and if not, what to do about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from amends.cli.options import with_journal, with_modules, with_policy
+
+FAILED: Final = 1
+_STYLES: Final = {"ok": "green", "look": "yellow", "wrong": "bold red"}
+
+
+@click.command()
+@with_modules(required=False)
+@with_policy
+@with_journal
+@click.pass_context
+def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | None, journal: str, as_json: bool) -> int:
+    """Check the journal, the clock, file rights, what is left unfinished, the chain, and the actions of modules.
+
+    Each line says what was found, and below it what to do, where something should be done. The exit code is 1 if
+    something is wrong.
+    """
+    import asyncio
+
+    from amends.cli.examined import Finding, examine
+    from amends.cli.modules import load
+    from amends.cli.output import Output
+    from amends.evidence.timeline import visible
+
+    out = Output(as_json=as_json)
+    with out.kept_clean():
+        load(modules)
+    found: list[Finding] = asyncio.run(
+        examine(journal, policy, how_journal=_how(context, "journal"), how_policy=_how(context, "policy"))
+    )
+    for each in found:
+        out.record("check", {"name": each.name, "state": each.state, "found": each.found, "do": each.do})
+        out.say((f"{each.state:<6}", _STYLES[each.state]), (f"{each.name:<10}", "bold"), visible(each.found))
+        if each.do:
+            out.say(f"{'':16}→ ", (visible(each.do), "yellow"))
+    wrong = sum(each.state == "wrong" for each in found)
+    looks = sum(each.state == "look" for each in found)
+    out.record("summary", {"checks": len(found), "wrong": wrong, "look": looks})
+    out.say()
+    out.say(f"{len(found)} checks: {wrong} wrong, {looks} to look at")
+    return FAILED if wrong else 0
+
+
+def _how(context: click.Context, name: str) -> str:
+    """Where an option's value came from, in words."""
+    from amends.cli.configured import configured
+
+    source = context.get_parameter_source(name)
+    if source is click.core.ParameterSource.COMMANDLINE:
+        return f"from --{name}"
+    if source is click.core.ParameterSource.ENVIRONMENT:
+        return f"from AMENDS_{name.upper()}"
+    return f"from {configured().file}" if name in configured().says else "by default"

@@ -1,0 +1,219 @@
+"""What `amends doctor` looks at. Reads only; whatever it finds is a finding, not an error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from amends.bootstrap import journal_file, open_journal
+from amends.clock import SystemClock
+from amends.core.contracts import Reversibility
+from amends.core.events import PolicyAdopted
+from amends.core.transitions import SagaStatus
+from amends.core.values import POLICIES, SagaId
+from amends.errors import AmendsError, JournalError, MistakesError
+from amends.evidence.timeline import span
+from amends.journal.protocol import Journal, PersonQuery, SagaQuery
+from amends.runtime.drills import drilled_at, last_passed
+from amends.runtime.registry import PROCESS
+
+State = Literal["ok", "look", "wrong"]
+LEAST_ROOM: Final = 256 * 1024 * 1024
+READ: Final = 100
+LEASE_MS: Final = 120_000
+SKEW_MS: Final = 2_000
+_OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    name: str
+    state: State
+    found: str
+    do: str = ""
+
+
+async def examine(address: str, policy: str | None, *, how_journal: str, how_policy: str) -> list[Finding]:
+    """Everything, in the order in which a person would look."""
+    found = list(_place(address, how_journal))
+    path = journal_file(address)
+    if path is not None and path.exists():
+        found += _rights(path)
+        found += [each async for each in _inside(address, policy, how_policy)]
+    else:
+        found += [each async for each in _policy(None, policy, how_policy)]
+    found += _actions_without_journal() if path is None or not path.exists() else ()
+    return found
+
+
+def _place(address: str, how: str) -> Iterator[Finding]:
+    path = journal_file(address)
+    if path is None:
+        yield Finding(name="journal", state="look", found=f"in memory, {how}", do="give --journal the path of a file")
+        return
+    if not path.exists():
+        what = f"there is no {path}, {how}"
+        yield Finding(name="journal", state="look", found=what, do="the first `amends run` makes it; or give --journal")
+        return
+    size = sum(each.stat().st_size for each in _files(path))
+    yield Finding(name="journal", state="ok", found=f"{path}, {how}; {size / 1e6:.1f} MB")
+    free = shutil.disk_usage(path.parent).free
+    room = f"{free / 1e9:.1f} GB free"
+    if free < LEAST_ROOM:
+        do = "make room: a full disk stops all dispatch until there is some"
+        yield Finding(name="disk", state="wrong", found=room, do=do)
+    else:
+        yield Finding(name="disk", state="ok", found=room)
+
+
+def _files(path: Path) -> list[Path]:
+    return [each for each in (path, Path(f"{path}-wal"), Path(f"{path}.key")) if each.exists()]
+
+
+def _rights(path: Path) -> Iterator[Finding]:
+    for each in _files(path):
+        about = each.stat()
+        mode = stat.S_IMODE(about.st_mode)
+        if mode & _OTHERS or (each.suffix == ".key" and mode & stat.S_IRWXG):
+            do = f"chmod {'600' if each.suffix == '.key' else '640'} {each}"
+            yield Finding(name="rights", state="wrong", found=f"{each} is open to others ({mode:o})", do=do)
+        elif about.st_uid != os.geteuid():
+            do = "run amends as its owner, or give it to whoever runs amends"
+            yield Finding(name="rights", state="look", found=f"{each} belongs to somebody else", do=do)
+        else:
+            yield Finding(name="rights", state="ok", found=f"{each} ({mode:o})")
+
+
+async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIterator[Finding]:
+    try:
+        journal = await open_journal(address, SystemClock(), signs=False)
+    except JournalError as exc:
+        do = "see docs/howto/incidents.md; copy the file before anything else"
+        yield Finding(name="settings", state="wrong", found=str(exc), do=do)
+        return
+    try:
+        durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
+        yield Finding(name="settings", state="ok", found=durable)
+        for looked in (_clock(journal), _chain(journal), _unfinished(journal), _people(journal)):
+            async for each in looked:
+                yield each
+        async for each in _policy(journal, policy, how_policy):
+            yield each
+        async for each in _actions(journal):
+            yield each
+    finally:
+        await journal.close()
+
+
+async def _clock(journal: Journal) -> AsyncIterator[Finding]:
+    rows = (await journal.sagas(SagaQuery(limit=READ))).rows
+    ahead = max((row.updated_at for row in rows), default=0) - SystemClock().now()
+    if ahead > SKEW_MS:
+        do = "set the clock (NTP); leases go by another one, but times on record will be out of order"
+        yield Finding(name="clock", state="wrong", found=f"the newest entry is {span(ahead)} ahead of now", do=do)
+    else:
+        yield Finding(name="clock", state="ok", found="no entry is from the future")
+
+
+async def _chain(journal: Journal) -> AsyncIterator[Finding]:
+    read = entries = 0
+    for row in (await journal.sagas(SagaQuery(limit=READ))).rows:
+        try:
+            async for _ in journal.read(row.id):
+                entries += 1
+        except AmendsError as exc:
+            do = "copy the file; then `amends evidence verify` says what of it still verifies"
+            yield Finding(name="chain", state="wrong", found=f"saga {row.id}: {exc}", do=do)
+            return
+        read += 1
+    yield Finding(name="chain", state="ok", found=f"{entries} entries of the newest {read} sagas verify")
+
+
+async def _unfinished(journal: Journal) -> AsyncIterator[Finding]:
+    going = (SagaStatus.RUNNING, SagaStatus.ROLLING_BACK)
+    rows = (await journal.sagas(SagaQuery(statuses=going, limit=500))).rows
+    now = SystemClock().now()
+    left = [row for row in rows if now - row.updated_at > LEASE_MS]
+    if left:
+        oldest = max(now - row.updated_at for row in left)
+        what = f"{len(left)} unfinished, and nothing new of them for up to {span(oldest)}"
+        do = "if no process drives them: amends resume, or amends work, with the modules that declare them"
+        yield Finding(name="leases", state="look", found=what, do=do)
+    else:
+        yield Finding(name="leases", state="ok", found=f"{len(rows)} going, none left alone")
+
+
+async def _people(journal: Journal) -> AsyncIterator[Finding]:
+    now = SystemClock().now()
+    incidents = (await journal.incidents(PersonQuery())).rows
+    approvals = (await journal.approvals(PersonQuery())).rows
+    for name, what, count, since in (
+        ("incidents", "incident", len(incidents), min((row.opened_at for row in incidents), default=now)),
+        ("approvals", "approval", len(approvals), min((row.requested_at for row in approvals), default=now)),
+    ):
+        if count:
+            found = f"{count} open, the oldest for {span(now - since)}"
+            yield Finding(name=name, state="look", found=found, do=f"amends {what} list")
+        else:
+            yield Finding(name=name, state="ok", found="none open")
+
+
+async def _policy(journal: Journal | None, policy: str | None, how: str) -> AsyncIterator[Finding]:
+    from amends.gate.load import load_policy
+
+    in_force = None if journal is None else await _adopted(journal)
+    if policy is None:
+        what = "the built-in one" if in_force is None else f"{in_force.digest[:12]}, adopted by {in_force.by}"
+        do = "write one, and adopt it: docs/policy.md" if in_force is None else ""
+        yield Finding(name="policy", state="look" if in_force is None else "ok", found=what, do=do)
+        return
+    try:
+        loaded = load_policy(policy)
+    except MistakesError as exc:
+        yield Finding(name="policy", state="wrong", found=exc.mistakes[0], do=f"amends policy check {policy}")
+        return
+    if in_force is not None and in_force.digest != loaded.digest:
+        do = f"adopt it: amends policy adopt {policy} --why …, or the next `amends run` does"
+        yield Finding(name="policy", state="look", found=f"{policy}, {how}, is not the one in force", do=do)
+    else:
+        yield Finding(name="policy", state="ok", found=f"{policy}, {how}")
+
+
+async def _adopted(journal: Journal) -> PolicyAdopted | None:
+    newest: PolicyAdopted | None = None
+    async for entry in journal.read(SagaId(POLICIES)):
+        newest = entry.event if isinstance(entry.event, PolicyAdopted) else newest
+    return newest
+
+
+def _actions_without_journal() -> Iterator[Finding]:
+    contracts = [each.contract for each in PROCESS.actions() if each.contract.side_effect]
+    undeclared = [each.topic for each in contracts if each.reversibility is Reversibility.UNDECLARED]
+    yield _undeclared(list(map(str, undeclared)), len(contracts))
+
+
+def _undeclared(topics: list[str], count: int) -> Finding:
+    if topics:
+        do = "give each a compensation, or a no_rollback reason: amends action list --undeclared"
+        return Finding(name="actions", state="wrong", found=f"undeclared: {', '.join(topics[:5])}", do=do)
+    if not count:
+        return Finding(name="actions", state="look", found="none known", do="name the modules with --module")
+    return Finding(name="actions", state="ok", found=f"all {count} say how they are taken back, or why not")
+
+
+async def _actions(journal: Journal) -> AsyncIterator[Finding]:
+    for each in _actions_without_journal():
+        yield each
+    contracts = [each.contract for each in PROCESS.actions() if each.contract.side_effect]
+    passed = await last_passed(journal)
+    never = [each.topic for each in contracts if drilled_at(passed, each) is None]
+    if never:
+        do = "amends drill MODULE:SAGA"
+        yield Finding(name="drills", state="look", found=f"never drilled: {', '.join(never[:5])}", do=do)
+    elif contracts:
+        yield Finding(name="drills", state="ok", found=f"all {len(contracts)} were drilled")

@@ -1,0 +1,181 @@
+"""Sagas as they go, one line each: which steps went forward, which went back, and what is done just now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from amends.cli.looks import entry_fields, status_part
+from amends.cli.output import Output
+from amends.clock import SystemClock
+from amends.core.saga import Saga, Step, evolve, unstarted
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import SagaId
+from amends.errors import UnknownSagaError
+from amends.evidence.timeline import visible
+from amends.journal.protocol import Journal, SagaQuery, SagaRow
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+LOOK_S: Final = 0.4
+MOST: Final = 50
+MOST_STEPS: Final = 24
+_GOING: Final = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED)
+_S = StepStatus
+_MARKS: Final[dict[StepStatus, tuple[str, str]]] = {
+    _S.PROPOSED: ("·", "dim"),
+    _S.AWAITING: ("⧗", "yellow"),
+    _S.READY: ("·", "dim"),
+    _S.DENIED: ("⊘", "red"),
+    _S.RUNNING: ("▶", "bold cyan"),
+    _S.SUCCEEDED: ("■", "green"),
+    _S.FAILED: ("✗", "red"),
+    _S.UNKNOWN: ("?", "yellow"),
+    _S.COMPENSATING: ("◀", "bold magenta"),
+    _S.RECOMPENSATING: ("◀", "bold magenta"),
+    _S.UNCOMPENSATED: ("!", "bold red"),
+    _S.COMPENSATED: ("□", "magenta"),
+    _S.SETTLED: ("▣", "dim"),
+}
+LEGEND: Final = (
+    "■ done  ▶ running  ◀ being taken back  □ taken back  ? lost  ✗ failed  ⧗ waits for people  ! needs a person"
+)
+_BACK: Final = frozenset({_S.COMPENSATING, _S.RECOMPENSATING, _S.UNCOMPENSATED})
+
+
+@dataclass
+class Watched:
+    """One saga, as far as it has been read."""
+
+    row: SagaRow
+    state: Saga
+    fresh: bool = field(default=True)
+
+    @property
+    def is_over(self) -> bool:
+        return self.row.status.ended or self.row.status is SagaStatus.INCIDENT
+
+
+class Watch:
+    """Reads what is new of the sagas that are watched: those named, or whatever is going."""
+
+    def __init__(self, journal: Journal, sagas: Iterable[str], out: Output) -> None:
+        self._journal = journal
+        self._named = tuple(map(SagaId, sagas))
+        self._out = out
+        self.seen: dict[SagaId, Watched] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that were named have ended, or need a person."""
+        return bool(self._named) and all(each.is_over for each in self.seen.values())
+
+    async def look(self) -> None:
+        for row in await self._rows():
+            known = self.seen.get(row.id)
+            if known is not None and known.row == row:
+                known.fresh = False
+                continue
+            state = unstarted(row.id) if known is None else known.state
+            async for entry in self._journal.read(row.id, after=state.head):
+                state = evolve(state, entry.event)
+                self._out.record("entry", entry_fields(entry))
+            self.seen[row.id] = Watched(row, state)
+
+    async def _rows(self) -> list[SagaRow]:
+        names = self._named or [each.row.id for each in self.seen.values() if not each.is_over]
+        rows = {row.id: row for name in names if (row := await self._journal.saga(name)) is not None}
+        missing = [name for name in self._named if name not in rows]
+        if missing:
+            raise UnknownSagaError(f"no saga has the id {missing[0]}; `amends saga list` shows those that there are")
+        if not self._named:
+            page = await self._journal.sagas(SagaQuery(statuses=_GOING, limit=MOST))
+            rows |= {row.id: row for row in page.rows}
+        return list(rows.values())
+
+    # -- for a person -------------------------------------------------------------------------------------------------
+
+    def drawn(self, width: int) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        newest = sorted(self.seen.values(), key=lambda each: each.row.started_at, reverse=True)[:MOST]
+        if not newest:
+            return Text("nothing is going; Ctrl-C ends this", style="dim")
+        table = Table.grid(padding=(0, 2), expand=False)
+        table.add_column(no_wrap=True, max_width=max(10, width // 4))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold", max_width=MOST_STEPS + 8)
+        table.add_column(overflow="ellipsis", no_wrap=True)
+        for each in newest:
+            name = Text.assemble((visible(each.row.id)[-10:], "bold"), " ", visible(each.row.definition))
+            name.truncate(max(10, width // 4), overflow="ellipsis")
+            table.add_row(name, Text.assemble(status_part(each.row.status)), bar(each.state), now(each.state))
+        return Group(table, Text(LEGEND, style="dim"))
+
+    def lines(self) -> list[Text]:
+        """What has changed since the last look, a line each, where there is no terminal to draw on."""
+        from rich.text import Text
+
+        return [
+            Text.assemble(
+                f"{visible(each.row.id)}  ", status_part(each.row.status), "  ", bar(each.state), "  ", now(each.state)
+            )
+            for each in self.seen.values()
+            if each.fresh
+        ]
+
+
+def bar(saga: Saga) -> Text:
+    """The steps in order, a mark each, and how many of them stand."""
+    from rich.text import Text
+
+    steps = list(saga.steps.values())
+    drawn = Text("…" if len(steps) > MOST_STEPS else "", style="dim")
+    for step in steps[-MOST_STEPS:]:
+        mark, style = _MARKS[step.status]
+        drawn.append(mark, style=style)
+    standing = sum(step.status is _S.SUCCEEDED for step in steps)
+    return drawn.append(f" {standing}/{len(steps)}", style="dim")
+
+
+def now(saga: Saga) -> Text:
+    """What is done just now, or what it has come to."""
+    from rich.text import Text
+
+    live: list[Step] = [saga.steps[step] for step in saga.live]
+    if live:
+        step = live[-1]
+        way, style = ("back", "magenta") if step.status in _BACK else ("forward", "cyan")
+        return Text.assemble((f"{way} ", style), visible(str(step.contract.topic)))
+    if saga.open_incidents:
+        return Text(visible(saga.open_incidents[-1].why, 200), style="red")
+    if saga.rollback is not None:
+        return Text(visible(saga.rollback.why, 200), style="dim")
+    return Text("")
+
+
+async def watch(journal: Journal, sagas: tuple[str, ...], out: Output, *, once: bool) -> None:
+    """Show what is going until all of it is over, or for ever where nothing was named."""
+    watched, clock = Watch(journal, sagas, out), SystemClock()
+    await watched.look()
+    if out.as_json or not out.console.is_terminal:
+        while True:
+            for line in watched.lines():
+                out.say_text(line)
+            if once or watched.is_over or out.is_gone:
+                return
+            await clock.sleep(LOOK_S)
+            await watched.look()
+    from rich.live import Live
+
+    console = out.console
+    with Live(watched.drawn(console.width), console=console, auto_refresh=False) as live:
+        while not (once or watched.is_over):
+            await clock.sleep(LOOK_S)
+            await watched.look()
+            live.update(watched.drawn(console.width), refresh=True)

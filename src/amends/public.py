@@ -1,0 +1,97 @@
+"""The public names: all that `import amends` gives, each from its own home."""
+
+from amends.bootstrap import Coordinator, run
+from amends.core.contracts import Contract, Retries, Reversibility
+from amends.core.events import IncidentKind
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.errors import (
+    AmendsError,
+    CallPerson,
+    ChangedSince,
+    Complete,
+    Fatal,
+    NotDone,
+    PolicyError,
+    RefusedError,
+    Retry,
+    SecretUnavailableError,
+    StepDeniedError,
+    StepError,
+    StepFailedError,
+    StepFatalError,
+    StepLostError,
+    UnknownApprovalError,
+    UnverifiedError,
+    WaitTimeoutError,
+    WebhookRefusedError,
+)
+from amends.journal.protocol import ApprovalRow
+from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
+from amends.runtime.approvals import Asking
+from amends.runtime.assertions import Check, check
+from amends.runtime.definition import SagaDefinition, saga
+from amends.runtime.handle import Ended, Handle
+from amends.runtime.notices.command import Command
+from amends.runtime.notices.signing import verify_webhook
+from amends.runtime.notices.webhook import Webhook
+from amends.runtime.registry import Registry
+from amends.runtime.secret import Secret
+from amends.runtime.settings import Settings
+from amends.runtime.steps import Step, given, result_of
+from amends.runtime.work import Work
+
+__all__ = [
+    "Action",
+    "AmendsError",
+    "ApprovalRow",
+    "Asked",
+    "Asking",
+    "CallPerson",
+    "ChangedSince",
+    "Check",
+    "Command",
+    "Complete",
+    "Contract",
+    "Coordinator",
+    "Done",
+    "Ended",
+    "Fatal",
+    "Handle",
+    "Happened",
+    "IncidentKind",
+    "NotDone",
+    "NotHappened",
+    "PolicyError",
+    "RefusedError",
+    "Registry",
+    "Retries",
+    "Retry",
+    "Reversibility",
+    "SagaDefinition",
+    "SagaStatus",
+    "Secret",
+    "SecretUnavailableError",
+    "Settings",
+    "Step",
+    "StepDeniedError",
+    "StepError",
+    "StepFailedError",
+    "StepFatalError",
+    "StepLostError",
+    "StepStatus",
+    "UnknownApprovalError",
+    "UnverifiedError",
+    "WaitTimeoutError",
+    "Webhook",
+    "WebhookRefusedError",
+    "Work",
+    "action",
+    "check",
+    "given",
+    "key",
+    "register",
+    "result_of",
+    "run",
+    "saga",
+    "verify_webhook",
+]

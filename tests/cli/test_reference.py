@@ -1,0 +1,46 @@
+"""The reference has every command, in the order in which the help has them. To have it brought up to date:
+
+python tests/cli/test_reference.py
+python tests/test_docs.py --write docs/reference/command-line.md
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from amends.cli.main import cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
+
+
+def commands(command: click.Command = cli, words: tuple[str, ...] = ("amends",)) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield " ".join(words)
+        return
+    if words == ("amends",) or command.params:
+        yield " ".join(words)
+    for name, inner in command.commands.items():
+        yield from commands(inner, (*words, name))
+
+
+def sections(page: str) -> dict[str, str]:
+    parts = re.split(r"^## `(amends[^`]*)`$", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_command_has_its_section() -> None:
+    assert list(sections(PAGE.read_text(encoding="utf-8"))) == list(commands()), __doc__
+
+
+def main() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    known, head = sections(page), page.partition("\n## `amends")[0]
+    fresh = "\n\n```console\n$ {} --help\n```\n\n"
+    texts = [f"## `{name}`{known.get(name) or fresh.format(name)}" for name in commands()]
+    PAGE.write_text("\n".join([head, *(text.strip("\n") + "\n" for text in texts)]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
