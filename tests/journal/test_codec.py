@@ -53,7 +53,7 @@ FROZEN = {
     "action.denied/1": "policy rule step why",
     "before.captured/1": "before step",
     "attempt.started/1": "attempt key step",
-    "attempt.succeeded/1": "attempt opaque? result step",
+    "attempt.succeeded/1": "attempt layer? opaque? result step",
     "attempt.failed/1": "attempt error fatal retry_at step",
     "attempt.lost/1": "attempt error fatal retry_at step",
     "probe.found/1": "result step",

@@ -3,7 +3,18 @@
 from amends.changeset.changeset import Changeset
 from amends.changeset.files import Files
 from amends.changeset.late import LateWrite
-from amends.changeset.library import Summary, diff, doctor, keep, late_writes, list_changesets, queue, show, take_back
+from amends.changeset.library import (
+    Summary,
+    diff,
+    doctor,
+    keep,
+    landing_of,
+    late_writes,
+    list_changesets,
+    queue,
+    show,
+    take_back,
+)
 from amends.changeset.line import Ticket
 from amends.changeset.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
 from amends.changeset.pruning import prune
@@ -39,6 +50,7 @@ __all__ = [
     "diff",
     "doctor",
     "keep",
+    "landing_of",
     "late_writes",
     "list_changesets",
     "prune",

@@ -25,9 +25,10 @@ from amends.changeset import landing, results
 from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk, spot
 from amends.changeset.files import Files
-from amends.changeset.home import Home, empty_trash
+from amends.changeset.home import Home, empty_trash, homes_of
 from amends.changeset.model import Begun, Layer, Life, Record, Terms
-from amends.changeset.paths import Given, Patterns, beneath, spell
+from amends.changeset.net import net_changes
+from amends.changeset.paths import Given, Patterns, spell
 from amends.changeset.recovery import recover
 from amends.changeset.report import Conflicted
 from amends.changeset.results import Dropped, Sealed
@@ -75,6 +76,7 @@ class Changeset:
         terms: Terms | None = None,
         budget: Budget | None = None,
         sealed: Mapping[int, str] | None = None,
+        doubtful: Mapping[int, str] | None = None,
         clock: Clock | None = None,
         disk: Disk | None = None,
     ) -> Changeset:
@@ -82,6 +84,7 @@ class Changeset:
 
         One that exists keeps the terms that it was opened with first. `sealed` names the layers that a journal knows,
         by number and digest: others are dropped, and one of these that is missing raises ChangesetDamagedError.
+        Of those in `doubtful` it may be that they were dropped: they stay if they are there.
         """
         clock, disk = clock or SystemClock(), disk or Disk()
         homes = homes_of(roots, state)
@@ -104,13 +107,13 @@ class Changeset:
             shelf.make(record)
         opened = cls(shelf, shelf.record(), homes, clock=clock, lock=shelf.lock())
         try:
-            opened._resume(sealed, budget)
+            opened._resume(sealed, doubtful or {}, budget)
         except BaseException:  # whatever it was, it flies on; the lock must not stay
             opened.close()
             raise
         return opened
 
-    def _resume(self, sealed: Mapping[int, str] | None, budget: Budget | None) -> None:
+    def _resume(self, sealed: Mapping[int, str] | None, doubtful: Mapping[int, str], budget: Budget | None) -> None:
         roots = tuple(home.root for home in self.homes)
         if self._record.roots[1:] != roots[1:]:  # the first was recognised by its home, wherever both have moved
             trees = ", ".join(map(spell, self._record.roots))
@@ -119,19 +122,20 @@ class Changeset:
             self._shelf.throw_layer_away(number)
         self._layers = self._shelf.layers()
         if sealed is not None:
-            self._keep_only(sealed)
+            self._keep_only(sealed, doubtful)
         if budget is not None:
             self._ground = replace(self._ground, budget=budget)
         self._view, self.answers = choose(self._record.terms.provider, self._ground)
 
-    def _keep_only(self, sealed: Mapping[int, str]) -> None:
+    def _keep_only(self, sealed: Mapping[int, str], doubtful: Mapping[int, str]) -> None:
         known = {layer.number: layer.digest for layer in self._layers}
         lost = [number for number, digest in sealed.items() if known.get(number) != digest]
         if lost:
             raise ChangesetDamagedError(
                 f"changeset {self.id}: layer {lost[0]} of the journal is missing, or is another one, on disk"
             )
-        while self._layers and self._layers[-1].number not in sealed:
+        wanted = {**doubtful, **sealed}
+        while self._layers and wanted.get(self._layers[-1].number) != self._layers[-1].digest:
             self._shelf.throw_layer_away(self._layers.pop().number)
 
     def __enter__(self) -> Self:
@@ -164,6 +168,15 @@ class Changeset:
         return self._record.life
 
     @property
+    def landed_as(self) -> str | None:
+        """Of one that has landed: its landing's id; None also where there was nothing to change."""
+        return self._record.landing
+
+    @property
+    def inverse_of(self) -> str | None:
+        return self._record.inverse_of
+
+    @property
     def provider(self) -> str:
         return self._view.name
 
@@ -178,6 +191,11 @@ class Changeset:
     def diff(self, step: int | None = None) -> str:
         """A unified diff of all sealed layers together, or of one: what a reviewer needs, and nothing else."""
         return diff_of(self._shelf, self.homes, self._layers, step)
+
+    def paths(self) -> tuple[str, ...]:
+        """What would land, all sealed layers together."""
+        trees = range(len(self.homes))
+        return tuple(spell(net.path) for tree in trees for net in net_changes(self._layers, tree))
 
     def digest(self) -> str:
         """What an approval of exactly this changeset can be bound to: another layer, another digest."""
@@ -303,6 +321,16 @@ class Changeset:
         self._require_mine()
         self._record = self._shelf.move_on(Life.ACTIVE, self._clock.now())
 
+    def take_up(self, inverse: Changeset) -> None:
+        """Go on with one that had landed, now that its landing was taken back: its layers are as they were."""
+        self._require_mine()
+        if self.life is Life.ACTIVE:
+            return
+        if inverse.life is not Life.LANDED or inverse.inverse_of != self.landed_as or self.landed_as is None:
+            raise ChangesetLifeError(f"changeset {self.id} is {self.life}, and its landing was not taken back")
+        self._record = replace(self._record, life=Life.ACTIVE, ended_at=None, landing=None, kept_from=None)
+        self._shelf.write(self._record)
+
     def check(self) -> Conflicted | None:
         """Whether it would be in conflict, were it landed now. Nothing is locked or changed."""
         self._require_mine()
@@ -315,11 +343,13 @@ class Changeset:
         verify: Sequence[str | bytes] | None = None,
         verify_s: float | None = None,
         wait_s: float | None = None,
+        landing_id: str | None = None,
     ) -> landing.Ended:
         """Bring all of it into the trees, or nothing: Landed, Conflicted, or Unverified.
 
         `verify` is a command that runs in the view over the trees of now, for at most `verify_s`; it has to end with 0.
-        `wait_s` bounds the time in the line of landings; ChangesetBusyError says who is ahead.
+        `wait_s` bounds the time in the line of landings; ChangesetBusyError says who is ahead. The landing gets
+        `landing_id`, with a number behind it if it has to be tried again.
         """
         self._require_mine()
         if self._open is not None:
@@ -328,11 +358,11 @@ class Changeset:
         check = None
         if verify is not None:
             check = Verification(verify, self._ground, self.provider, self._shelf.folder, verify_s).run
-        ended = landing.land(self._case(), verify=check, wait_s=wait_s)
+        ended = landing.land(self._case(landing_id), verify=check, wait_s=wait_s)
         self._record = self._shelf.record()
         return ended
 
-    def _case(self) -> landing.Case:
+    def _case(self, landing_id: str | None = None) -> landing.Case:
         return landing.Case(
             shelf=self._shelf,
             name=self.name,
@@ -340,6 +370,7 @@ class Changeset:
             layers=tuple(self._layers),
             terms=self.terms,
             clock=self._clock,
+            landing=landing_id,
         )
 
     def _require_mine(self) -> None:
@@ -352,18 +383,3 @@ class Changeset:
 
     def _lowers(self, tree: int) -> tuple[bytes, ...]:
         return tuple(upper_of(self._shelf.layer_folder(layer.number), tree) for layer in reversed(self._layers))
-
-
-def homes_of(roots: Sequence[Given], state: Given | None) -> tuple[Home, ...]:
-    """The trees' homes. Raises RootError for no tree, the same one twice, or one inside another."""
-    if not roots:
-        raise RootError("a changeset needs a tree: name a folder")
-    places = [None if state is None else os.fsencode(state)] * len(roots)
-    if state is not None and len(roots) > 1:
-        places = [os.path.join(os.fsencode(state), b"%d" % number) for number in range(len(roots))]
-    homes = tuple(Home.of(os.fsencode(root), place) for root, place in zip(roots, places, strict=True))
-    for one in homes:
-        for other in homes:
-            if one is not other and beneath(one.root, other.root) is not None:
-                raise RootError(f"{spell(one.root)} lies inside {spell(other.root)}; one changeset holds them apart")
-    return homes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -49,6 +50,8 @@ class Files:
         self._seal = seal
         self._drop = drop
         self._is_open = True
+        self._running: list[Running] = []
+        self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +86,12 @@ class Files:
         dropped = self._drop()
         self._is_open = False
         return dropped
+
+    def stop(self) -> None:
+        """End the tools that run in it, from another thread. The step stays open; no other tool is started."""
+        self._stopped.set()
+        for each in tuple(self._running):
+            each.cancel()
 
     def read_bytes(self, path: Given) -> bytes:
         stack, at = self._place(path)
@@ -198,8 +207,10 @@ class Files:
     ) -> Running:
         """Start a command; `wait` for it, or `cancel` it from another thread."""
         self._require_open()
+        if self._stopped.is_set():
+            raise ChangesetLifeError(f"step {self.number} ({self.name}) was stopped; nothing more runs in it")
         root, at = self._split(cwd)
-        return self._view.start(
+        running = self._view.start(
             self._layer,
             Launch(
                 command=command,
@@ -210,6 +221,10 @@ class Files:
                 confine=self._confine if confine is None else confine,
             ),
         )
+        self._running.append(running)
+        if self._stopped.is_set():  # in the meantime
+            running.cancel()
+        return running
 
     def _require_open(self) -> None:
         if not self._is_open:

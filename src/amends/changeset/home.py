@@ -21,14 +21,14 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from amends.changeset import calls, codec
 from amends.changeset.codec import Fields
 from amends.changeset.disk import FOLDER, Disk, Sync, opened, spot
 from amends.changeset.look import content_at, open_root
-from amends.changeset.paths import beneath, name, spell
+from amends.changeset.paths import Given, beneath, name, spell
 from amends.errors import ChangesetBusyError, RootError
 
 FOLDERS: Final = (b"changesets", b"landings", b"landed", b"log", b"queue", b"objects", b"trash")
@@ -128,6 +128,21 @@ class Home:
         if not self.is_made:
             return []
         return sorted(os.fsdecode(each) for each in os.listdir(self.within(b"changesets")))
+
+
+def homes_of(roots: Sequence[Given], state: Given | None) -> tuple[Home, ...]:
+    """The trees' homes. Raises RootError for no tree, the same one twice, or one inside another."""
+    if not roots:
+        raise RootError("a changeset needs a tree: name a folder")
+    places = [None if state is None else os.fsencode(state)] * len(roots)
+    if state is not None and len(roots) > 1:
+        places = [os.path.join(os.fsencode(state), b"%d" % number) for number in range(len(roots))]
+    homes = tuple(Home.of(os.fsencode(root), place) for root, place in zip(roots, places, strict=True))
+    for one in homes:
+        for other in homes:
+            if one is not other and beneath(one.root, other.root) is not None:
+                raise RootError(f"{spell(one.root)} lies inside {spell(other.root)}; one changeset holds them apart")
+    return homes
 
 
 def _default(root: bytes) -> bytes:

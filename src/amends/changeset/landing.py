@@ -27,6 +27,7 @@ from typing import Final, TypeAlias
 
 from amends.changeset.disk import Disk, Spot, Sync, opened, spot
 from amends.changeset.home import Home, write_record
+from amends.changeset.late import ABORTED
 from amends.changeset.line import turn
 from amends.changeset.look import about_at, content_at, folder_of, open_root, readable
 from amends.changeset.model import Isolation, Kind, Layer, Life, Terms
@@ -38,6 +39,7 @@ from amends.changeset.recovery import (
     abort,
     carry_out,
     is_logged,
+    landed_folder,
     landing_folder,
     recover,
     retire,
@@ -68,6 +70,8 @@ class Case:
     layers: tuple[Layer, ...]
     terms: Terms
     clock: Clock
+    landing: str | None = None
+    """The id that its landing shall have."""
 
     @property
     def disk(self) -> Disk:
@@ -206,7 +210,7 @@ def _landed(case: Case, found: list[Validated], *, id: str, sequences: tuple[int
 
 
 def _planned(case: Case, found: list[Validated]) -> Plan:
-    landing = case.clock.new_id()
+    landing = _free_id(case)
     trees: list[TreePlan] = []
     for each in found:
         home = each.home
@@ -217,6 +221,21 @@ def _planned(case: Case, found: list[Validated]) -> Plan:
         number = home.newest_landing() + 1
         trees.append(TreePlan(root=home.root, home=home.path, room=room, sequence=number, acts=acts, times=times))
     return Plan(id=landing, changeset=case.shelf.id, name=case.name, at=case.clock.now(), trees=tuple(trees))
+
+
+def _free_id(case: Case) -> str:
+    if case.landing is None:
+        return case.clock.new_id()
+    number, free = 1, case.landing
+    while any(_is_taken(home, free) for home in case.homes):
+        number += 1
+        free = f"{case.landing}.{number}"
+    return free
+
+
+def _is_taken(home: Home, id: str) -> bool:
+    kept = landed_folder(home.path, id)
+    return any(map(os.path.lexists, (kept, kept + ABORTED, landing_folder(home.path, id))))
 
 
 def _times(root: bytes, folders: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:

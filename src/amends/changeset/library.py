@@ -11,17 +11,18 @@ import os
 from dataclasses import dataclass
 
 from amends.changeset import results
-from amends.changeset.changeset import Changeset, homes_of
+from amends.changeset.changeset import Changeset
 from amends.changeset.codec import Fields
 from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk
-from amends.changeset.home import Home
+from amends.changeset.home import Home, homes_of
 from amends.changeset.inverse import make_inverse, plan_of_landing
 from amends.changeset.late import LateWrite, late_in
 from amends.changeset.line import Ticket, waiting
 from amends.changeset.model import Life, Record, Terms, Totals
 from amends.changeset.net import net_changes
 from amends.changeset.paths import Given, spell
+from amends.changeset.report import Landed
 from amends.changeset.results import Sealed
 from amends.changeset.shelf import Shelf
 from amends.changeset.views.probe import Answer, doctor as ask
@@ -140,6 +141,15 @@ def doctor(
     for home in homes:
         home.make(disk or Disk())
     return ask(homes, clock=clock or SystemClock(), disk=disk or Disk(), budget=budget or Budget())
+
+
+def landing_of(root: Given, landing: str, *, state: Given | None = None) -> Landed:
+    """What a landing did, as it is kept. Raises ChangesetLifeError where it is not, any more."""
+    (home,) = homes_of([root], state)
+    plan = plan_of_landing(home, landing)
+    paths = tuple(dict.fromkeys(spell(act.path) for tree in plan.trees for act in tree.acts))
+    sequences = tuple(tree.sequence for tree in plan.trees)
+    return Landed(id=plan.id, changeset=plan.changeset, sequences=sequences, applied=paths)
 
 
 def keep(root: Given, id: str, *, state: Given | None = None, clock: Clock | None = None) -> Summary:

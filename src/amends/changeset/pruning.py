@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from amends.changeset.aside import holds_held
-from amends.changeset.changeset import homes_of
 from amends.changeset.codec import fields_of, items, number, text
 from amends.changeset.disk import Disk, spot
-from amends.changeset.home import Home, empty_trash, throw_away
+from amends.changeset.home import Home, empty_trash, homes_of, throw_away
 from amends.changeset.inverse import plan_of_landing
 from amends.changeset.late import ABORTED, late_of, plan_of_folder
 from amends.changeset.model import Life, Record

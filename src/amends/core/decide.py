@@ -231,8 +231,8 @@ def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
 def _outcome(saga: Saga, command: c.RecordOutcome) -> e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost:
     step, outcome = on_record(saga, command.step), command.outcome
     match outcome:
-        case Succeeded(result=result, opaque=opaque):
-            return e.AttemptSucceeded(step=step.id, attempt=step.attempts, result=result, opaque=opaque)
+        case Succeeded(result=result, opaque=opaque, layer=layer):
+            return e.AttemptSucceeded(step=step.id, attempt=step.attempts, result=result, opaque=opaque, layer=layer)
         case Failed(error=error, fatal=fatal, final=final, after_s=after_s):
             if step.unsure:
                 why = f"{error}; an earlier attempt was lost, and may have taken effect"

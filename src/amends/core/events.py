@@ -192,6 +192,7 @@ class AttemptSucceeded:
     attempt: int
     result: Json
     opaque: str = ""
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

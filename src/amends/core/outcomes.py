@@ -13,6 +13,8 @@ class Succeeded:
     result: Json = None
     opaque: str = ""
     """Why the result itself could not be kept, where it could not."""
+    layer: str = ""
+    """Of an action that works on files: its layer, as number:digest. That it is on record makes it part of the saga."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

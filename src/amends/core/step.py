@@ -61,6 +61,8 @@ class Step:
     retry_at: int | None = None
     result: Json = None
     before: Json = None
+    layer: str = ""
+    """Of an action that works on files: what it changed, as number:digest."""
     error: str = ""
     fatal: bool = False
     given_up: bool = False
@@ -129,8 +131,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
     match event:
         case e.AttemptStarted(attempt=attempt):
             return altered(step, status=status, attempts=attempt, retry_at=None, probes=0, fatal=False, given_up=False)
-        case e.AttemptSucceeded(result=result, opaque=opaque):
-            return altered(step, status=status, result=result, certain=True, unsure=False, error=opaque)
+        case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
+            return altered(step, status=status, result=result, certain=True, unsure=False, error=opaque, layer=layer)
         case e.ProbeFound(result=result):
             sure = altered(step, certain=True, late=False, unsure=False)
             return altered(sure, status=status, result=result, retry_at=None, error="")

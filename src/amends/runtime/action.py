@@ -96,6 +96,11 @@ class Action(Generic[P, R_co]):
         self.capture: Callable[..., object] | None = None
         self.examine: Examine | None = None
         """What is made of an attempt's outcome before it goes on record; None: it goes as it is."""
+        self.on_files: Literal["", "layer", "changeset"] = "layer" if _takes_files(function) else ""
+        """Whether it works on a saga's files: in a layer of its own, or, of the built-in ones, on all of them."""
+        self._declared = contract
+        if self.on_files and contract.reversibility is Reversibility.UNDECLARED:
+            contract = replace(contract, reversibility=Reversibility.REVERSIBLE, atomic=True, idempotent=True)
         self.contract = replace(contract, does=_words(function), tool=self._tool())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -117,7 +122,12 @@ class Action(Generic[P, R_co]):
         self.compensate = function
         undoes = _words(function) or getattr(function, "__name__", repr(function))
         self.contract = replace(
-            self.contract, reversibility=Reversibility.COMPENSATABLE, undoes=undoes, tool=self._tool()
+            self.contract,
+            reversibility=Reversibility.COMPENSATABLE,
+            atomic=self._declared.atomic,
+            idempotent=self._declared.idempotent,
+            undoes=undoes,
+            tool=self._tool(),
         )
         return function
 
@@ -218,6 +228,13 @@ def register(
 def _words(function: Callable[..., object]) -> str:
     """The first paragraph of what its author says of it."""
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())[:LONGEST_WORDS]
+
+
+def _takes_files(function: Callable[..., object]) -> bool:
+    """Whether it says that it works on files: a parameter `files: Files`, by that very name and type."""
+    parameter = inspect.signature(function).parameters.get("files")
+    said = None if parameter is None else parameter.annotation
+    return (said if isinstance(said, str) else getattr(said, "__name__", "")).rpartition(".")[2] == "Files"
 
 
 def _identity(function: Callable[..., object]) -> str:

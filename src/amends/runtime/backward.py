@@ -104,6 +104,8 @@ class Backward:
         except DivergedError as exc:
             run.book.tell(c.OpenIncident(kind=IncidentKind.DIVERGED, step=step, why=str(exc)))
             return
+        if run.works_on_files(state):
+            compensate = run.layers.compensation(state, compensate)
         if compensate is None:
             run.book.tell(c.OpenIncident(kind=IncidentKind.COMPENSATION_MISSING, step=step, why=missing))
         else:

@@ -50,6 +50,8 @@ class SagaDefinition:
         self.function: Body = function or self._run_steps
         self.signature = Signature(self.function, skip=1) if function else Signature(_list_input)
         self.checks = checks(self.name, self.options.verify)
+        if self.options.lands is not None and not self.options.files:
+            raise DeclarationError(f"saga {name} lands, and has no files=")
         if function is not None:
             self._require_inputs(self.signature.names, DeclarationError)
         PROCESS.add_definition(self)
@@ -98,9 +100,16 @@ class SagaDefinition:
         raise InputError(f"saga {self.name} takes an object with the keys {', '.join(names)}; the input does not fit")
 
     async def run(self, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
+        options = self.options
+        if options.files:
+            s.files(*options.files)
         if self.steps:
-            return await self._run_steps(s, named["given"])
-        return await self.signature.call(self.function, named, s)
+            result: Any = await self._run_steps(s, named["given"])
+        else:
+            result = await self.signature.call(self.function, named, s)
+        if options.lands is not None:
+            await s.land(message=options.lands)
+        return result
 
     async def _run_steps(self, s: Work, given: Mapping[str, Any]) -> dict[str, Any]:
         return await Course(s, self._graph, given).run()

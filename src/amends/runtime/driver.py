@@ -89,6 +89,7 @@ class Driver:
                 await book.commit()
         finally:
             self.run.over = True
+            await self.run.let_go_of_files()
 
     # -- the function -------------------------------------------------------------------------------------------------
 
@@ -145,7 +146,14 @@ class Driver:
             raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
         places.enter()
         named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
-        work = Work(saga.id, self._forward.step, self._forward.ask, self._waiting, self.run.in_flight.__contains__)
+        work = Work(
+            saga.id,
+            self._forward.step,
+            self._forward.ask,
+            self._waiting,
+            self.run.in_flight.__contains__,
+            lambda: self.run.layers,
+        )
         result, early = await self._ended(self._definition, work, named)
         if self._forward.diverged is not None:
             raise self._forward.diverged

@@ -64,6 +64,14 @@ class Forward:
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
     ) -> Any:  # noqa: ANN401 - the action's own type
         """Answer it from the journal, or bring it to its end."""
+        if action.on_files:
+            async with self._run.layers.turn:  # layers lie in the order of the intents
+                return await self._step(action, args, digest, secrets, at)
+        return await self._step(action, args, digest, secrets, at)
+
+    async def _step(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
+    ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
         ahead = self._asked.get((_name(action), digest))
         step, is_remembered = (ahead.popleft(), True) if ahead else await self.place(action.topic, digest, at)
@@ -242,13 +250,14 @@ class Forward:
         if book.saga.phase is not SagaStatus.RUNNING:
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
         contract, args = state.contract, run.args(state)
+        layered = run.layers.attempt(state, action, args) if action.on_files else None
         call = Call(
             saga=book.saga.id,
             step=step,
             topic=contract.topic,
             part="action",
-            function=lambda: action.signature.call(action.function, args),
-            is_async=action.is_async,
+            function=layered or (lambda: action.signature.call(action.function, args)),
+            is_async=action.is_async or layered is not None,
             key=run.key(state),
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
@@ -257,6 +266,8 @@ class Forward:
         )
         outcome = await run.around.executor.perform(call)
         run.note_thread(step, call)
+        if layered is not None:
+            outcome = layered.ended(outcome)
         return outcome if action.examine is None else await action.examine(run, state, outcome)
 
     async def _capture(self, step: StepId, capture: Callable[..., object], action: Action[..., Any]) -> bool:

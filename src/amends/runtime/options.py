@@ -5,6 +5,7 @@ A new keyword is one line in `OptionNames`, for the checkers, and one in `Option
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
@@ -16,6 +17,8 @@ class OptionNames(TypedDict, total=False):
     """The keywords, as a caller may write them."""
 
     verify: Sequence[Check | Callable[..., object]]
+    files: Sequence[str | os.PathLike[str]]
+    lands: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,9 @@ class Options:
     """The same, whole.
 
     verify: what has to hold before a saga counts as complete; see `check`.
+    files: the trees that it works on, as with `s.files`. lands: land them at its end, with this message.
     """
 
     verify: Sequence[Check | Callable[..., object]] = ()
+    files: Sequence[str | os.PathLike[str]] = ()
+    lands: str | None = None

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from amends.clock import Clock
 from amends.core import commands as c
@@ -34,6 +34,9 @@ from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from amends.runtime.files.layers import Layers
 
 _log = logging.getLogger("amends.gate")
 Admit = Callable[[Rate], Awaitable[int]]
@@ -103,6 +106,26 @@ class Run:
         self.on_parked: Callable[[], None] = self.changed.set
         self.over = False
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
+        self._layers: Layers | None = None
+
+    @property
+    def layers(self) -> Layers:
+        """The saga's files, if it works on any."""
+        if self._layers is None:
+            from amends.runtime.files.layers import Layers
+
+            self._layers = Layers(self)
+        return self._layers
+
+    @staticmethod
+    def works_on_files(state: Step) -> bool:
+        """Whether a step, by its arguments on record, has a layer, or has landed some."""
+        named = state.args.get("files") if isinstance(state.args, dict) else None
+        return isinstance(named, dict) and "$files" in named
+
+    async def let_go_of_files(self) -> None:
+        if self._layers is not None:
+            await self._layers.close()
 
     @property
     def begun(self) -> SagaStarted:

@@ -74,7 +74,7 @@ def check_given(name: str, steps: Iterable[Step], given: object) -> None:
         raise InputError(f"saga {name} takes an object of inputs, not {given!r}")
     for step in with_recoveries(steps):
         wanted = {value.name for value in references(list(step.args.values())) if isinstance(value, Given)}
-        wanted |= set(step.action.signature.required) - set(step.args)
+        wanted |= set(step.action.signature.required) - set(step.args) - ({"files"} if step.action.on_files else set())
         missing = wanted - set(cast("dict[str, object]", given))
         if missing:
             raise InputError(f"saga {name}, step {step.label} needs {', '.join(sorted(missing))} in the input")

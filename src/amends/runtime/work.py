@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import DeclarationError, InputError
 from amends.runtime.action import Action
+from amends.runtime.files.work import OnFiles, with_room_for_files
 from amends.runtime.places import Spot
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.waiting import Waiting
+
+if TYPE_CHECKING:
+    from amends.runtime.files.layers import Layers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,17 +36,24 @@ class DoStep(Protocol):
     ) -> Coroutine[Any, Any, Any]: ...
 
 
-class Work:
+class Work(OnFiles):
     """What a saga's function is given as its first argument."""
 
     def __init__(
-        self, saga: SagaId, step: DoStep, ask: DoStep, waiting: Waiting, flies: Callable[[StepId], bool]
+        self,
+        saga: SagaId,
+        step: DoStep,
+        ask: DoStep,
+        waiting: Waiting,
+        flies: Callable[[StepId], bool],
+        layers: Callable[[], Layers],
     ) -> None:
         self.id = saga
         self._flies = flies
         self._step = step
         self._ask = ask
         self._waiting = waiting
+        self._layers = layers
 
     @overload
     def do(
@@ -95,6 +106,7 @@ class Work:
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
     ) -> Coroutine[Any, Any, Any]:
+        named = self._with_files(action, named)
         masked = mask(named, self.id)
         text = canonical(masked, what=f"{action.topic}: args")
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -106,6 +118,8 @@ def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
         raise DeclarationError(
             f"{action!r} is not an action; decorate it with @action(topic), or register(topic, function)"
         )
+    if action.on_files:
+        args, kwargs = with_room_for_files(action, args, kwargs)
     try:
         return action.signature.bind(args, dict(kwargs))
     except TypeError as exc:

@@ -1,0 +1,131 @@
+"""Landing as steps: what would land is looked at and goes on record; that, and nothing else, is judged and landed.
+
+`amends.changeset.review` is read-only: its result is the diff with its digest and sizes. `amends.changeset.land` gets
+them as arguments, so the gate can ask for them, a person sees the diff, and their approval binds it. It lands only if
+the changeset still is what was looked at. Its compensation is the inverse, by the same rules: what others changed since
+is merged, or it is an incident and nothing is overwritten.
+
+A landing is repeated safely: it has the step's key for its id, whoever opens the changeset after a kill brings a
+landing to one of its two ends, and a changeset that has landed says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from amends.changeset import Changeset, Conflicted, Landed, Life, Terms, landing_of, take_back as open_inverse
+from amends.core.values import Json
+from amends.errors import ChangedSince, ChangesetBusyError, Fatal, NotDone
+from amends.runtime.action import Action, Done, action, key
+
+if TYPE_CHECKING:
+    from amends.runtime.files.given import Place
+
+TOPIC: Final = "amends.changeset.land"
+REVIEW: Final = "amends.changeset.review"
+LONGEST_DIFF: Final = 256 * 1024
+"""Characters of a diff that go on record; its digest is of all of it."""
+MOST_PATHS: Final = 1000
+OnConflict: TypeAlias = Literal["raise", "return"]
+
+
+@action(REVIEW, read_only=True)
+def review(files: Any) -> dict[str, Json]:  # noqa: ANN401 - given the whole changeset, and no layer
+    """Look at what would land."""
+    changeset = cast("Changeset", files)
+    diff = changeset.diff().encode("utf-8", "backslashreplace").decode()
+    steps = changeset.steps()
+    paths = changeset.paths()
+    return {
+        "digest": changeset.digest(),
+        "steps": len(steps),
+        "changed_files": len(paths),
+        "changed_lines": sum(step.totals.added_lines + step.totals.removed_lines for step in steps),
+        "changed_bytes": sum(step.totals.bytes for step in steps),
+        "paths": list(paths[:MOST_PATHS]),
+        "diff": diff if len(diff) <= LONGEST_DIFF else diff[:LONGEST_DIFF] + "\n[... cut]\n",
+        "diff_digest": hashlib.sha256(diff.encode()).hexdigest(),
+    }
+
+
+@action(TOPIC, idempotent=True, timeout=None)
+def land(
+    files: Any,  # noqa: ANN401 - given the whole changeset, and no layer
+    *,
+    digest: str,
+    verify: list[str],
+    verify_s: float | None,
+    wait_s: float | None,
+    on_conflict: OnConflict,
+    **_shown: Json,
+) -> dict[str, Json]:
+    """Bring a changeset into its trees, all of it or nothing."""
+    changeset = cast("Changeset", files)
+    if changeset.digest() != digest:
+        raise Fatal("the changeset is not what was looked at any more", happened=False)
+    if changeset.life is Life.LANDED:
+        return _remembered(changeset)
+    try:
+        ended = changeset.land(verify=verify or None, verify_s=verify_s, wait_s=wait_s, landing_id=key())
+    except ChangesetBusyError as exc:
+        raise NotDone(str(exc)) from exc
+    if isinstance(ended, Landed):
+        return _landed(ended)
+    if isinstance(ended, Conflicted):
+        if on_conflict == "return":
+            return {"landed": False, "landing": None, "report": cast("Json", ended.data()), "text": ended.text()}
+        raise Fatal(
+            f"it is in conflict with what others changed, and nothing has landed\n{ended.text()}", happened=False
+        )
+    ran = ended.ran
+    said = (ran.stdout + ran.stderr).strip()[-2000:]
+    raise Fatal(f"its verification ended with {ran.returncode}, and nothing has landed\n{said}", happened=False)
+
+
+@land.compensation
+def land_back(done: Done) -> None:
+    """Land the inverse, by the same rules; what others changed since, and cannot be merged with, is an incident."""
+    raise NotImplementedError(done.step)  # the runtime does it with the changeset that it holds: see take_back
+
+
+for _each in (review, land):
+    cast("Action[..., Any]", _each).on_files = "changeset"
+
+
+def _landed(ended: Landed) -> dict[str, Json]:
+    return {
+        "landed": True,
+        "landing": ended.id or None,
+        "applied": list(ended.applied),
+        "merged": list(ended.merged),
+        "already": list(ended.already),
+    }
+
+
+def _remembered(changeset: Changeset) -> dict[str, Json]:
+    """It landed, and the process ended before it could say so."""
+    if changeset.landed_as is None:
+        return {"landed": True, "landing": None, "applied": [], "merged": [], "already": []}
+    home = changeset.homes[0]
+    return _landed(landing_of(home.root, changeset.landed_as, state=home.path))
+
+
+def take_back(changeset: Changeset, place: Place, done: Done) -> None:
+    """Land the inverse of a changeset's landing, and have the changeset as it was before; what never landed is fine."""
+    if changeset.life is not Life.LANDED:
+        return
+    if changeset.landed_as is None:  # there was nothing to change
+        return
+    terms = Terms(provider="api")
+    with open_inverse(
+        *place.roots, landing=changeset.landed_as, id=f"back-{done.key}", state=place.state, terms=terms
+    ) as inverse:
+        if inverse.life is not Life.LANDED:
+            try:
+                ended = inverse.land()
+            except ChangesetBusyError as exc:
+                raise NotDone(str(exc)) from exc
+            if isinstance(ended, Conflicted):
+                raise ChangedSince(f"others changed what had landed, and it was left as it is\n{ended.text()}")
+        changeset.take_up(inverse)

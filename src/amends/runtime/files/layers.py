@@ -1,0 +1,286 @@
+"""A saga's changesets while it is driven: each step that works on files has a layer, which lives and dies with it.
+
+    intent durable          a layer is begun, over the layers that the journal knows
+    the action works        in the layer, and nowhere else
+    it returns              the layer is sealed; that goes on record with the outcome, in one entry
+    it fails                the layer is dropped
+    it is taken back        its layer is dropped, and the tree below was never touched
+
+    killed in the action    an open layer: dropped by whoever opens the changeset next
+    killed after the seal   a layer that no outcome names: dropped likewise, and the action is repeated
+    killed after a drop     a step that is being taken back may have lost its layer already: that is fine
+
+The journal is the truth, and a layer counts only if it stands there. One step at a time works on files, from its
+intent to its end, so that layers lie in the order of the intents; steps that ask for it at once wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from amends.changeset import Changeset, Files, Life, Sealed, Terms
+from amends.clock import SystemClock
+from amends.core.contracts import Reversibility
+from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.saga import Step
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.errors import ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
+from amends.runtime.files.given import Place, SagaFiles, arguments, place_in
+from amends.runtime.files.threads import in_thread
+
+if TYPE_CHECKING:
+    from amends.runtime.action import Action, Done
+    from amends.runtime.run import Run
+
+T = TypeVar("T")
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_log = logging.getLogger("amends.files")
+_MAYBE: Final = frozenset(
+    {StepStatus.COMPENSATING, StepStatus.RECOMPENSATING, StepStatus.UNCOMPENSATED, StepStatus.UNKNOWN}
+)
+
+
+class Layers:
+    """Of one saga's run. Everything here that waits for a disk does so in a thread."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._open: dict[str, Changeset] = {}
+        self._terms: dict[str, Terms] = {}
+        self._fresh: dict[tuple[str, ...], list[str]] = {}
+        self._using = asyncio.Lock()
+        self.known: list[SagaFiles] = []
+        self.turn = asyncio.Lock()
+
+    def know(self, files: SagaFiles) -> SagaFiles:
+        """The same trees are the same files, however often they are asked for."""
+        for one in self.known:
+            if (one.trees, one.state) == (files.trees, files.state):
+                return one
+        self.known.append(files)
+        return files
+
+    def place(self, files: SagaFiles) -> Place:
+        """Which changeset it is now: the one that the journal names, or a new one, which it then will.
+
+        Its id goes on record with the first intent that names it, before there is such a changeset.
+        """
+        ids = dict.fromkeys(
+            known.changeset
+            for step in self._run.book.saga.steps.values()
+            if (known := place_in(step.args)) is not None and known.roots == files.trees
+        )
+        known_ids = [*ids, *(each for each in self._fresh.get(files.trees, ()) if each not in ids)]
+        if len(known_ids) <= files.landings:
+            saga = _UNFIT.sub("-", self._run.book.saga.id)[:64].strip("-.")
+            fresh = f"{saga}-{SystemClock().new_id()[-10:]}".lstrip("-")
+            self._fresh.setdefault(files.trees, []).append(fresh)
+            known_ids.append(fresh)
+        place = Place(changeset=known_ids[files.landings], roots=files.trees, state=files.state)
+        self._terms[place.changeset] = files.terms
+        return place
+
+    @property
+    def settle_s(self) -> float:
+        return self._run.around.settings.settle_s
+
+    async def in_thread(
+        self, call: Callable[[], T], *, stop: Callable[[], None] | None = None, wait_s: float | None = None
+    ) -> T:
+        return await in_thread(self._run.book.saga.id, call, stop=stop, wait_s=wait_s)
+
+    # -- forward ------------------------------------------------------------------------------------------------------
+
+    def attempt(self, state: Step, action: Action[..., Any], args: dict[str, Any]) -> Attempt:
+        """What to call in the place of the action."""
+        place = place_in(state.args)
+        if place is None:
+            raise NotDone(f"{action.topic} works on files, and its arguments name no changeset")
+        return Attempt(self, state, action, args, place)
+
+    async def opened(self, place: Place) -> Changeset:
+        """The changeset, with the layers that stand in the journal and no others."""
+        async with self._using:
+            changeset = self._open.get(place.changeset)
+            if changeset is None:
+                changeset = await self.in_thread(lambda: self._opening(place))
+                self._open[place.changeset] = changeset
+            sealed, doubtful = self._on_record(place)
+            over = len(changeset.steps()) - len(sealed | doubtful)
+            if over > 0 and changeset.life in {Life.ACTIVE, Life.REVIEW}:
+                await self.in_thread(lambda: changeset.rewind(len(sealed | doubtful)))  # sealed, and never on record
+            return changeset
+
+    def _opening(self, place: Place) -> Changeset:
+        sealed, doubtful = self._on_record(place)
+        return Changeset.open(
+            *place.roots,
+            id=place.changeset,
+            name=self._run.begun.definition,
+            state=place.state,
+            terms=self._terms.get(place.changeset),
+            sealed=sealed,
+            doubtful=doubtful,
+        )
+
+    def _on_record(self, place: Place) -> tuple[dict[int, str], dict[int, str]]:
+        """The layers that the journal knows, by number: those that stand, and those that may have been dropped."""
+        sealed: dict[int, str] = {}
+        doubtful: dict[int, str] = {}
+        for step in self._run.book.saga.steps.values():
+            if step.layer and (known := place_in(step.args)) is not None and known.changeset == place.changeset:
+                number, _, digest = step.layer.partition(":")
+                if step.status is StepStatus.SUCCEEDED:
+                    sealed[int(number)] = digest
+                elif step.status in _MAYBE:
+                    doubtful[int(number)] = digest
+        return sealed, doubtful
+
+    # -- back ---------------------------------------------------------------------------------------------------------
+
+    def compensation(self, state: Step, declared: Callable[..., object] | None) -> Callable[..., object] | None:
+        """What takes a step back that worked on files, after what its action has declared; else what it has."""
+        place = place_in(state.args)
+        if place is None:
+            return declared
+        from amends.runtime.files.landing import TOPIC, take_back
+
+        async def back(done: Done) -> None:
+            if state.topic == TOPIC:
+                changeset = await self._for_the_way_back(place)
+                await self.in_thread(lambda: take_back(changeset, place, done))
+                return
+            if declared is not None:
+                said: object = await self._called(declared, done)
+                if isinstance(said, Awaitable):
+                    await cast("Awaitable[object]", said)
+            await self._drop(state, place)
+
+        return back
+
+    async def _called(self, function: Callable[..., object], done: Done) -> object:
+        if inspect.iscoroutinefunction(function):
+            return function(done)
+        return await self.in_thread(lambda: function(done))
+
+    async def _for_the_way_back(self, place: Place) -> Changeset:
+        try:
+            return await self.opened(place)
+        except ChangesetBusyError as exc:
+            raise NotDone(str(exc)) from exc
+
+    async def _drop(self, state: Step, place: Place) -> None:
+        changeset = await self._for_the_way_back(place)
+        number = int(state.layer.partition(":")[0]) if state.layer else len(self._on_record(place)[0]) + 1
+        if changeset.life in {Life.ACTIVE, Life.REVIEW} and len(changeset.steps()) >= number:
+            await self.in_thread(lambda: changeset.rewind(number - 1))
+
+    # -- at the end ---------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Let go of the changesets; say of those of a saga that has ended what became of them."""
+        phase = self._run.book.saga.phase
+        for changeset in self._open.values():
+            try:
+                await self.in_thread(functools.partial(_left, changeset, phase))
+            except (ChangesetError, OSError) as exc:
+                _log.warning("changeset %s could not be closed properly: %s", changeset.id, exc)
+        self._open.clear()
+
+
+def _left(changeset: Changeset, phase: SagaStatus) -> None:
+    try:
+        if changeset.life is Life.ACTIVE and phase is SagaStatus.ROLLED_BACK:
+            changeset.drop()
+        elif changeset.life is Life.ACTIVE and phase is SagaStatus.COMPLETED and changeset.steps():
+            changeset.review()
+    finally:
+        changeset.close()
+
+
+class Attempt:
+    """One call of an action that works on files: begins its layer, and seals or drops it."""
+
+    def __init__(
+        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: Place
+    ) -> None:
+        self._layers = layers
+        self._state = state
+        self._action = action
+        self._args = args
+        self._place = place
+        self._files: Files | None = None
+        self._sealed: Sealed | None = None
+
+    async def __call__(self) -> object:
+        """Runs the action, a plain one in a thread, and ends when that has ended, whoever has given it up."""
+        action = self._action
+        try:
+            changeset = await self._layers.opened(self._place)
+        except ChangesetBusyError as exc:
+            raise NotDone(str(exc)) from exc
+        if action.on_files == "changeset":
+            return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
+        files = self._files = await self._layers.in_thread(
+            lambda: changeset.begin(f"{self._state.topic} ({self._state.id})")
+        )
+        try:
+            called = arguments(self._args, files)
+            result: object = await self._called(called, files)
+            await self._layers.in_thread(lambda: self._seal(files))
+        except BaseException:  # whatever it was, it flies on; the layer must not stay
+            await self._layers.in_thread(lambda: _drop(files))
+            raise
+        return result
+
+    async def _called(self, args: dict[str, Any], files: Files) -> object:
+        action = self._action
+        if action.is_async:
+            return await cast("Awaitable[object]", action.signature.call(action.function, args))
+        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
+        settle_s = self._layers.settle_s if is_exact else None  # what is not only files has to be waited for
+        return await self._layers.in_thread(
+            lambda: action.signature.call(action.function, args), stop=files.stop, wait_s=settle_s
+        )
+
+    def _seal(self, files: Files) -> None:
+        contract = self._state.contract
+        if not contract.side_effect:
+            files.drop()
+            return
+        try:
+            sealed = files.seal()
+        except (LimitError, PathError) as exc:
+            is_exact = contract.reversibility is Reversibility.REVERSIBLE
+            raise Fatal(str(exc), happened=not is_exact) from exc
+        if sealed.moved and contract.reversibility is Reversibility.REVERSIBLE:
+            self._sealed = None
+            raise NotDone(f"somebody else changed {', '.join(sealed.moved[:5])} while the step worked on it")
+        self._sealed = sealed
+
+    def ended(self, outcome: Outcome) -> Outcome:
+        """The outcome, with the layer that belongs to it. What only worked on files, and failed, did nothing."""
+        if isinstance(outcome, Succeeded):
+            return outcome if self._sealed is None else replace(outcome, layer=_named(self._sealed))
+        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
+        if isinstance(outcome, Lost) and is_exact and self._action.on_files == "layer":
+            return Failed(error=outcome.error, fatal=outcome.fatal)
+        return outcome
+
+
+def _named(sealed: Sealed) -> str:
+    return f"{sealed.number}:{sealed.digest}"
+
+
+def _drop(files: Files) -> None:
+    try:
+        files.drop()
+    except ChangesetError:
+        return  # it was sealed; what is not on record is dropped before the next step begins

@@ -1,0 +1,108 @@
+"""The part of `s` that is about files: which trees the saga works on, and when its work lands in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from amends.errors import InputError
+from amends.runtime.action import Action
+
+if TYPE_CHECKING:
+    from amends.changeset import Limits
+    from amends.runtime.files.given import SagaFiles
+    from amends.runtime.files.layers import Layers
+
+FILES: Final = "files"
+
+
+class OnFiles:
+    """What `Work` can do with files; `_layers` is given to it by whoever drives the saga."""
+
+    _layers: Callable[[], Layers]
+
+    def do_named(self, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
+        raise NotImplementedError
+
+    def files(
+        self,
+        *roots: str | os.PathLike[str],
+        isolation: Literal["write", "strict"] = "write",
+        reads: Iterable[str] = (),
+        provider: str = "auto",
+        limits: Limits | None = None,
+        ephemeral: Iterable[str] | None = None,
+        confine: bool = False,
+        state: str | os.PathLike[str] | None = None,
+    ) -> SagaFiles:
+        """Work on these trees: each step whose action takes `files: Files` gets a layer of its own over them.
+
+        What such a step did goes with its layer when it is taken back. Nothing is in the trees before `s.land`.
+        """
+        from amends.changeset import EPHEMERAL
+        from amends.runtime.files.given import files_of
+
+        files = files_of(
+            roots,
+            isolation=isolation,
+            reads=reads,
+            provider=provider,
+            limits=limits,
+            ephemeral=EPHEMERAL if ephemeral is None else ephemeral,
+            confine=confine,
+            state=state,
+        )
+        return self._layers().know(files)
+
+    async def land(
+        self,
+        files: SagaFiles | None = None,
+        message: str = "",
+        *,
+        verify: Sequence[str] = (),
+        verify_s: float | None = None,
+        wait_s: float | None = None,
+        on_conflict: Literal["raise", "return"] = "raise",
+    ) -> dict[str, Any]:
+        """Bring the saga's files into their trees, all of it or nothing. A step: judged, approved, taken back.
+
+        `verify` is a command that runs over the result first, and has to end with 0. A conflict with what others
+        changed makes the step fail, or, with `on_conflict="return"`, is the answer: `landed` is false then, and
+        `report` says where.
+        """
+        from amends.runtime.files.landing import land, review
+
+        known = self._layers().known
+        if files is None and len(known) == 1:
+            files = known[0]
+        if files is None:
+            raise InputError("land what? Pass what s.files(root) gave" if known else "call s.files(root) first")
+        looked = await self.do_named(review, {FILES: files})
+        asked = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
+        ended = await self.do_named(land, {FILES: files, **asked, "on_conflict": on_conflict, **looked})
+        if ended["landed"]:
+            files.landings += 1
+        return cast("dict[str, Any]", ended)
+
+    def _with_files(self, action: Action[..., Any], named: Mapping[str, object]) -> Mapping[str, object]:
+        """The arguments with a changeset's name in the place of its files."""
+        if not action.on_files and FILES not in named:
+            return named
+        from amends.runtime.files.given import with_files
+
+        layers = self._layers()
+        takes = bool(action.on_files)
+        return with_files(action.topic, takes=takes, named=named, known=layers.known, place=layers.place)
+
+
+def with_room_for_files(
+    action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Files may be left out: they are the saga's own then."""
+    place = action.signature.names.index(FILES)
+    if FILES in kwargs or (place < len(args) and getattr(args[place], "is_of_saga", False)):
+        return args, kwargs
+    if place > len(args):
+        return args, {FILES: None, **kwargs}
+    return (*args[:place], None, *args[place:]), kwargs
