@@ -14,6 +14,7 @@ from typing import Any
 
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
 from amends.journal.protocol import Entry, SagaQuery
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.world import Account, World, check
@@ -130,6 +131,10 @@ class Scene:
     def histories(self) -> list[list[Entry]]:
         return asyncio.run(_histories(self.folder / "journal.db"))
 
+    def await_status(self, saga: str, status: str) -> None:
+        """Until the journal says that it stands so."""
+        asyncio.run(asyncio.wait_for(_stands(self.folder / "journal.db", SagaId(saga), status), PATIENCE_S))
+
     def audit(self) -> dict[str, SagaStatus]:
         """Hold the journal against the world; how each saga stands."""
         histories = self.histories()
@@ -140,6 +145,15 @@ class Scene:
     def tidy(self) -> None:
         for victim in self._victims:
             victim.tidy()
+
+
+async def _stands(path: Path, saga: SagaId, status: str) -> None:
+    journal = await SqliteJournal.open(path, SystemClock())
+    try:
+        while (row := await journal.saga(saga)) is None or row.status != status:
+            await asyncio.sleep(0.02)
+    finally:
+        await journal.close()
 
 
 async def _histories(path: Path) -> list[list[Entry]]:

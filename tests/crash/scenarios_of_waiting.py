@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from amends import SagaStatus, Work
+from amends import SagaDefinition, SagaStatus, Work
 from amends.errors import RefusedError, UnknownSagaError
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
@@ -11,7 +11,9 @@ from tests.crash.scenarios import (
     COMPLETED,
     ID,
     ROLLED_BACK,
+    _awaited,
     cancel,
+    cancellable,
     keyed_a,
     keyed_b,
     keyed_c,
@@ -93,3 +95,48 @@ async def waits_in_branches(s: Work) -> None:
 async def cancelled_while_waiting(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.wait_for("paid")
+
+
+# -- pauses ----------------------------------------------------------------------------------------------------------
+
+
+async def unpause_all(coordinator: Coordinator) -> None:
+    await coordinator.unpause(everything=True)
+    with suppress(RefusedError, UnknownSagaError):
+        await coordinator.unpause(saga=ID)
+    await coordinator.drive(ID)
+
+
+async def pause_a_topic_for_a_while(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    await coordinator.pause(topic="keyed.b", why="a look")
+    handle = await coordinator.start(definition, id=ID)
+    await handle.halt()
+    await coordinator.unpause(topic="keyed.b")
+    await handle
+
+
+@scenario("a topic is paused, and unpaused", COMPLETED, begin=pause_a_topic_for_a_while, people=unpause_all)
+async def topic_paused(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(keyed_b, 2)
+
+
+async def pause_it_while_it_runs(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    handle = await coordinator.start(definition, id=ID)
+    ended = asyncio.ensure_future(_awaited(handle))
+    reached = asyncio.ensure_future(here().signal.wait())
+    await asyncio.wait({ended, reached}, return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    with suppress(RefusedError, UnknownSagaError):
+        await coordinator.pause(saga=ID, why="a look")
+    await handle.halt()
+    await unpause_all(coordinator)
+    await ended
+
+
+@scenario(
+    "a saga is paused while a step runs, and unpaused", COMPLETED, begin=pause_it_while_it_runs, people=unpause_all
+)
+async def saga_paused(s: Work) -> None:
+    await s.do(cancellable, 1)
+    await s.do(keyed_b, 2)

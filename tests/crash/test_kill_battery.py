@@ -242,6 +242,42 @@ def test_a_sleep_is_slept_through_by_the_process_that_comes_after_a_kill(scene: 
     assert one(scene.audit()) is COMPLETED
 
 
+# -- paused ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pause_reaches_the_process_that_drives_and_what_it_paused_goes_on_there(scene: Scene) -> None:
+    driving = scene.start("run", "keyed", hold="keyed.a:done")
+    driving.await_point("keyed.a:done")
+    scene.run("pause")
+    driving.go_on()
+    scene.await_status("keyed-0", "paused")
+    assert scene.run("unpause") == {"released": "1"}
+    assert driving.ended_well() == {"keyed-0": "completed"}
+    assert COMPLETED in scene.audit().values()
+
+
+def test_who_unpauses_is_killed_in_the_middle_and_the_next_resume_lets_the_rest_go_on(scene: Scene) -> None:
+    scene.run("pause")
+    driving = scene.start("run", "keyed", "5")
+    for n in range(5):
+        scene.await_status(f"keyed-{n}", "paused")
+    driving.send(signal.SIGKILL)
+    driving.died()
+    scene.kill("unpause", at="entry:work.resumed/1#2")
+    scene.run("resume")
+    standing = scene.audit()
+    assert {standing[f"keyed-{n}"] for n in range(5)} == {COMPLETED}
+
+
+def test_a_paused_saga_of_a_killed_process_goes_on_in_another(scene: Scene) -> None:
+    scene.run("pause")
+    scene.kill("run", "keyed", at="entry:saga.paused/1")
+    assert scene.run("resume-once") == {}
+    scene.run("unpause")
+    scene.run("resume")
+    assert scene.audit()["keyed-0"] is COMPLETED
+
+
 # -- stopped past the lease ------------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ from amends.testing.world import World
 
 FOLDER = Path(sys.argv[1])
 WORLD = World(FOLDER / "world")
-UNFINISHED = ("running", "waiting", "rolling_back")
+UNFINISHED = ("running", "waiting", "rolling_back", "paused")
 
 reached: Counter[str] = Counter()
 counting = threading.Lock()
@@ -348,6 +348,14 @@ async def signal_paid(coordinator: Coordinator, name: str) -> None:
         say(id=name, error=str(exc))
 
 
+async def pause(coordinator: Coordinator) -> None:
+    await coordinator.pause(topic="keyed.b", why="a look")
+
+
+async def unpause(coordinator: Coordinator) -> None:
+    say(id="released", status=str(await coordinator.unpause(everything=True)))
+
+
 COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "run": run,
     "resume": resume,
@@ -356,6 +364,8 @@ COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "resume-and-stay": resume_and_stay,
     "cancel": cancel,
     "signal": signal_paid,
+    "pause": pause,
+    "unpause": unpause,
 }
 
 

@@ -145,6 +145,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     renew,
     nudged,
     lambda journal: journal.retire("w"),
+    lambda journal: journal.holder(SagaId("s")),
     lambda journal: journal.claim("w"),
     lambda journal: journal.saga(SagaId("s")),
     lambda journal: journal.sagas(SagaQuery()),

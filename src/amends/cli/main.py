@@ -20,6 +20,7 @@ from amends.cli.incident import incident
 from amends.cli.new import new
 from amends.cli.notify import notify
 from amends.cli.options import show_help
+from amends.cli.pause import pause, unpause
 from amends.cli.policy import policy
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
@@ -58,6 +59,8 @@ cli.add_command(saga)
 cli.add_command(approval)
 cli.add_command(incident)
 cli.add_command(action)
+cli.add_command(pause)
+cli.add_command(unpause)
 cli.add_command(policy)
 cli.add_command(evidence)
 cli.add_command(notify)

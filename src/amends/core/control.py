@@ -13,7 +13,8 @@ from amends.errors import RefusedError
 def pause(saga: Saga, command: c.PauseSaga) -> tuple[e.Event, ...]:
     """Stop one saga where it stands: what is in flight may end, and nothing more is dispatched."""
     if saga.phase is SagaStatus.PAUSED:
-        return ()
+        is_own = saga.paused is not None and saga.paused.pause == 0
+        return () if is_own or command.pause else (e.SagaPaused(by=command.by, why=command.why),)
     if saga.phase not in {SagaStatus.RUNNING, SagaStatus.ROLLING_BACK} or saga.begun is None:
         why = "nothing is dispatched for it" if saga.begun is not None else "it has not been started"
         raise RefusedError(f"saga {saga.id} is {saga.phase}: {why}, so there is nothing to pause")

@@ -104,6 +104,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.SagaPaused: _G.PAUSED,
     },
     _G.PAUSED: {
+        e.SagaPaused: _G.PAUSED,
         e.WorkResumed: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.RollbackResumed: _G.ROLLING_BACK,

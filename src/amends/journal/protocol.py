@@ -24,7 +24,7 @@ from amends.core.values import SagaId, StepId
 from amends.errors import PayloadRemovedError
 from amends.journal.attested import Attested
 
-_DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK})
+_DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
 
 class Entry(NamedTuple):
@@ -281,6 +281,10 @@ class Journal(Attested, Protocol):
         those that sleep until later.
         The one that `saga` names may also be the worker's own: only it knows whether it drives it just now.
         """
+        ...
+
+    async def holder(self, saga: SagaId) -> str | None:
+        """The living worker that holds a saga; None where nobody does, or there is no such saga."""
         ...
 
     async def saga(self, saga: SagaId) -> SagaRow | None: ...

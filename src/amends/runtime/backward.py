@@ -58,9 +58,11 @@ class Backward:
             case Settle(steps=steps):
                 await self._settle(steps)
             case Probe(step=step):
-                await run.probe(step)
+                if not await run.hold_back(run.state(step).topic, back=True):
+                    await run.probe(step)
             case Compensate(step=step, certain=certain):
-                await self._compensate(step, certain=certain)
+                if not await run.hold_back(run.state(step).topic, back=True):
+                    await self._compensate(step, certain=certain)
             case Wait(until=until):
                 await run.wait(until)
             case CallPerson(kind=kind, step=step, why=why):

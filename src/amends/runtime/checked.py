@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import POLICIES, SagaId
+from amends.core.values import CONTROL, POLICIES, SagaId
 from amends.errors import InputError, UnknownIncidentError
 
 SYSTEM: Final = "system:local"
@@ -35,8 +35,9 @@ def checked_actor(name: str) -> str:
 
 
 def checked_id(name: str) -> str:
-    if name == POLICIES:
-        raise InputError(f"the id {POLICIES} is taken: the journal keeps its policies under it")
+    if name in {POLICIES, CONTROL}:
+        what = "policies" if name == POLICIES else "pauses and holds"
+        raise InputError(f"the id {name} is taken: the journal keeps its {what} under it")
     if not 0 < len(name) <= LONGEST_ID or not name.isascii() or not name.isprintable() or "/" in name:
         raise InputError(f"{name!r} is not a saga id: use 1 to {LONGEST_ID} printable ASCII characters without '/'")
     return name

@@ -15,6 +15,7 @@ from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
 from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels
+from amends.runtime.controls import Controls
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.desk import Desk
 from amends.runtime.duty import Duty
@@ -32,7 +33,7 @@ from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
 
-class Coordinator(Desk, Outside):
+class Coordinator(Desk, Outside, Controls):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
     def __init__(  # noqa: PLR0913 - each is a part that somebody may want another one of

@@ -111,8 +111,14 @@ class Driver:
         self._record(await self._call_definition())
 
     def _record(self, command: c.Command) -> None:
-        if self.book.saga.phase is SagaStatus.RUNNING:
+        """What becomes of a function that was stopped from outside says nothing of its work."""
+        if self.book.saga.phase is SagaStatus.RUNNING and not self.was_stopped:
             self.book.tell(command)
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether somebody else had the function stopped: the saga was to go back, or no further."""
+        return self._stopping is not None
 
     async def _call_definition(self) -> c.Command:
         """How the function ended, as a command. Only a broken pen, or being stopped from outside, raises."""
@@ -218,11 +224,22 @@ class Driver:
         """What runs may finish, for a while: a known outcome is worth more than a quick stop."""
         if self.run.flights:
             await asyncio.wait(self.run.flights, timeout=self._around.settings.settle_s)
-        self._stop_function()
+        if self.book.saga.phase is SagaStatus.RUNNING and self.book.broken is None:
+            self._stopping = None  # it was paused, and let go on before anything had to stop
+        else:
+            self._stop_function()
 
     async def nudge(self) -> None:
         """Someone wrote to this saga from elsewhere."""
         await self.book.refresh()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to do after a drive: someone answered as it was parked, or unpaused it just then."""
+        saga = self.book.saga
+        if self.run.parked:
+            return saga.status is not SagaStatus.WAITING
+        return self.was_stopped and saga.phase is SagaStatus.RUNNING and not saga.finished
 
     async def wind_up(self) -> None:
         """The drive was cancelled: cancel what still runs, and write the outcomes that are known."""

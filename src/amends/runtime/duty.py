@@ -77,6 +77,8 @@ class Duty:
     async def _take_up(self, most: int, *, with_dropped: bool) -> Driven:
         try:
             dropped: Driven = self._engine.take_up_dropped() if with_dropped else set()
+            if with_dropped:
+                await self._engine.release()
             return dropped | await self._engine.take_up_due(most - len(dropped), _trouble)
         except JournalStoppedError:
             raise

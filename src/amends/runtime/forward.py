@@ -26,6 +26,7 @@ from amends.core.effects import (
 )
 from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.plan import forward
+from amends.core.refusals import later
 from amends.core.saga import Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.values import Json, StepId
@@ -180,8 +181,10 @@ class Forward:
             case Expire():
                 run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
             case Perform():
+                await self._heed_pauses(action)
                 await self._repeat(step, action)
             case Probe():
+                await self._heed_pauses(action)
                 await run.probe(step)
             case Wait(until=until):
                 await run.wait(until)
@@ -227,6 +230,7 @@ class Forward:
         """One attempt: intent durable, lease still ours, then the call, then its outcome."""
         run, clock = self._run, self._run.around.clock
         run.stop_if_draining()
+        await self._heed_pauses(action)
         with run.flight(step):
             run.book.tell(start)
             if run.state(step).status is not StepStatus.RUNNING:
@@ -239,6 +243,18 @@ class Forward:
             run.book.commit_soon()
             let_cancellation_go_on()
 
+    async def _heed_pauses(self, action: Action[..., Any]) -> None:
+        """Where dispatch of it is paused, the saga is too, and this function is stopped once nothing is in flight.
+
+        Where the saga is let go on before that, the function just goes on.
+        """
+        run, pauses = self._run, self._run.around.pauses
+        while True:
+            held = (pauses.active or pauses.is_stale) and await run.hold_back(action.topic)
+            if not held and run.book.saga.phase is not SagaStatus.PAUSED:
+                return
+            await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))
+
     async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome:
         """From the durable intent to the outcome. What was not dispatched has certainly not happened."""
         run, book = self._run, self._run.book
@@ -247,7 +263,8 @@ class Forward:
         except asyncio.CancelledError:
             return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
         state = book.saga.steps[step]
-        if book.saga.phase is not SagaStatus.RUNNING:
+        is_intended = state.status is StepStatus.RUNNING  # else a pause, or a rollback, came before its intent
+        if book.saga.phase is not SagaStatus.RUNNING and not (book.saga.phase is SagaStatus.PAUSED and is_intended):
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
         contract, args = state.contract, run.args(state)
         layered = run.layers.attempt(state, action, args) if action.on_files else None

@@ -56,6 +56,9 @@ def ended(saga: Saga, source: Source | None = None) -> Ended:
     )
 
 
+_NOT_OVER = frozenset({SagaStatus.WAITING, SagaStatus.PAUSED})
+
+
 class Handle(Awaitable[Ended]):
     """A saga that is being driven. Awaiting it waits for its end; giving up the wait does not stop the saga.
 
@@ -72,7 +75,7 @@ class Handle(Awaitable[Ended]):
 
     async def _end(self) -> Ended:
         task = self._task
-        while (end := await asyncio.shield(task)).status is SagaStatus.WAITING:
+        while (end := await asyncio.shield(task)).status in _NOT_OVER:
             task = await self._watch(self.id)
         return end
 

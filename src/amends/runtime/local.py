@@ -35,10 +35,12 @@ from amends.errors import (
     JournalFullError,
     JournalStoppedError,
     LeaseLostError,
+    RefusedError,
     UnknownDefinitionError,
 )
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, Lease
+from amends.runtime.checked import SYSTEM
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
@@ -48,6 +50,7 @@ from amends.runtime.handle import Ended, Handle, Resumed, at_its_end, ended, hal
 from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
 from amends.runtime.logbook import Logbook, unrecorded_ends
 from amends.runtime.observe import Observers
+from amends.runtime.pauses import Pauses
 from amends.runtime.records import load, requested
 from amends.runtime.registry import Registry
 from amends.runtime.run import Surroundings
@@ -58,6 +61,10 @@ _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
 _SHORTEST_S: Final = 0.05
 _AGAIN_S: Final = 5.0
+
+
+_DRIVEN: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
+_UNDER_WAY: Final = frozenset({*_DRIVEN, SagaStatus.PAUSED})
 
 
 class LocalEngine:
@@ -89,6 +96,7 @@ class LocalEngine:
         self._stopped = False
         self._heart: Heart | None = None
         self._make_heart = heart
+        self.pauses = Pauses(journal, clock, settings.poll_s)
         self._around = Surroundings(
             clock=clock,
             gate=gate,
@@ -98,6 +106,7 @@ class LocalEngine:
             admit=self._admit,
             late=self._ended_late,
             drills=Drills(journal, clock),
+            pauses=self.pauses,
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
 
@@ -171,9 +180,11 @@ class LocalEngine:
         while (run := self._runs.get(saga)) is None:
             watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
             state = await load(self._journal, saga)
-            if state.phase is not SagaStatus.RUNNING and saga not in self._runs:
+            if state.phase not in _UNDER_WAY and saga not in self._runs:
                 self._watched.pop(saga, None)
                 return asyncio.ensure_future(at_its_end(self.told(state)))
+            if state.status in _DRIVEN:  # by another worker, unless that one is gone
+                await self.go_on(saga)
             await asyncio.wait({watched}, timeout=max(self._settings.poll_s, _SHORTEST_S))
             if watched.cancelled():
                 raise asyncio.CancelledError
@@ -183,11 +194,11 @@ class LocalEngine:
         book = driver.book
         try:
             await driver.drive()
-            while driver.run.parked and book.saga.status is not SagaStatus.WAITING:  # someone answered as it was parked
+            while driver.goes_on:  # someone answered as it was parked, or had it go on as it was paused
                 driver = Driver(self._around, book, definition, secrets)
                 self._runs[book.saga.id] = (driver, self._runs[book.saga.id][1])
                 await driver.drive()
-            if driver.run.parked and secrets:
+            if secrets and (driver.run.parked or book.saga.phase is SagaStatus.PAUSED):
                 self._parked_secrets[book.saga.id] = secrets
         except LeaseLostError:
             _log.warning("saga %s was taken over by another worker; this one stops driving it", book.saga.id)
@@ -242,6 +253,7 @@ class LocalEngine:
 
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
+        await self.release(take_up=False)
         found = Resumed()
         driven = self.take_up_dropped()
         while True:
@@ -285,6 +297,23 @@ class LocalEngine:
             except UnknownDefinitionError as exc:
                 _log.warning("saga %s: %s", saga.id, exc)
         return self._launch(book, definition)
+
+    async def release(self, by: str = SYSTEM, *, take_up: bool = True) -> int:
+        """Have the sagas go on whose wide pause is over; how many there were."""
+        over = await self.pauses.outlived()
+        released = [await self.let_go_on(saga, by=by, take_up=take_up) for saga in over]
+        return sum(released)
+
+    async def let_go_on(self, saga: SagaId, by: str, *, take_up: bool = True) -> bool:
+        """Unpause one saga, and take it up where nobody has it. False where it was not paused any more."""
+        now, window_s = self._clock.now(), self._settings.rollback_s
+        try:
+            await self.request(saga, c.UnpauseSaga(by=by, now=now, window_s=window_s))
+        except RefusedError:
+            return False
+        if take_up:
+            await self.go_on(saga)
+        return True
 
     # -- from outside -------------------------------------------------------------------------------------------------
 

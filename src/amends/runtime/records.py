@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from amends.core import commands as c, events as e
 from amends.core.decide import decide
 from amends.core.saga import Saga, evolve, unstarted
+from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import JournalConflictError, UnknownSagaError
-from amends.journal.protocol import Journal, Summary
+from amends.journal.protocol import Journal, SagaQuery, SagaRow, Summary
 from amends.runtime.logbook import wakes_at
 from amends.runtime.observe import Observers
 
@@ -23,6 +26,18 @@ async def load(journal: Journal, saga: SagaId) -> Saga:
     if state.head == 0:
         raise UnknownSagaError(f"no saga has the id {saga}")
     return state
+
+
+async def rows(journal: Journal, statuses: tuple[SagaStatus, ...]) -> AsyncIterator[SagaRow]:
+    """All sagas that stand so, newest first."""
+    query = SagaQuery(statuses=statuses)
+    while True:
+        page = await journal.sagas(query)
+        for row in page.rows:
+            yield row
+        if page.cursor is None:
+            return
+        query = SagaQuery(statuses=statuses, before=page.cursor)
 
 
 async def requested(journal: Journal, observers: Observers, saga: SagaId, command: c.Command) -> Saga:

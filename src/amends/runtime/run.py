@@ -19,7 +19,7 @@ from amends.core.contracts import Contract, key_of
 from amends.core.events import SagaStarted
 from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
-from amends.core.transitions import StepStatus
+from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Decision, Rate, Verdict
 from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
@@ -29,6 +29,7 @@ from amends.runtime.action import Action, Asked, Done
 from amends.runtime.drills import Drills
 from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.logbook import Logbook, wakes_at
+from amends.runtime.pauses import Pauses
 from amends.runtime.policies import Policies
 from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.registry import Registry
@@ -46,7 +47,7 @@ EndedLate = Callable[[SagaId, StepId, int, Succeeded | Lost], None]
 class Surroundings:
     """What every driver of a worker shares."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - they are many, each by name
         self,
         *,
         clock: Clock,
@@ -57,6 +58,7 @@ class Surroundings:
         admit: Admit,
         late: EndedLate,
         drills: Drills,
+        pauses: Pauses,
         lease_in_time: Callable[[], bool],
     ) -> None:
         self.clock = clock
@@ -68,6 +70,7 @@ class Surroundings:
         self.admit = admit
         self.late = late
         self.drills = drills
+        self.pauses = pauses
         self.lease_in_time = lease_in_time
         self.lapses = 0
         """How often this worker was late to renew: others may have taken its sagas over since, alive as it is now."""
@@ -151,6 +154,26 @@ class Run:
         in_time = self.around.lease_in_time()  # asked first: who renews late says so before it is in time again
         if not in_time or self.around.lapses != lapses:
             await self.book.still_held()
+
+    async def hold_back(self, topic: str, *, back: bool = False) -> bool:
+        """Whether dispatch of this topic is paused for this saga; the saga is then paused too, and that is on record.
+
+        It may have been unpaused since, and who did that may not have seen this saga: then it goes on at once.
+        """
+        pauses, book = self.around.pauses, self.book
+        pause = await pauses.over(book.saga, topic, back=back)
+        if pause is None:
+            return False
+        book.tell(c.PauseSaga(by=pause.by, why=pause.why, rollbacks=pause.rollbacks, pause=pause.number))
+        await book.commit()
+        await pauses.refresh()
+        if book.saga.phase is SagaStatus.PAUSED and pause.number not in pauses.active:
+            now, window_s = self.around.clock.now(), self.around.settings.rollback_s
+            book.tell(c.UnpauseSaga(by=pause.by, now=now, window_s=window_s))
+        if book.saga.phase is not SagaStatus.PAUSED:
+            return False
+        book.on_moved()
+        return True
 
     def stop_if_draining(self) -> None:
         if self.draining:

@@ -241,7 +241,7 @@ def every_refusal(scenario: Scenario, make: Callable[[], Ground], tried: Tried) 
     async def go_on_all_the_same(coordinator: Coordinator) -> None:
         with contextlib.suppress(JournalError):
             await scenario.begin(coordinator)
-        while await coordinator.list(status=("running", "waiting", "rolling_back")):
+        while await coordinator.list(status=("running", "waiting", "rolling_back", "paused")):
             await here().clock.sleep(60)
             await scenario.recover(coordinator)
 

@@ -148,6 +148,9 @@ class Mortal:
             await self._life.reach("claim: after")
         return leases
 
+    async def holder(self, saga: SagaId) -> str | None:
+        return await self._answer(self._inner.holder(saga))
+
     async def saga(self, saga: SagaId) -> SagaRow | None:
         return await self._answer(self._inner.saga(saga))
 

@@ -22,7 +22,7 @@ def idle_moves(walk: Walk) -> list[Callable[[], object]]:
     """What may be asked for that has nothing to do with an action."""
     saga = walk.saga
     if saga.phase is SagaStatus.PAUSED:
-        return [partial(unpause, walk)] * 3
+        return [*[partial(unpause, walk)] * 3, partial(pause, walk)]
     if saga.phase is SagaStatus.ROLLING_BACK:
         return [partial(pause, walk)]
     if saga.phase is not SagaStatus.RUNNING:
@@ -32,7 +32,8 @@ def idle_moves(walk: Walk) -> list[Callable[[], object]]:
 
 
 def pause(walk: Walk) -> bool:
-    return walk.tell(c.PauseSaga(by="ann", why="let me look", rollbacks=walk.tape.once_in(2)))
+    stops, wide = walk.tape.once_in(2), walk.tape.pick((0, 0, 3))
+    return walk.tell(c.PauseSaga(by="ann", why="let me look", rollbacks=stops, pause=wide))
 
 
 def unpause(walk: Walk) -> bool:

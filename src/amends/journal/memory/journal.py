@@ -190,6 +190,14 @@ class MemoryJournal(MemoryLog):
                     leases.append(Lease(saga=record.id, worker=worker, epoch=record.epoch))
         return tuple(leases)
 
+    async def holder(self, saga: SagaId) -> str | None:
+        self._require_open()
+        with self.memory.lock:
+            record = self.memory.sagas.get(saga)
+            if record is None or self.memory.workers.get(record.worker, 0.0) <= self._clock.elapsed():
+                return None
+            return record.worker
+
     # -- lists --------------------------------------------------------------------------------------------------------
 
     async def saga(self, saga: SagaId) -> SagaRow | None:

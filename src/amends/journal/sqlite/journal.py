@@ -324,6 +324,11 @@ class SqliteJournal:
         elapsed = self._clock.elapsed()
         return await self._writer.ask(partial(leases.claim, wanted=wanted, us=self._identity, elapsed=elapsed))
 
+    async def holder(self, saga: SagaId) -> str | None:
+        self._require_home()
+        elapsed = self._clock.elapsed()
+        return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, elapsed=elapsed))
+
     # -- lists --------------------------------------------------------------------------------------------------
 
     async def saga(self, saga: SagaId) -> SagaRow | None:

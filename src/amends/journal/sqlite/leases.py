@@ -129,6 +129,20 @@ def _bury(database: Database, us: Identity, elapsed: float) -> set[str]:
     return living
 
 
+def holder(database: Database, saga: SagaId, us: Identity, elapsed: float) -> str | None:
+    found = database.first(
+        """
+        SELECT worker.name, until, ttl, boot, space, pid, started
+          FROM saga JOIN worker ON worker.name = saga.worker WHERE saga.name = ?
+        """,
+        (saga,),
+    )
+    if found is None:
+        return None
+    name, until, ttl, boot, space, pid, started = found
+    return None if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed) else str(name)
+
+
 _NUDGED: Final = """
     SELECT name FROM saga INDEXED BY saga_nudged WHERE worker = ?1 AND nudged = 1
     UNION

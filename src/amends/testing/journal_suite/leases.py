@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import JournalConflictError, LeaseLostError
@@ -120,6 +121,19 @@ class LeaseRules(Ground):
         # Until somebody claims it, its last word can still be written.
         await journal.append(saga, [resumed()], after=1, summary=RUNNING, lease=held(saga, "w"))
         equal(sagas_of(await journal.claim("x")), ["s"])
+
+    @rule
+    async def test_who_holds_a_saga_is_told_as_long_as_they_live(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        saga = await begin(journal, "s", worker="w")
+        paused = Summary(status=SagaStatus.PAUSED)
+        await journal.append(saga, [e.SagaPaused(by="a", why="")], after=1, summary=paused, lease=held(saga, "w"))
+        equal([await journal.holder(saga), await journal.holder(SagaId("none"))], ["w", None])
+        equal(await journal.claim("x", saga=saga), ())
+        self.clock.advance(TTL_S)
+        equal(await journal.holder(saga), None)
+        await journal.append(saga, [resumed()], after=2, summary=RUNNING)
+        equal(len(await journal.claim("x", saga=saga)), 1)
 
     @rule
     async def test_a_worker_that_comes_back_in_time_holds_what_is_left(self, journal: Journal) -> None:

@@ -1,0 +1,162 @@
+"""Holding dispatch back and letting it go on: the part of a coordinator that people use when something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from amends.clock import Clock
+from amends.core import commands as c, events as e
+from amends.core.saga import Saga
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import SagaId
+from amends.errors import InputError, RefusedError
+from amends.gate.globs import misplaced_run
+from amends.journal.protocol import Journal
+from amends.runtime.checked import SYSTEM, checked_actor
+from amends.runtime.local import LocalEngine
+from amends.runtime.pauses import Pause
+from amends.runtime.records import load, rows
+from amends.runtime.settings import Settings
+
+Rollbacks = Literal["go_on", "stop"]
+_UNDER_WAY = (SagaStatus.RUNNING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED)
+
+
+class Controls:
+    """Where people stop what is under way, and have it go on."""
+
+    journal: Journal
+    settings: Settings
+    _clock: Clock
+    _engine: LocalEngine
+
+    async def pause(
+        self,
+        *,
+        topic: str = "",
+        definition: str = "",
+        tenant: str = "",
+        saga: str | None = None,
+        why: str,
+        by: str = SYSTEM,
+        rollbacks: Rollbacks = "go_on",
+    ) -> int:
+        """Dispatch nothing more of this kind, in any process on this journal; without any clause, nothing at all.
+
+        All clauses given have to fit; a topic may be a glob, the tenant is the saga's label. Attempts in flight finish.
+        Here it holds when this returns, elsewhere within `poll_s`. Rollbacks go on, unless they are told to stop.
+        The answer is the pause's number; 0 for a saga's own.
+        """
+        who, stops = checked_actor(by), _stops(rollbacks)
+        if not why.strip():
+            raise InputError("a pause needs a reason: say in why= what is wrong, for whoever finds it")
+        if saga is not None:
+            if topic or definition or tenant:
+                raise InputError("a saga is paused alone: give saga=, or topic=, definition= and tenant=")
+            await self._engine.request(SagaId(saga), c.PauseSaga(by=who, why=why, rollbacks=stops))
+            return 0
+        if misplaced_run(topic):
+            raise InputError(f"{topic!r}: ** has to be a whole segment, as in payments.**")
+        pauses = self._engine.pauses
+        fact = e.DispatchPaused(topic=topic, definition=definition, tenant=tenant, rollbacks=stops, by=who, why=why)
+        scope = (topic, definition, tenant)
+
+        def same() -> Pause | None:
+            known = (one for one in pauses.active.values() if one.scope == scope and one.rollbacks == stops)
+            return next(known, None)
+
+        number = await pauses.keep(lambda: None if same() is not None else fact)
+        there = same()
+        return number or (there.number if there is not None else 0)
+
+    async def unpause(
+        self,
+        *,
+        topic: str = "",
+        definition: str = "",
+        tenant: str = "",
+        saga: str | None = None,
+        everything: bool = False,
+        why: str = "",
+        by: str = SYSTEM,
+    ) -> int:
+        """End the pause of exactly this kind, and have the sagas go on that it held; how many there were.
+
+        everything: end all of them. Raises RefusedError where there is no such pause.
+        """
+        who, pauses = checked_actor(by), self._engine.pauses
+        if saga is not None:
+            await self._unpause_one(SagaId(saga), who)
+            return 1
+        await pauses.refresh()
+        scope = (topic, definition, tenant)
+        ending = [one.number for one in pauses.active.values() if everything or one.scope == scope]
+        if not ending and not everything:
+            known = "; ".join(scope_of(one) for one in pauses.active.values()) or "nothing"
+            raise RefusedError(f"there is no pause of {_scope(scope)}; paused now: {known}")
+        for number in ending:
+            await pauses.end(number, by=who, why=why)
+        return await self._engine.release(by=who)
+
+    async def _unpause_one(self, saga: SagaId, by: str) -> None:
+        state = await load(self.journal, saga)
+        await self._engine.pauses.refresh()
+        wide = None if state.paused is None else self._engine.pauses.active.get(state.paused.pause)
+        if state.phase is SagaStatus.PAUSED and wide is not None:
+            raise RefusedError(f"saga {saga} is held by pause {wide.number} of {scope_of(wide)}; end that one")
+        if not await self._engine.let_go_on(saga, by=by):
+            raise RefusedError(f"saga {saga} is {state.phase}, and not paused")
+
+    async def paused(self) -> list[Pause]:
+        """What is held back now, oldest first. Sagas that are paused themselves: `list(status="paused")`."""
+        await self._engine.pauses.refresh()
+        return list(self._engine.pauses.active.values())
+
+    async def drain(self, *, within: float | None = None) -> list[str]:
+        """Wait until nothing that is paused is in flight any more, in any process.
+
+        The answer is empty then; after `within` seconds it names the steps, as `<saga>/<step>`, that still are.
+        """
+        pauses, clock = self._engine.pauses, self._clock
+        await pauses.refresh()
+        if not pauses.active:
+            raise RefusedError("nothing is paused, so there is nothing to wait for; pause first")
+        until = None if within is None else clock.elapsed() + within
+        await clock.sleep(self.settings.poll_s)  # by then every process has looked
+        while True:
+            flying = [flight async for flight in self._in_flight()]
+            if not flying or (until is not None and clock.elapsed() >= until):
+                return flying
+            await clock.sleep(self.settings.poll_s)
+
+    async def _in_flight(self) -> AsyncIterator[str]:
+        async for row in rows(self.journal, _UNDER_WAY):
+            if await self.journal.holder(row.id) is None:
+                continue  # whoever had it is gone, and nothing of it runs any more
+            state = await load(self.journal, row.id)
+            for step in state.live:
+                if self._is_paused(state, state.steps[step].topic, back=state.steps[step].status is not _RUNNING):
+                    yield f"{row.id}/{step}"
+
+    def _is_paused(self, saga: Saga, topic: str, *, back: bool) -> bool:
+        return any(pause.covers(saga, topic, back=back) for pause in self._engine.pauses.active.values())
+
+
+_RUNNING = StepStatus.RUNNING
+
+
+def _stops(rollbacks: str) -> bool:
+    if rollbacks not in {"go_on", "stop"}:
+        raise InputError(f"rollbacks={rollbacks!r}: they go_on, or they stop")
+    return rollbacks == "stop"
+
+
+def scope_of(pause: Pause) -> str:
+    """What a pause is about, for a person."""
+    return _scope(pause.scope)
+
+
+def _scope(scope: tuple[str, str, str]) -> str:
+    named = zip(("topic", "definition", "tenant"), scope, strict=True)
+    return " and ".join(f"{what} {name}" for what, name in named if name) or "everything"
