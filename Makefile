@@ -73,6 +73,9 @@ coverage: $(VENV)/.dev spin ## Run the tests; fail if a branch of the core or of
 bench: $(VENV)/.run ## Measure.
 	@$(BIN)/python -m bench $(ARGS)
 
+docs: $(VENV)/.dev ## Make the site of the pages, in dist/site.
+	@$(BIN)/python tools/site.py
+
 # uv resolves for every supported Python and platform at once, so one lock serves them all.
 lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(PIP) install uv
