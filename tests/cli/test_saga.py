@@ -165,3 +165,25 @@ def test_a_signal_that_fits_nothing_is_one_line(amends: Shell) -> None:
         "--payload is not JSON"
     )
     assert amends.here("saga", "signal", "l-1", "retruned", "--early").code == 0
+
+
+# -- the check before a deploy ---------------------------------------------------------------------------------------
+
+
+def test_new_code_that_could_not_go_on_is_named_with_what_to_do(amends: Shell) -> None:
+    assert amends.here("run", "shop:lend", "--input", '{"item": "saw"}', "--id", "l-1").code == 6
+    fine = amends.here("saga", "check", "shop")
+    assert (fine.code, fine.out) == (0, "every saga that is unfinished can be gone on with\n")
+    (amends.place / "renewed.py").write_text(
+        (amends.place / "shop.py").read_text(encoding="utf-8").replace('"stock.reserve"', '"stock.reserve", version=2'),
+        encoding="utf-8",
+    )
+    checked = amends("saga", "check", "renewed")
+    assert checked.code == 1
+    assert checked.out.splitlines() == [
+        "l-1 shop.lend/1, waiting",
+        "  step 1: no action stock.reserve version 1 is registered in this process; import the module that declares it",
+        "  → keep stock.reserve version=1 declared beside newer ones",
+    ]
+    (record,) = amends("saga", "check", "renewed", "--json").records
+    assert (record["type"], record["saga"], record["obstacles"][0]["step"]) == ("unresumable", "l-1", "1")

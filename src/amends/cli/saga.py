@@ -243,3 +243,46 @@ def signal(
     asyncio.run(whole())
     out.record("signal", {"saga": saga_id, "name": name, "by": who})
     out.say(f"saga {visible(saga_id)} has been sent {visible(name)}")
+
+
+@saga.command()
+@click.argument("modules", metavar="MODULE…", nargs=-1, required=True)
+@click.option("--completed", is_flag=True, help="Also those that have completed, and could still be cancelled.")
+@with_journal
+def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: bool) -> int:
+    """Say which unfinished sagas the MODULEs could not go on with.
+
+    For a deploy: run it with the new code before it is let loose on the journal. A saga is named whose definition, in
+    its version, is not declared, or whose actions are missing or promise something else by now, with the step and what
+    to do. The exit code is 1 if there is one.
+    """
+    import asyncio
+    from dataclasses import asdict
+
+    from amends.cli.modules import load
+    from amends.cli.output import Output
+    from amends.cli.session import opened_to_read
+    from amends.evidence.timeline import visible
+    from amends.runtime.readiness import Unresumable, unresumable
+    from amends.runtime.registry import PROCESS
+
+    out = Output(as_json=as_json)
+
+    async def whole() -> list[Unresumable]:
+        async with opened_to_read(journal) as opened:
+            return [one async for one in unresumable(opened, PROCESS, completed=completed)]
+
+    with out.kept_clean():
+        load(modules)
+        found = asyncio.run(whole())
+    for one in found:
+        out.record("unresumable", asdict(one))
+        out.say((visible(one.saga), "bold"), f" {visible(one.definition)}/{one.version}, {one.status}")
+        for obstacle in one.obstacles:
+            more = f" and {obstacle.steps - 1} more" if obstacle.steps > 1 else ""
+            where = "" if obstacle.step is None else f"step {visible(obstacle.step)}{more}: "
+            out.say(f"  {where}{visible(obstacle.what)}")
+            out.say(f"  → {visible(obstacle.do)}")
+    if not found:
+        out.say("every saga that is unfinished can be gone on with")
+    return 1 if found else 0

@@ -115,6 +115,8 @@ class SagaRow:
     entries: int
     open_incidents: int
     open_approvals: int
+    pruned: bool = False
+    """What its entries held was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

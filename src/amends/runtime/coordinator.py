@@ -22,12 +22,14 @@ from amends.runtime.duty import Duty
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.heartbeat import Heartbeat, MakeHeart
+from amends.runtime.joining import require_same
 from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer, Observers, Telemetry
 from amends.runtime.outside import Outside
 from amends.runtime.policies import Policies
+from amends.runtime.readiness import Unresumable, unresumable
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
@@ -132,7 +134,8 @@ class Coordinator(Desk, Outside, Controls):
     ) -> Handle:
         """Start a saga and go on; awaiting the handle waits for its end.
 
-        The same id twice is one saga: the second call joins the first, as long as it asks for the same.
+        The same id twice is one saga: the second call joins the first, in whichever process, as long as it asks for
+        the same. Raises RefusedError, here or when it is awaited, where it asks for something else.
         """
         if not isinstance(cast("object", definition), SagaDefinition):
             raise InputError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
@@ -180,16 +183,19 @@ class Coordinator(Desk, Outside, Controls):
         begun = await self._engine.begun(saga)
         if begun is None:
             return None
-        if (begun.definition, begun.version, begun.input) != (start.definition, start.version, start.input):
-            raise RefusedError(
-                f"saga {saga} exists already: {begun.definition} version {begun.version} with its own input; "
-                "use another id, or the same input to join it"
-            )
+        require_same(saga, begun, start)
         return self._engine.running(saga) or self._engine.follow(saga)
 
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga whose definition this process knows; says how each ended."""
         return await self._engine.resume()
+
+    async def unresumable(self, *, completed: bool = False) -> list[Unresumable]:
+        """The unfinished sagas that this process could not go on with, or not take back, and what stands in the way.
+
+        Ask before a deploy, with the new code loaded. `completed`: those too that could still be cancelled.
+        """
+        return [one async for one in unresumable(self.journal, self.registry, completed=completed)]
 
     async def work(self) -> None:
         """Drive what is due, now and whenever something becomes due, until cancelled or this coordinator closes.

@@ -56,7 +56,7 @@ def ended(saga: Saga, source: Source | None = None) -> Ended:
     )
 
 
-_NOT_OVER = frozenset({SagaStatus.WAITING, SagaStatus.PAUSED})
+_NOT_OVER = frozenset({SagaStatus.WAITING, SagaStatus.PAUSED, SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 
 
 class Handle(Awaitable[Ended]):

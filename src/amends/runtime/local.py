@@ -48,6 +48,7 @@ from amends.runtime.errands import Errands, cancelled
 from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle, Resumed, at_its_end, ended, halted
 from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
+from amends.runtime.joining import driven_or_joined, followed
 from amends.runtime.logbook import Logbook, unrecorded_ends
 from amends.runtime.observe import Observers
 from amends.runtime.pauses import Pauses
@@ -150,25 +151,21 @@ class LocalEngine:
         run = self._runs.get(saga)
         if run is not None:
             return run[0].book.saga.begun
-        return None if await self._journal.saga(saga) is None else (await load(self._journal, saga)).begun
+        return None if await self._journal.saga(saga) is None else (await self.load(saga)).begun
 
     def running(self, saga: SagaId) -> Handle | None:
         run = self._runs.get(saga)
         return None if run is None else Handle(saga, run[1], self._watch)
 
     def follow(self, saga: SagaId) -> Handle:
-        """A handle on a saga that exists: drives it where nobody else does, else tells where it stands."""
-
-        async def followed() -> Ended:
-            return await self.drive(saga) or self.told(await load(self._journal, saga))
-
-        return Handle(saga, asyncio.ensure_future(followed()), self._watch)
+        """A handle on a saga that exists: drives it where nobody else does."""
+        return Handle(saga, asyncio.ensure_future(followed(self, saga)), self._watch)
 
     def _launch(self, book: Logbook, definition: SagaDefinition | None, secrets: tuple[Secret, ...] = ()) -> Handle:
         saga = book.saga.id
         secrets = secrets or self._parked_secrets.pop(saga, ())
         driver = Driver(self._around, book, definition, secrets)
-        task = asyncio.ensure_future(self._drive(driver, definition, secrets))
+        task = asyncio.ensure_future(driven_or_joined(self._drive(driver, definition, secrets), book, self))
         self._runs[saga] = (driver, task)
         watcher = self._watched.pop(saga, None)
         if watcher is not None and not watcher.done():
@@ -179,7 +176,7 @@ class LocalEngine:
         """The next drive of a saga that waits for people; where it was driven to its end meanwhile, that."""
         while (run := self._runs.get(saga)) is None:
             watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
-            state = await load(self._journal, saga)
+            state = await self.load(saga)
             if state.phase not in _UNDER_WAY and saga not in self._runs:
                 self._watched.pop(saga, None)
                 return asyncio.ensure_future(at_its_end(self.told(state)))
@@ -230,6 +227,9 @@ class LocalEngine:
     def _report_unrecorded(self, book: Logbook) -> None:
         for step, attempt, outcome in unrecorded_ends(book):
             self._ended_late(book.saga.id, step, attempt, outcome)
+
+    async def load(self, saga: SagaId) -> Saga:
+        return await load(self._journal, saga)
 
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
@@ -288,7 +288,7 @@ class LocalEngine:
         return taken
 
     async def _take_up(self, lease: Lease) -> Handle:
-        saga = await load(self._journal, lease.saga)
+        saga = await self.load(lease.saga)
         book = Logbook(self._journal, saga, lease, self._observers)
         definition = None
         if saga.begun is not None and saga.phase is SagaStatus.RUNNING and not saga.finished:

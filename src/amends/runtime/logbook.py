@@ -67,6 +67,11 @@ class Logbook:
         """What was told and never became durable."""
         return tuple(command for command, _ in self._told)
 
+    @property
+    def is_unborn(self) -> bool:
+        """Whether nothing of its saga is durable that this pen knows of."""
+        return self._durable.head == 0
+
     def commit_soon(self) -> None:
         """Write what was told, unless someone commits it sooner: the next step's intent usually does."""
         if not self._busy:

@@ -32,6 +32,7 @@ def row(memory: Memory, record: Record) -> SagaRow:
         entries=len(record.entries),
         open_incidents=sum(row.saga == record.id and row.status == "open" for _, row in incidents),
         open_approvals=sum(row.saga == record.id and row.status == "requested" for _, row in approvals),
+        pruned=record.removed,
     )
 
 

@@ -29,7 +29,7 @@ Statement = tuple[str, tuple[str | int, ...]]
 
 _SAGA: Final = """
     saga.started_at AS started_at, saga.id AS id, name, definition, version, env, actor, status, labels, updated_at,
-    ended_at, head, open_incidents, open_approvals
+    ended_at, head, open_incidents, open_approvals, removed
 """
 
 
@@ -93,7 +93,7 @@ def _filters(query: SagaQuery) -> list[tuple[str, tuple[str | int, ...]]]:
 
 def _saga_row(found: Row) -> SagaRow:
     started_at, _, name, definition, version, env, actor, status, labels, updated_at, ended_at, *counts = found
-    entries, open_incidents, open_approvals = counts
+    entries, open_incidents, open_approvals, removed = counts
     return SagaRow(
         id=SagaId(name),
         definition=definition,
@@ -108,6 +108,7 @@ def _saga_row(found: Row) -> SagaRow:
         entries=entries,
         open_incidents=open_incidents,
         open_approvals=open_approvals,
+        pruned=bool(removed),
     )
 
 
