@@ -56,7 +56,7 @@ def parameters(thing: object) -> list[str]:
 
 INTERNAL = frozenset({"args", "kwargs"})
 # Users are given these, and do not make them: their parameters need no words.
-MADE_ELSEWHERE = frozenset({"Action", "Coordinator", "Handle", "Work"})
+MADE_ELSEWHERE = frozenset({"Action", "Attempt", "Attempts", "Coordinator", "Handle", "Work"})
 
 
 def test_the_python_reference_lists_what_is_public() -> None:

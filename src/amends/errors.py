@@ -32,6 +32,7 @@ AmendsError
 │   ├── UnknownTargetError
 │   ├── UnknownActionError
 │   ├── UnknownDefinitionError
+│   ├── UnknownCheckpointError
 │   └── UnknownChangesetError
 ├── MistakesError               a file that a person wrote cannot be read, or says what it cannot say
 │   ├── PolicyError             a policy's
@@ -239,6 +240,10 @@ class UnknownActionError(UnknownError):
 
 class UnknownDefinitionError(UnknownError):
     """No definition is registered under this name and version."""
+
+
+class UnknownCheckpointError(UnknownError):
+    """The saga has made no checkpoint of this name."""
 
 
 class MistakesError(AmendsError):

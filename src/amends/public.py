@@ -11,6 +11,7 @@ from amends.errors import (
     Complete,
     Fatal,
     NotDone,
+    PastPivotError,
     PolicyError,
     RefusedError,
     Retry,
@@ -21,6 +22,7 @@ from amends.errors import (
     StepFatalError,
     StepLostError,
     UnknownApprovalError,
+    UnknownCheckpointError,
     UnverifiedError,
     WaitTimeoutError,
     WebhookRefusedError,
@@ -29,12 +31,15 @@ from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.approvals import Asking
 from amends.runtime.assertions import Check, check
+from amends.runtime.attempts import Attempt, Attempts
 from amends.runtime.definition import SagaDefinition, saga
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.notices.command import Command
 from amends.runtime.notices.signing import verify_webhook
 from amends.runtime.notices.webhook import Webhook
 from amends.runtime.registry import Registry
+from amends.runtime.rewind import Feedback, TakenBack
+from amends.runtime.rollback import PlannedStep, RollbackPlan
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
 from amends.runtime.steps import Step, given, result_of
@@ -46,6 +51,8 @@ __all__ = [
     "ApprovalRow",
     "Asked",
     "Asking",
+    "Attempt",
+    "Attempts",
     "CallPerson",
     "ChangedSince",
     "Check",
@@ -56,17 +63,21 @@ __all__ = [
     "Done",
     "Ended",
     "Fatal",
+    "Feedback",
     "Handle",
     "Happened",
     "IncidentKind",
     "NotDone",
     "NotHappened",
+    "PastPivotError",
+    "PlannedStep",
     "PolicyError",
     "RefusedError",
     "Registry",
     "Retries",
     "Retry",
     "Reversibility",
+    "RollbackPlan",
     "SagaDefinition",
     "SagaStatus",
     "Secret",
@@ -79,7 +90,9 @@ __all__ = [
     "StepFatalError",
     "StepLostError",
     "StepStatus",
+    "TakenBack",
     "UnknownApprovalError",
+    "UnknownCheckpointError",
     "UnverifiedError",
     "WaitTimeoutError",
     "Webhook",

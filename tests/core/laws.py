@@ -103,7 +103,8 @@ def hold(walk: Walk, told: Told) -> None:
     if told.after.phase is _G.INCIDENT:
         assert must_be_named(told.after) <= named_as_left(told.after)
         too_many = named_as_left(told.after) - must_be_named(told.after)
-        assert {told.after.steps[step].status for step in too_many} <= {_S.FAILED}  # was in flight when it halted
+        ended = {told.after.steps[step].status for step in too_many}
+        assert ended <= {_S.FAILED, _S.COMPENSATED}  # they were in flight when it halted
         assert told.after.rollback is None or not too_many
     hold_told(walk, told.after)
 
@@ -115,9 +116,12 @@ def is_pivot(step: Step) -> bool:
 def hold_turn(saga: Saga, step: StepId) -> None:
     """Newest first, one at a time: nothing newer is left but what an incident names and the rollback may pass."""
     assert saga.steps[step].contract.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE}
-    assert [one.id for one in saga.steps.values() if one.status in IN_FLIGHT] == []
-    newer = [one for one in saga.steps.values() if one.number > saga.steps[step].number]
-    if saga.phase is _G.ROLLING_BACK:
+    rewinds = saga.steps[step].rewind in saga.rewinding
+    beside = [one for one in saga.steps.values() if not rewinds or one.rewind == saga.steps[step].rewind]
+    acts = rewinds and saga.works
+    assert [one.id for one in (beside if acts else saga.steps.values()) if one.status in IN_FLIGHT] == []
+    newer = [one for one in beside if one.number > saga.steps[step].number]
+    if saga.phase is _G.ROLLING_BACK or rewinds:
         assert [one.id for one in newer if may_stand(one) and not passable(saga, one)] == []
     else:
         assert saga.phase is _G.RUNNING
@@ -144,8 +148,8 @@ def hold_incident(saga: Saga, opened: e.IncidentOpened) -> None:
 
 def hold_told(walk: Walk, saga: Saga) -> None:
     """What the definition was told about a step is what it is told when it is called again."""
-    if saga.phase is _G.RUNNING and not saga.finished:
-        for step in walk.told_over & set(saga.steps):
+    if saga.works:
+        for step in walk.told_over & {step.id for step in saga.steps.values() if not step.forgotten}:
             assert isinstance(forward(saga.steps[step], walk.now), GiveUp)
 
 

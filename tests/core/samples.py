@@ -27,6 +27,9 @@ EVENTS: list[e.Event] = [
     e.WorkResumed(by="a"),
     e.SagaRolledBack(),
     e.SagaHalted(),
+    e.CheckpointMade(place=StepId("c"), name="here"),
+    e.RewindStarted(place=StepId("r"), steps=(), why="", by="a", deadline_at=0),
+    e.RewindEnded(place=StepId("r"), taken_back=()),
     PROPOSED,
     e.ActionDispatched(
         step=STEP_ID,

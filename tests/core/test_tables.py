@@ -63,7 +63,10 @@ def test_a_step_moves_as_its_table_says_and_in_no_other_way(status: StepStatus, 
 
 @pytest.mark.parametrize(("status", "kind"), [*product(SAGA, SAGA_EVENTS)])
 def test_a_saga_moves_as_its_table_says_and_in_no_other_way(status: SagaStatus, kind: type[e.Event]) -> None:
-    saga = replay(SAGA_ID, to_saga(status))
+    history = to_saga(status)
+    if kind is e.RewindEnded and status is SagaStatus.RUNNING:
+        history.append(EVENT[e.RewindStarted])
+    saga = replay(SAGA_ID, history)
     assert saga.phase is status
     after = [to for one, to in SAGA[status].items() if one is kind]
     if not after:
@@ -133,6 +136,13 @@ def test_no_incident_stops_at_a_step_that_was_never_proposed() -> None:
 def test_no_incident_is_closed_that_was_never_opened() -> None:
     with pytest.raises(JournalDamagedError, match="no such open incident"):
         replay(SAGA_ID, [STARTED, EVENT[e.IncidentRetried]])
+
+
+def test_no_rewind_ends_that_never_began_and_none_takes_back_what_was_never_proposed() -> None:
+    with pytest.raises(JournalDamagedError, match="no such rewind is under way"):
+        replay(SAGA_ID, [STARTED, EVENT[e.RewindEnded]])
+    with pytest.raises(JournalDamagedError, match="steps that were never proposed"):
+        replay(SAGA_ID, [STARTED, e.RewindStarted(place=None, steps=(STEP_ID,), why="", by="a", deadline_at=0)])
 
 
 # -- what the tables promise ------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from amends.core.plan import plan
 from amends.core.saga import Saga, evolve, replay, unstarted
 from amends.core.transitions import SAGA, STEP, SagaStatus
 from amends.core.values import SagaId, StepId
-from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
+from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError, UnknownIncidentError
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, tapes
 from amends.testing.histories import Told, Walk
 from tests.core.laws import is_pivot, judge
@@ -179,6 +179,11 @@ def requests(saga: Saga) -> list[c.Command]:
         c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=now, window_s=9),
         c.CancelSaga(by="a", why="", now=now, window_s=9),
         c.OpenIncident(kind=e.IncidentKind.DIVERGED, step=None, why=""),
+        c.MakeCheckpoint(place=StepId("somewhere"), name="here"),
+        c.Rewind(place=StepId("somewhere"), steps=tuple(saga.steps), why="", now=now, window_s=9),
+        c.RollBackTo(to="here", last=None, by="a", why="", now=now, window_s=9),
+        c.RollBackTo(to=None, last=2, by="a", why="", now=now, window_s=9),
+        *(c.EndRewind(place=place) for place in saga.rewinds),
         c.EndSaga(),
         c.Recover(now=now, jitter=0),
     ]
@@ -208,7 +213,7 @@ def requests(saga: Saga) -> list[c.Command]:
 def answer(saga: Saga, command: c.Command) -> tuple[e.Event, ...] | str:
     try:
         return decide(saga, command)
-    except (RefusedError, UnknownIncidentError) as exc:
+    except (RefusedError, UnknownCheckpointError, UnknownIncidentError) as exc:
         return str(exc)
 
 

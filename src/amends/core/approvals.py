@@ -20,7 +20,7 @@ from amends.core.refusals import fitting, later, on_record
 from amends.core.saga import Saga, Step
 from amends.core.step import Approval
 from amends.core.transitions import ApprovalStatus, StepStatus
-from amends.core.values import Json, canonical
+from amends.core.values import Json, StepId, canonical
 from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
 
@@ -175,6 +175,11 @@ def expire(saga: Saga, command: c.ExpireApproval) -> tuple[e.Event, ...]:
 def void_all(saga: Saga, why: str) -> tuple[e.ApprovalVoided, ...]:
     """Nothing that people were asked will happen any more."""
     return tuple(e.ApprovalVoided(step=step, why=why) for step in sorted(saga.asked))
+
+
+def void(saga: Saga, steps: Iterable[StepId], why: str) -> tuple[e.ApprovalVoided, ...]:
+    """The same for some steps alone."""
+    return tuple(e.ApprovalVoided(step=step, why=why) for step in sorted(steps) if step in saga.asked)
 
 
 # -- using ------------------------------------------------------------------------------------------------------------

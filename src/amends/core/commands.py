@@ -143,6 +143,40 @@ class CancelSaga(NamedTuple):
     window_s: float
 
 
+class MakeCheckpoint(NamedTuple):
+    place: StepId
+    name: str
+
+
+class Rewind(NamedTuple):
+    """The definition, at `place`, has some of its own steps taken back, and goes on. `waits` end: nobody is there."""
+
+    place: StepId
+    steps: tuple[StepId, ...]
+    why: str
+    now: int
+    window_s: float
+    waits: tuple[StepId, ...] = ()
+    step: StepId | None = None
+    to: StepId | None = None
+    attempt: int = 0
+
+
+class RollBackTo(NamedTuple):
+    """Someone outside has the saga go back: to a checkpoint by its name, or by its `last` steps that stand."""
+
+    to: str | None
+    last: int | None
+    by: str
+    why: str
+    now: int
+    window_s: float
+
+
+class EndRewind(NamedTuple):
+    place: StepId
+
+
 class StartCompensation(NamedTuple):
     step: StepId
     certain: bool
@@ -272,6 +306,10 @@ Command: TypeAlias = (
     | VoidApproval
     | FailWork
     | CancelSaga
+    | MakeCheckpoint
+    | Rewind
+    | RollBackTo
+    | EndRewind
     | StartCompensation
     | RecordCompensation
     | OpenIncident

@@ -27,9 +27,10 @@ def unpause(saga: Saga, command: c.UnpauseSaga) -> tuple[e.Event, ...]:
     """Let a paused saga go on, the way that it was going. A rollback gets a full window."""
     if saga.phase is not SagaStatus.PAUSED:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not paused")
+    deadline_at = later(command.now, command.window_s)
     if saga.rollback is None:
-        return (e.WorkResumed(by=command.by),)
-    return (e.RollbackResumed(by=command.by, deadline_at=later(command.now, command.window_s)),)
+        return (e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0),)
+    return (e.RollbackResumed(by=command.by, deadline_at=deadline_at),)
 
 
 def control(saga: Saga, command: c.KeepControl) -> tuple[e.Event, ...]:

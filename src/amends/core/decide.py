@@ -22,6 +22,7 @@ from amends.core.incidents import (
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES, in_flight
 from amends.core.refusals import fitting, later, on_record, require_new, require_turn, require_work
+from amends.core.rewinds import decide_rewind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import POLICIES, StepId
@@ -77,6 +78,10 @@ def _decide_saga(
     | c.FinishWork
     | c.FailWork
     | c.CancelSaga
+    | c.MakeCheckpoint
+    | c.Rewind
+    | c.RollBackTo
+    | c.EndRewind
     | c.OpenIncident
     | c.RetryIncident
     | c.ResolveIncident
@@ -100,6 +105,8 @@ def _decide_saga(
             return fail(saga, command)
         case c.CancelSaga():
             return cancel(saga, command)
+        case c.MakeCheckpoint() | c.Rewind() | c.RollBackTo() | c.EndRewind():
+            return decide_rewind(saga, command)
         case c.OpenIncident():
             return open_incident(saga, command)
         case c.RetryIncident():
@@ -133,7 +140,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
 
 def _finish(saga: Saga, command: c.FinishWork) -> tuple[e.Event, ...]:
     require_work(saga)
-    settled = not saga.live and not saga.doubts and not saga.open_incidents
+    settled = not saga.live and not saga.doubts and not saga.open_incidents and not saga.rewinding
     kind = e.SagaCompleted if settled else e.WorkFinished
     finished = kind(result=command.result, early=command.early)
     return (*void_all(saga, "the work has finished without it"), finished)
@@ -221,6 +228,8 @@ def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
     """The intent; where people approved the step, what became of that first. Void or expired, there is no intent."""
     require_work(saga)
     step = on_record(saga, command.step)
+    if step.rewind is not None:
+        raise RefusedError(f"step {step.id} of saga {saga.id} was taken back, with the part of the work it belongs to")
     used = use(saga, step, command)
     if used and not isinstance(used[-1], e.ApprovalUsed):
         return used
@@ -252,14 +261,14 @@ def _retry_at(
 ) -> int | None:
     """When a step that goes forward is tried again; None when it is not."""
     tried = step.attempts - step.renewed_at
-    if not saga.goes_forward or tried >= step.contract.retries.attempts:
+    if not saga.goes_forward or step.rewind is not None or tried >= step.contract.retries.attempts:
         return None
     return _due(step.contract.retries, tried, command.now, command.jitter, after_s)
 
 
 def _settle_at(saga: Saga, step: Step, command: c.RecordOutcome, after_s: float | None = None) -> int | None:
     """When a lost attempt is asked about or repeated. Asking is no attempt: it is done even when those are used up."""
-    if step.contract.probe and saga.goes_forward:
+    if step.contract.probe and saga.goes_forward and step.rewind is None:
         return _due(step.contract.retries, step.attempts - step.renewed_at, command.now, command.jitter, after_s)
     return _retry_at(saga, step, command, after_s) if step.contract.repeatable else None
 

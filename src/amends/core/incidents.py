@@ -14,8 +14,8 @@ from amends.core import commands as c, events as e
 from amends.core.approvals import PERSON, requesters, void_all
 from amends.core.effects import End
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.plan import next_back, plan
-from amends.core.refusals import fitting, later, on_record, require_turn, require_work
+from amends.core.plan import next_back, next_rewind, plan
+from amends.core.refusals import end_of, fitting, later, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import CONTROL, POLICIES, StepId
@@ -35,6 +35,8 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
     """Nothing is due any more."""
     if plan(saga, 0) != End():
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not at its end")
+    if saga.rewinding and next_back(saga) is None:
+        return end_of(saga, next_rewind(saga))
     if not saga.open_incidents:
         rolled_back = saga.phase is _G.ROLLING_BACK
         return (e.SagaRolledBack() if rolled_back else e.SagaCompleted(result=saga.result, early=saga.early),)
@@ -66,7 +68,7 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
         )
     kind, why = e.IncidentKind.CALLED, command.why
     if saga.pivot is not None:
-        kind, why = e.IncidentKind.PAST_PIVOT, f"{command.why}; {_pivot_says(saga, saga.pivot)}"
+        kind, why = e.IncidentKind.PAST_PIVOT, f"{command.why}; {pivot_says(saga, saga.pivot)}"
     step = command.step if command.step in saga.steps else None  # what was raised may speak of another saga's step
     return (_opened(saga, kind, step, why, _left(saga)), e.SagaHalted())
 
@@ -75,7 +77,7 @@ def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIn
     return later(command.now, command.window_s)
 
 
-def _pivot_says(saga: Saga, pivot: StepId) -> str:
+def pivot_says(saga: Saga, pivot: StepId) -> str:
     contract = saga.steps[pivot].contract
     took = f"step {pivot} ({contract.topic}) took effect and is irreversible ({contract.no_rollback})"
     return f"{took}, so it goes forward only"
@@ -84,6 +86,20 @@ def _pivot_says(saga: Saga, pivot: StepId) -> str:
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.phase is _G.ROLLING_BACK:
         return ()
+    require_whole(saga)
+    if saga.pivot is not None:
+        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga, saga.pivot)}")
+    return (
+        *closed(saga, command.by, "the saga was cancelled"),
+        *void_all(saga, _OVER),
+        e.RollbackStarted(
+            cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
+        ),
+    )
+
+
+def require_whole(saga: Saga) -> None:
+    """It has begun, and has not begun to roll back."""
     if saga.begun is not None and saga.begun.definition in {POLICIES, CONTROL}:
         raise RefusedError(
             "the policies, pauses and holds stay on record; adopt another policy, unpause, or lift the hold"
@@ -91,19 +107,14 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.begun is None or saga.rollback is not None:
         what = "has not been started" if saga.begun is None else f"is {saga.phase}: its rollback has begun already"
         raise RefusedError(f"saga {saga.id} {what}")
-    if saga.pivot is not None:
-        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {_pivot_says(saga, saga.pivot)}")
-    closed = tuple(
-        e.IncidentResolved(incident=incident.number, by=command.by, reason="the saga was cancelled", settled=())
+
+
+def closed(saga: Saga, by: str, reason: str) -> tuple[e.IncidentResolved, ...]:
+    """Somebody has the saga go back: the incidents that kept it are over, but those that only tell something."""
+    return tuple(
+        e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=())
         for incident in saga.open_incidents
         if not _only_tells(incident)
-    )
-    return (
-        *closed,
-        *void_all(saga, _OVER),
-        e.RollbackStarted(
-            cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
-        ),
     )
 
 
@@ -226,11 +237,15 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     if command.let_run:
         _require_let_run(saga, _open(saga, command.incident), command.by)
     retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
-    if saga.phase in {_G.ROLLING_BACK, _G.PAUSED}:
+    if saga.phase in {_G.ROLLING_BACK, _G.RUNNING, _G.PAUSED}:
         return (retried,)
     if saga.rollback is None:
-        return (retried, e.WorkResumed(by=command.by))
+        return (retried, _work_resumed(saga, command))
     return (retried, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+
+
+def _work_resumed(saga: Saga, command: c.RetryIncident | c.ResolveIncident) -> e.WorkResumed:
+    return e.WorkResumed(by=command.by, deadline_at=_deadline(command) if saga.rewinding else 0)
 
 
 def _require_let_run(saga: Saga, incident: Incident, by: str) -> None:
@@ -262,7 +277,8 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     incident = _open(saga, command.incident)
     if not command.reason.strip():
         raise RefusedError(f"incident {saga.id}/{incident.number} needs a reason: say what was done by hand")
-    stuck = saga.rollback is None and not saga.finished
+    rewinds = incident.step is not None and saga.steps[incident.step].rewind in saga.rewinding
+    stuck = saga.rollback is None and not saga.finished and not rewinds
     seen_to = incident.left if stuck else () if incident.step is None else (incident.step,)
     settled = tuple(
         step for step in seen_to if saga.steps[step].status in _SETTLEABLE and (saga.steps[step].unsettled or not stuck)
@@ -275,8 +291,8 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
         return (resolved,)
     if saga.rollback is not None:
         return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
-    if saga.finished or incident.kind in _FORWARD:
-        return (resolved, e.WorkResumed(by=command.by))
+    if saga.finished or rewinds or incident.kind in _FORWARD:
+        return (resolved, _work_resumed(saga, command))
     if saga.live:
-        return (resolved, e.WorkResumed(by=command.by), e.WorkFinished(result=saga.result, early=saga.early))
+        return (resolved, _work_resumed(saga, command), e.WorkFinished(result=saga.result, early=saga.early))
     return (resolved, e.SagaCompleted(result=saga.result, early=saga.early))

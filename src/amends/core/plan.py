@@ -19,6 +19,7 @@ from amends.core.effects import (
     Wait,
 )
 from amends.core.events import IncidentKind
+from amends.core.marks import Rewind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
@@ -29,6 +30,8 @@ _STOPPED: Final = frozenset({SagaStatus.INCIDENT, SagaStatus.PAUSED})
 
 def forward(step: Step, now: int) -> Effect | None:
     """What a step on its way needs. None: it has succeeded, or an attempt is on its way."""
+    if step.told is not None or step.rewind is not None:
+        return _told_again(step)
     match step.status:
         case StepStatus.PROPOSED:
             return Judge(step.id)
@@ -51,41 +54,77 @@ def forward(step: Step, now: int) -> Effect | None:
             return None
 
 
+def _told_again(step: Step) -> Effect | None:
+    """A step that was set aside is not tried again; the definition is told what it was told."""
+    told = step.status if step.told is None else step.told.status
+    return None if told in {StepStatus.SUCCEEDED, StepStatus.RUNNING} else GiveUp(step.id)
+
+
 def plan(saga: Saga, now: int) -> Effect | None:
-    """The one thing that is due for a saga that goes back, or whose work is finished. None: nothing, here.
+    """The one thing that is due for a saga that goes back, or whose definition does not act. None: nothing, here.
 
     One effect and not several: a compensation begins only when the one before has ended, newest first.
     """
     rolling_back = saga.phase is SagaStatus.ROLLING_BACK
-    finishing = saga.phase is SagaStatus.RUNNING and saga.finished
+    finishing = saga.phase is SagaStatus.RUNNING and not saga.works
     if saga.live:
         return Settle(in_flight(saga)) if rolling_back or finishing or saga.phase in _STOPPED else None
     if not rolling_back and not finishing:
         return None
+    if not rolling_back and saga.rewinding:
+        return rewinding(saga, next_rewind(saga), now)
     step = next_back(saga)
     if step is None or step.named:  # an incident is open at this place: no further before a person acts
         return End()
     if not rolling_back:
         return backward(step, now)
-    if now >= saga.deadline_at:
+    return _in_time(step, now, saga.deadline_at)
+
+
+def rewinding(saga: Saga, rewind: Rewind, now: int) -> Effect:
+    """The one thing that is due for a rewind. Its own steps alone concern it: others may be on their way meanwhile."""
+    if live := in_flight(saga, rewind):
+        return Settle(live)
+    step = next_of(saga, rewind)
+    if step is None or step.named:
+        return End()
+    return _in_time(step, now, rewind.deadline_at)
+
+
+def _in_time(step: Step, now: int, deadline_at: int) -> Effect:
+    if now >= deadline_at:
         return CallPerson(
             IncidentKind.COMPENSATION_TIMED_OUT, step.id, "the rollback's window has passed with work left"
         )
     effect = backward(step, now)
-    return Wait(min(effect.until, saga.deadline_at)) if isinstance(effect, Wait) else effect
+    return Wait(min(effect.until, deadline_at)) if isinstance(effect, Wait) else effect
 
 
-def in_flight(saga: Saga) -> tuple[StepId, ...]:
-    """The steps with an attempt on its way, oldest first."""
-    return tuple(sorted(saga.live, key=lambda step: saga.steps[step].number))
+def in_flight(saga: Saga, rewind: Rewind | None = None) -> tuple[StepId, ...]:
+    """The steps with an attempt on its way, oldest first; all of them, or those of a rewind."""
+    live = (step for step in saga.live if rewind is None or saga.steps[step].rewind == rewind.key)
+    return tuple(sorted(live, key=lambda step: saga.steps[step].number))
+
+
+def next_rewind(saga: Saga) -> Rewind:
+    """Of those under way, the one that comes first where the definition does not act."""
+    return max((saga.rewinds[key] for key in saga.rewinding), key=lambda rewind: rewind.from_outside)
+
+
+def next_of(saga: Saga, rewind: Rewind) -> Step | None:
+    """The step whose turn it is in a rewind."""
+    steps = rewind.begun.steps
+    return saga.steps[steps[rewind.at]] if rewind.at < len(steps) else None
 
 
 def next_back(saga: Saga) -> Step | None:
     """The step whose turn it is to be taken back: the newest that is owed or, after the work, in doubt."""
     if saga.phase is SagaStatus.ROLLING_BACK:
         return saga.steps[saga.order[saga.top]] if saga.top else None
-    if saga.phase is not SagaStatus.RUNNING or not saga.finished:
+    if saga.phase is not SagaStatus.RUNNING or saga.works:
         return None
+    if saga.rewinding:
+        return next_of(saga, next_rewind(saga))
     return max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number, default=None)
 
 

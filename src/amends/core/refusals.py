@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from amends.core import events as e
-from amends.core.plan import next_back
+from amends.core.marks import Rewind
+from amends.core.plan import in_flight, next_back, next_of
+from amends.core.rewound import taken_back
 from amends.core.saga import Saga, Step
 from amends.core.transitions import STEP, SagaStatus
 from amends.core.values import StepId
@@ -24,8 +26,9 @@ def require_work(saga: Saga) -> None:
     """The definition still runs."""
     if saga.begun is None:
         raise RefusedError(f"saga {saga.id} has not been started")
-    if saga.phase is not SagaStatus.RUNNING or saga.finished:
-        what = "finished with its work" if saga.phase is SagaStatus.RUNNING else saga.phase
+    if not saga.works:
+        running = saga.phase is SagaStatus.RUNNING
+        what = saga.phase if not running else "finished with its work" if saga.finished else "going back"
         raise RefusedError(f"saga {saga.id} is {what}")
 
 
@@ -35,9 +38,24 @@ def require_new(saga: Saga, step: StepId) -> None:
 
 
 def require_turn(saga: Saga, step: Step) -> None:
-    """It is this step's turn to be taken back: nothing is in flight, and nothing newer is left."""
-    if saga.live or next_back(saga) is not step:
+    """It is this step's turn to be taken back: nothing is in flight, and nothing newer is left.
+
+    While the definition acts, that is said of a rewind's own steps.
+    """
+    if saga.works and step.rewind in saga.rewinding:
+        rewind = saga.rewinds[step.rewind]
+        is_its_turn = next_of(saga, rewind) is step and not in_flight(saga, rewind)
+    else:
+        is_its_turn = next_back(saga) is step and not saga.live
+    if not is_its_turn:
         raise RefusedError(f"saga {saga.id} is {saga.phase}: it is not the turn of step {step.id} to be taken back")
+
+
+def end_of(saga: Saga, rewind: Rewind) -> tuple[e.Event, ...]:
+    """A rewind is over when nothing of it is owed, or in flight."""
+    if next_of(saga, rewind) is not None or in_flight(saga, rewind) or saga.phase is not SagaStatus.RUNNING:
+        raise RefusedError(f"saga {saga.id} is {saga.phase}, and its rewind at {rewind.key} is not at its end")
+    return (e.RewindEnded(place=rewind.begun.place, taken_back=taken_back(saga, rewind)),)
 
 
 def on_record(saga: Saga, step: StepId) -> Step:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from amends.core import events as e
+from amends.core import events as e, rewound
 from amends.core.contracts import Contract, Reversibility, Topic
+from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
 from amends.core.step import BLANK, LIVE, SettlingEvent, Step, altered, changed, renewed, waits
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
@@ -47,6 +48,11 @@ class Saga:
     doubts: Pmap[StepId, None]
     asked: Pmap[StepId, None]
     """The steps that people were asked about, as long as their answer may still let something happen."""
+    checkpoints: Pmap[StepId, Checkpoint]
+    """By place; of those with the same name, the newest counts."""
+    rewinds: Pmap[StepId, Rewind]
+    rewinding: tuple[StepId, ...] = ()
+    """The rewinds that are under way."""
     top: int = 0
     pivot: StepId | None = None
     finished: bool = False
@@ -62,8 +68,15 @@ class Saga:
 
     @property
     def status(self) -> SagaStatus:
-        """What people see: `waiting` is running with nothing in flight and something to wait for."""
-        if self.phase is not SagaStatus.RUNNING or self.live:
+        """What people see: `waiting` is running with nothing in flight and something to wait for.
+
+        A rewind, too, is seen as rolling back, though the work goes on after it.
+        """
+        if self.phase is not SagaStatus.RUNNING:
+            return self.phase
+        if self.rewinding:
+            return SagaStatus.ROLLING_BACK
+        if self.live:
             return self.phase
         if self.waiting or (self.waits is not None and self.waits.open and not self.finished):
             return SagaStatus.WAITING
@@ -73,6 +86,16 @@ class Saga:
     def goes_forward(self) -> bool:
         """Whether its definition has more to say, now or when a person has it go on."""
         return self.rollback is None and not self.finished
+
+    @property
+    def works(self) -> bool:
+        """Whether its definition may act now."""
+        return self.phase is SagaStatus.RUNNING and not self.finished and not self.called_back
+
+    @property
+    def called_back(self) -> bool:
+        """Whether someone outside has it go back, and its definition is to be called again afterwards."""
+        return any(self.rewinds[key].from_outside for key in self.rewinding)
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
@@ -89,6 +112,8 @@ def unstarted(saga: SagaId) -> Saga:
         waiting=Pmap(),
         doubts=Pmap(),
         asked=Pmap(),
+        checkpoints=Pmap(),
+        rewinds=Pmap(),
     )
 
 
@@ -134,6 +159,9 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.DispatchUnpaused()
             | e.HoldPlaced()
             | e.HoldLifted()
+            | e.CheckpointMade()
+            | e.RewindStarted()
+            | e.RewindEnded()
         ):
             return _evolve_saga(saga, event)
         case e.WaitStarted() | e.WaitEnded() | e.SignalReceived():
@@ -158,6 +186,7 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
         "digest": event.digest,
         "status": status,
         "after": event.after,
+        "entry": saga.head + 1,
     }
     if status is not _S.RUNNING:
         return altered(
@@ -179,6 +208,8 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
 def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
     old = _known(saga, event, event.step)
     new = changed(old, event, _next_status(saga, old, event))
+    if new.rewind is not None and new.told is None:
+        new = rewound.told_when_over(new)
     order, top = saga.order, saga.top
     if old.number == 0 and isinstance(event, e.AttemptStarted):
         new = altered(new, number=len(order) + 1)
@@ -200,7 +231,8 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
             waiting=_member(saga.waiting, new.id, is_in=waits(new)),
             doubts=_member(saga.doubts, new.id, is_in=new.doubtful),
             asked=_member(saga.asked, new.id, is_in=new.approval is not None and new.approval.unsettled),
-        )
+        ),
+        again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled),
     )
 
 
@@ -224,10 +256,10 @@ def _member(group: Pmap[StepId, None], step: StepId, *, is_in: bool) -> Pmap[Ste
     return group.set(step, None) if is_in else group.drop(step)
 
 
-def _walked(saga: Saga) -> Saga:
-    """Move the rollback's place down past everything that is not owed."""
+def _walked(saga: Saga, *, again: bool = False) -> Saga:
+    """Move the rollback's place, or a rewind's, down past everything that is not owed."""
     if saga.phase is not SagaStatus.ROLLING_BACK:
-        return saga
+        return rewound.walked(saga, again=again) if saga.rewinding else saga
     top = saga.top
     while top and not saga.steps[saga.order[top]].owed:
         top -= 1
@@ -247,6 +279,9 @@ _SagaMoved: TypeAlias = (
     | e.SagaPaused
     | e.PolicyAdopted
     | e.ControlEvent
+    | e.CheckpointMade
+    | e.RewindStarted
+    | e.RewindEnded
 )
 
 
@@ -257,14 +292,28 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
     moved = altered(saga, head=saga.head + 1, phase=phase)
     match event:
         case e.WorkFinished(result=result, early=early) | e.SagaCompleted(result=result, early=early):
-            return altered(_gives_up(moved), finished=True, result=result, early=early)
-        case e.RollbackStarted():
-            return _walked(altered(moved, rollback=event, deadline_at=event.deadline_at, top=len(saga.order)))
+            rewinding = () if phase is SagaStatus.COMPLETED else saga.rewinding
+            return altered(_gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
+        case e.RollbackStarted(deadline_at=deadline_at):
+            top = len(saga.order)
+            return _walked(altered(moved, rollback=event, deadline_at=deadline_at, top=top, rewinding=()))
         case e.RollbackResumed(deadline_at=deadline_at):
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)))
         case e.SagaPaused():
             return altered(moved, paused=event)
-        case e.WorkResumed() | e.SagaRolledBack() | e.SagaHalted() | e.PolicyAdopted():
+        case e.WorkResumed(deadline_at=deadline_at):
+            return _walked(rewound.renewed(moved, deadline_at) if deadline_at else moved, again=True)
+        case e.CheckpointMade():
+            return rewound.mark(moved, event)
+        case e.RewindStarted(steps=steps):
+            if any(step not in saga.steps for step in steps):
+                raise _impossible(saga, event, "it names steps that were never proposed")
+            return _walked(_regrouped(rewound.begin(moved, event), event.steps))
+        case e.RewindEnded(place=place):
+            if all(saga.rewinds[key].begun.place != place for key in saga.rewinding):
+                raise _impossible(saga, event, "no such rewind is under way")
+            return rewound.end(moved, event)
+        case e.SagaRolledBack() | e.SagaHalted() | e.PolicyAdopted():
             return moved
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():
             return moved
@@ -274,7 +323,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
 
 def _waits(saga: Saga, event: e.WaitEvent) -> Waits:
     try:
-        return folded(saga.waits, event)
+        return folded(saga.waits, event, saga.head + 1)
     except JournalDamagedError as exc:
         raise _impossible(saga, event, str(exc)) from None
 
@@ -313,7 +362,7 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
         elif name in settled:
             step = changed(step, event, _next_status(saga, step, event))
         steps, top = steps.set(name, step), max(top, step.number if step.owed else 0)
-    return _walked(_regrouped(altered(closed, steps=steps, top=top), touched))
+    return _walked(_regrouped(altered(closed, steps=steps, top=top), touched), again=True)
 
 
 def _open_incident(saga: Saga, event: e.IncidentOpened) -> Saga:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar, assert_never
+from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
@@ -38,6 +38,14 @@ class Approval:
     def unsettled(self) -> bool:
         """Whether it may still let something happen."""
         return self.status in {ApprovalStatus.REQUESTED, ApprovalStatus.GRANTED}
+
+
+class Told(NamedTuple):
+    """What the definition was told about a step, before it was taken back."""
+
+    status: StepStatus
+    error: str
+    fatal: bool
 
 
 SettlingEvent: TypeAlias = e.StepEvent | e.ApprovalEvent | e.IncidentResolved
@@ -82,6 +90,14 @@ class Step:
     """Who has its compensation run against the gate."""
     named: bool = False
     """An open incident stopped at it: the rollback goes on without it where its contract says so, else no further."""
+    entry: int = 0
+    """The number of the entry that proposed it."""
+    rewind: StepId | None = None
+    """The rewind that has set it aside: its definition does not count on it any more."""
+    told: Told | None = None
+    """What the definition was told about it, kept from when it begins to be taken back, or a person vouches for it."""
+    forgotten: bool = False
+    """The definition, when it is called again, does not ask for it: it does it anew."""
 
     @property
     def wake_at(self) -> int | None:
@@ -161,7 +177,9 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, before=before)
         case e.ActionDenied(why=why):
             return altered(step, status=status, error=why)
-        case e.ActionAllowed() | e.IncidentResolved():
+        case e.IncidentResolved():
+            return altered(step, status=status, told=told_of(step))
+        case e.ActionAllowed():
             return altered(step, status=status)
         case (
             e.ApprovalRequested()
@@ -175,6 +193,14 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return _approved(step, event, status)
         case _:
             assert_never(event)
+
+
+def told_of(step: Step) -> Told:
+    """What the definition was, or would have been, told about a step that is over."""
+    if step.told is not None:
+        return step.told
+    lost = step.status is _S.SUCCEEDED and step.given_up and step.rewind is None
+    return Told(_S.UNKNOWN if lost else step.status, step.error, step.fatal)
 
 
 def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, status: StepStatus) -> Step:
@@ -204,6 +230,7 @@ _BackEvent: TypeAlias = (
 
 
 def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
+    step = altered(step, told=told_of(step))
     match event:
         case e.CompensationStarted(attempt=attempt, certain=certain):
             return altered(step, status=status, undo_attempts=attempt, certain=certain, retry_at=None, trouble=None)

@@ -92,6 +92,9 @@ _G, _S = SagaStatus, StepStatus
 
 SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     _G.RUNNING: {
+        e.CheckpointMade: _G.RUNNING,
+        e.RewindStarted: _G.RUNNING,
+        e.RewindEnded: _G.RUNNING,
         e.WorkFinished: _G.RUNNING,
         e.SagaCompleted: _G.COMPLETED,
         e.RollbackStarted: _G.ROLLING_BACK,
@@ -111,11 +114,13 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     },
     _G.INCIDENT: {
         e.WorkResumed: _G.RUNNING,
+        e.RewindStarted: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.RollbackResumed: _G.ROLLING_BACK,
         e.SagaCompleted: _G.COMPLETED,
     },
     _G.COMPLETED: {
+        e.RewindStarted: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
         e.PolicyAdopted: _G.COMPLETED,

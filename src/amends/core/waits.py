@@ -35,6 +35,7 @@ class Wait:
     until: int
     status: WaitStatus = WaitStatus.OPEN
     signal: int | None = None
+    entry: int = 0
 
     @property
     def words(self) -> str:
@@ -77,14 +78,14 @@ def open_waits(saga: Saga) -> tuple[Wait, ...]:
 # -- facts ------------------------------------------------------------------------------------------------------------
 
 
-def folded(waits: Waits | None, event: e.WaitEvent) -> Waits:
-    """The waits after one more fact. Raises JournalDamagedError for one that cannot follow."""
+def folded(waits: Waits | None, event: e.WaitEvent, entry: int) -> Waits:
+    """The waits after one more fact, which is that entry. Raises JournalDamagedError for one that cannot follow."""
     old = waits or Waits(places=Pmap(), open=Pmap(), signals=Pmap(), unread=Pmap())
     match event:
         case e.WaitStarted(place=place, name=name, until=until):
             if place in old.places:
                 raise JournalDamagedError(f"place {place} is waited at twice")
-            wait = Wait(place=place, number=len(old.places) + 1, name=name, until=until)
+            wait = Wait(place=place, number=len(old.places) + 1, name=name, until=until, entry=entry)
             return _with(old, wait, unread=old.unread)
         case e.SignalReceived(number=number, name=name, payload=payload, by=by):
             if number != len(old.signals) + 1:
@@ -104,6 +105,18 @@ def _with(old: Waits, wait: Wait, unread: Pmap[int, None]) -> Waits:
     is_open = wait.status is WaitStatus.OPEN
     left = old.open.set(wait.place, None) if is_open else old.open.drop(wait.place)
     return Waits(places=old.places.set(wait.place, wait), open=left, signals=old.signals, unread=unread)
+
+
+def forgetting(waits: Waits | None, above: int) -> Waits | None:
+    """Without those that began after an entry: the definition waits anew, and finds the signals that they had taken."""
+    if waits is None:
+        return None
+    places, left, unread = waits.places, waits.open, waits.unread
+    for wait in tuple(waits.places.values()):
+        if wait.entry > above:
+            places, left = places.drop(wait.place), left.drop(wait.place)
+            unread = unread if wait.signal is None else unread.set(wait.signal, None)
+    return replace(waits, places=places, open=left, unread=unread)
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------

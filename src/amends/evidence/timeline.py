@@ -62,6 +62,7 @@ class Line:
 
 
 _Told: TypeAlias = tuple[Direction, Tone, str]
+_Named: TypeAlias = Callable[[str, Sequence[StepId]], str]
 _Forward: TypeAlias = (
     e.StepProposed
     | e.ActionDispatched
@@ -133,7 +134,7 @@ class Timeline:
 
     def _told(self, event: e.Event, at: int) -> _Told | None:
         if isinstance(event, e.SagaEvent):
-            return _saga(event, self._renumbered)
+            return _saga(event, self._renumbered, self._named)
         if isinstance(event, e.IncidentEvent):
             return self._incident(event)
         if isinstance(event, e.ApprovalEvent):
@@ -180,7 +181,7 @@ class Timeline:
 # -- what each event says ---------------------------------------------------------------------------------------------
 
 
-def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -> _Told:
+def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], named: _Named) -> _Told:
     direction = Direction.SAGA
     match event:
         case e.SagaStarted(definition=definition, version=version, actor=actor, env=env):
@@ -206,6 +207,14 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str]) -
             return direction, Tone.BAD, "stopped: a person is needed"
         case e.PolicyAdopted(digest=digest, by=by, why=why):
             return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {short(by)}: {said(why)}"
+        case e.CheckpointMade(name=name):
+            return direction, Tone.PLAIN, f"checkpoint {short(name)}"
+        case e.RewindStarted(steps=steps, why=why, step=step, by=by):
+            asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
+            return direction, Tone.BAD, f"going back{asked}: {said(renumbered(why, step))}{named('; over', steps)}"
+        case e.RewindEnded(taken_back=taken_back):
+            undone = named("taken back", taken_back) or "nothing had to be taken back"
+            return direction, Tone.GOOD, f"{undone}; the work goes on"
         case e.SagaPaused():
             return direction, Tone.BAD, told_of_control(event)
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():

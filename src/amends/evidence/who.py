@@ -19,6 +19,7 @@ _ASKED_FOR: Final = (
     e.AttemptStarted,
     e.WorkFinished,
     e.SagaCompleted,
+    e.CheckpointMade,
     e.ApprovalUsed,
     e.WaitStarted,
 )

@@ -27,7 +27,8 @@ from amends.core.effects import (
 )
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Lost
-from amends.core.plan import plan
+from amends.core.plan import plan, rewinding
+from amends.core.refusals import later
 from amends.core.saga import Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
@@ -51,6 +52,29 @@ class Backward:
                 if book.saga.head == planned_at:
                     raise
                 # The saga moved while this was under way, and it is not due any more: plan again.
+
+    async def take_back(self, rewind: StepId) -> None:
+        """Do what is due for one rewind, until it has ended. The function waits for it; other branches go on.
+
+        Where a person is needed the function is stopped, and with it this wait; called again, it comes back here.
+        """
+        run, book = self._run, self._run.book
+        while (under_way := book.saga.rewinds.get(rewind)) is None or not under_way.ended:
+            if under_way is None or not book.saga.works:
+                run.on_stopped()
+                await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))
+                continue
+            planned_at = book.saga.head
+            effect = rewinding(book.saga, under_way, run.around.clock.now())
+            try:
+                if isinstance(effect, End):
+                    book.tell(c.EndRewind(place=rewind))
+                else:
+                    await self._do(effect)
+            except RefusedError:
+                if book.saga.head == planned_at:
+                    raise
+        book.commit_soon()
 
     async def _do(self, effect: Effect) -> None:
         run, book = self._run, self._run.book

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast, overload
 
 from amends.clock import Clock
 from amends.core import commands as c
@@ -30,7 +30,9 @@ from amends.runtime.observe import Observer, Observers, Telemetry
 from amends.runtime.outside import Outside
 from amends.runtime.policies import Policies
 from amends.runtime.readiness import Unresumable, unresumable
+from amends.runtime.records import load
 from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.rollback import RollbackPlan, planned
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
@@ -211,6 +213,58 @@ class Coordinator(Desk, Outside, Controls):
     async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM) -> Ended:
         """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError."""
         command = c.CancelSaga(by=checked_actor(by), why=why, now=self._clock.now(), window_s=self.settings.rollback_s)
+        return await self._ask(SagaId(saga), command)
+
+    @overload
+    async def rollback(
+        self,
+        saga: str,
+        *,
+        to: str | None = None,
+        last: int | None = None,
+        why: str = "rolled back",
+        by: str = SYSTEM,
+        plan: Literal[False] = False,
+    ) -> Ended: ...
+
+    @overload
+    async def rollback(
+        self,
+        saga: str,
+        *,
+        to: str | None = None,
+        last: int | None = None,
+        why: str = "rolled back",
+        by: str = SYSTEM,
+        plan: Literal[True],
+    ) -> RollbackPlan: ...
+
+    async def rollback(
+        self,
+        saga: str,
+        *,
+        to: str | None = None,
+        last: int | None = None,
+        why: str = "rolled back",
+        by: str = SYSTEM,
+        plan: bool = False,
+    ) -> Ended | RollbackPlan:
+        """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it.
+
+        Its definition is stopped, the steps are taken back, newest first, and it is called again: what it did after
+        that place is done anew. Also for a saga that had completed. Returns when nothing more is due. With `plan`,
+        nothing is changed: it says what would be taken back. Raises UnknownCheckpointError, PastPivotError.
+        """
+        if to is not None and last is not None:
+            raise InputError("give to= or last=, not both")
+        if last is not None and last < 1:
+            raise InputError(f"last={last}: at least 1 step has to be taken back")
+        if plan:
+            return planned(await load(self.journal, SagaId(saga)), self.registry, to=to, last=last)
+        if to is None and last is None:
+            return await self.cancel(saga, why=why, by=by)
+        now, window_s = self._clock.now(), self.settings.rollback_s
+        command = c.RollBackTo(to=to, last=last, by=checked_actor(by), why=why, now=now, window_s=window_s)
         return await self._ask(SagaId(saga), command)
 
     # -- the policy ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ Backward, the function is not asked: `plan.plan` names one thing at a time from 
 | the function raises                  | rollback, or past the pivot an incident                                  |
 | the function asks for something else | an incident `diverged`; nothing more is dispatched                       |
 | a person cancels from elsewhere      | the function is stopped, then the rollback begins                        |
+| a person has it go back to a place   | the function is stopped, then steps are taken back, then it is called    |
 | it waits for people, and nothing else| the function is stopped; its row is all that is left until one answers   |
 | the lease is lost                    | everything stops; a success nobody recorded is reported as late          |
 | the coordinator closes               | running attempts may finish, then all stops; the journal knows the rest  |
@@ -20,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from amends.core import commands as c
 from amends.core.events import Cause, IncidentKind
@@ -38,6 +39,7 @@ from amends.errors import (
     StepError,
     StepFatalError,
     StepLostError,
+    UnknownDefinitionError,
     UnverifiedError,
 )
 from amends.runtime.assertions import verify
@@ -45,13 +47,13 @@ from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.forward import Forward
 from amends.runtime.logbook import Logbook
+from amends.runtime.rewind import Rewinds, first
 from amends.runtime.run import Run, Surroundings
 from amends.runtime.secret import Secret, mask, unmask
 from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
 _log = logging.getLogger("amends.driver")
-_Raised = TypeVar("_Raised", bound=AmendsError)
 
 
 class Driver:
@@ -73,6 +75,7 @@ class Driver:
         self._stopping: asyncio.Task[None] | None = None
         book.on_moved = self.look_again
         self.run.on_parked = self._stop_function
+        self.run.on_stopped = self.look_again
 
     async def drive(self) -> None:
         """Do everything that is due, until nothing is: the saga has ended, or a person is needed."""
@@ -80,13 +83,16 @@ class Driver:
         try:
             if book.saga.live:
                 book.tell(c.Recover(now=clock.now(), jitter=clock.jitter()))
-            if book.saga.phase is SagaStatus.RUNNING and not book.saga.finished:
-                await self._work()
-            await Backward(self.run).walk()
-            await book.commit()
-            while plan(book.saga, clock.now()) is not None:  # someone asked for more during the last write
+            while True:
+                if book.saga.works:
+                    await self._work()
                 await Backward(self.run).walk()
                 await book.commit()
+                while plan(book.saga, clock.now()) is not None:  # someone asked for more during the last write
+                    await Backward(self.run).walk()
+                    await book.commit()
+                if self.run.parked or not book.saga.works:
+                    return
         finally:
             self.run.over = True
             await self.run.let_go_of_files()
@@ -95,6 +101,10 @@ class Driver:
 
     async def _work(self) -> None:
         """Call the definition, and record how it ended."""
+        if self._function is not None:  # it has gone back to a place, and goes on from there
+            self._forward.over, self._stopping = True, None
+            self._forward = Forward(self.run)
+            self._waiting = Waiting(self.run, self._forward.place)
         self._function = asyncio.ensure_future(self._call_and_record())
         try:
             await self._function
@@ -104,6 +114,8 @@ class Driver:
                 return
             if self.run.draining or self.book.broken is not None or (task is not None and task.cancelling()):
                 raise
+            if self._stopping is not None:
+                return
             self._record(self._failed(Cause.CANCELLED, "its function was cancelled from inside", None))
 
     async def _call_and_record(self) -> None:
@@ -112,7 +124,7 @@ class Driver:
 
     def _record(self, command: c.Command) -> None:
         """What becomes of a function that was stopped from outside says nothing of its work."""
-        if self.book.saga.phase is SagaStatus.RUNNING and not self.was_stopped:
+        if self.book.saga.works and not self.was_stopped:
             self.book.tell(command)
 
     @property
@@ -136,9 +148,9 @@ class Driver:
         except Exception as exc:
             if self.book.broken is not None:
                 raise
-            if (call := _first(CallPerson, exc)) is not None:
+            if (call := first(CallPerson, exc)) is not None:
                 return self._failed(Cause.ERROR, str(call), StepId(call.step) if call.step else None, calls=True)
-            cause = _first(StepError, exc)
+            cause = first(StepError, exc)
             if cause is not None:
                 return self._failed(_cause(cause), str(cause), StepId(cause.step))
             if not isinstance(exc, AmendsError):
@@ -148,8 +160,10 @@ class Driver:
     async def _result(self) -> c.FinishWork:
         saga, places = self.book.saga, self._forward.places
         begun = self.run.begun
-        if self._definition is None:
-            raise DivergedError(f"no saga {begun.definition} version {begun.version} is registered in this process")
+        try:
+            definition = self._definition or self._around.registry.definition(begun.definition, begun.version)
+        except UnknownDefinitionError as exc:
+            raise DivergedError(str(exc)) from None
         places.enter()
         named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
         work = Work(
@@ -159,15 +173,16 @@ class Driver:
             self._waiting,
             self.run.in_flight.__contains__,
             lambda: self.run.layers,
+            rewinds=Rewinds(self.run, self._forward),
         )
-        result, early = await self._ended(self._definition, work, named)
+        result, early = await self._ended(definition, work, named)
         if self._forward.diverged is not None:
             raise self._forward.diverged
-        checks = self._definition.checks
+        checks = definition.checks
         if not early:  # what nobody asked for again has come to its end by then, or is settled
             self._require_all_asked_for(besides={one.action.topic for one in checks})
         if checks:
-            await verify(work, checks, self._definition.given(named), result, self.run)
+            await verify(work, checks, definition.given(named), result, self.run)
             if not early:
                 self._require_all_asked_for()
         masked = mask(result, saga.id)
@@ -179,7 +194,7 @@ class Driver:
         try:
             return await definition.run(work, named), ""
         except Exception as exc:  # a TaskGroup wraps what its branches raised
-            early = _first(Complete, exc)
+            early = first(Complete, exc)
             if early is None:
                 raise
             return early.result, early.why
@@ -213,7 +228,7 @@ class Driver:
         taken_over = isinstance(self.book.broken, LeaseLostError)
         if self.book.broken is not None and not taken_over:
             self._stop_function()
-        elif (taken_over or self.book.saga.phase is not SagaStatus.RUNNING) and self._function and not self._stopping:
+        elif (taken_over or not self.book.saga.works) and self._function and not self._stopping:
             self._stopping = asyncio.ensure_future(self._stop_function_gently())
 
     def _stop_function(self) -> None:
@@ -224,7 +239,7 @@ class Driver:
         """What runs may finish, for a while: a known outcome is worth more than a quick stop."""
         if self.run.flights:
             await asyncio.wait(self.run.flights, timeout=self._around.settings.settle_s)
-        if self.book.saga.phase is SagaStatus.RUNNING and self.book.broken is None:
+        if self.book.saga.works and self.book.broken is None:
             self._stopping = None  # it was paused, and let go on before anything had to stop
         else:
             self._stop_function()
@@ -239,7 +254,7 @@ class Driver:
         saga = self.book.saga
         if self.run.parked:
             return saga.status is not SagaStatus.WAITING
-        return self.was_stopped and saga.phase is SagaStatus.RUNNING and not saga.finished
+        return self.was_stopped and saga.works
 
     async def wind_up(self) -> None:
         """The drive was cancelled: cancel what still runs, and write the outcomes that are known."""
@@ -255,14 +270,6 @@ class Driver:
                 await self.book.commit()
             except JournalError as exc:
                 _log.warning("saga %s: its last outcomes could not be written: %s", self.book.saga.id, exc)
-
-
-def _first(kind: type[_Raised], exc: BaseException) -> _Raised | None:
-    """What was raised, alone or in a group: a TaskGroup wraps what its branches raised."""
-    if isinstance(exc, BaseExceptionGroup):
-        found = (_first(kind, one) for one in cast("BaseExceptionGroup[BaseException]", exc).exceptions)
-        return next((each for each in found if each is not None), None)
-    return exc if isinstance(exc, kind) else None
 
 
 def _cause(exc: StepError) -> Cause:

@@ -43,7 +43,7 @@ from amends.errors import (
 )
 from amends.runtime.action import Action, captures
 from amends.runtime.executor import Call
-from amends.runtime.places import Places, Spot, remembered
+from amends.runtime.places import Places, Scope, Spot
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, unmask
 
@@ -58,8 +58,12 @@ class Forward:
         self._replayed = 0
         self._asked: dict[tuple[str, str], deque[StepId]] = {}
         """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
-        self.places = Places(remembered(run.book.saga), run.around.settings.replay_s)
+        self.places = Places(run.book.saga, run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
+        self.closed: list[Scope] = []
+        """The parts of the work that were taken back: whatever of them still runs begins nothing new."""
+        self.over = False
+        """The function was stopped, and is called again with another one of these."""
 
     async def step(
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
@@ -89,11 +93,12 @@ class Forward:
                 raise _step_error(book.saga.steps[step])
             await self._go(effect, step, action)
         done = book.saga.steps[step]
-        if done.status is not StepStatus.SUCCEEDED:
+        status, error, _ = done.told or (done.status, done.error, False)
+        if status is not StepStatus.SUCCEEDED:
             raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
         book.commit_soon()
-        if done.error:
-            raise NotJsonError(f"{action.topic} (step {step}) took effect, but {done.error}")
+        if error:
+            raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
         return unmask(done.result, book.saga.id)
 
     async def ask(
@@ -231,6 +236,8 @@ class Forward:
         run, clock = self._run, self._run.around.clock
         run.stop_if_draining()
         await self._heed_pauses(action)
+        if self.over or self.closed:
+            self._refuse_if_taken_back(step)
         with run.flight(step):
             run.book.tell(start)
             if run.state(step).status is not StepStatus.RUNNING:
@@ -255,6 +262,11 @@ class Forward:
                 return
             await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))
 
+    def _refuse_if_taken_back(self, step: StepId) -> None:
+        if self.over or any(scope.holds(step) for scope in self.closed):
+            saga = self._run.book.saga.id
+            raise RefusedError(f"saga {saga}: the part of the work that step {step} belongs to was taken back")
+
     async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome:
         """From the durable intent to the outcome. What was not dispatched has certainly not happened."""
         run, book = self._run, self._run.book
@@ -262,10 +274,14 @@ class Forward:
             await run.commit_to_dispatch()
         except asyncio.CancelledError:
             return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
-        state = book.saga.steps[step]
+        state = book.saga.steps.get(step)
+        if state is None:
+            raise RefusedError(f"saga {book.saga.id} went back before step {step} could begin")
         is_intended = state.status is StepStatus.RUNNING  # else a pause, or a rollback, came before its intent
         if book.saga.phase is not SagaStatus.RUNNING and not (book.saga.phase is SagaStatus.PAUSED and is_intended):
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
+        if book.saga.called_back:
+            return Failed(error="it was not dispatched: the saga had begun to go back")
         contract, args = state.contract, run.args(state)
         layered = run.layers.attempt(state, action, args) if action.on_files else None
         call = Call(
@@ -317,11 +333,12 @@ def _name(action: Action[..., Any]) -> str:
 
 def _step_error(step: Step) -> StepError:
     """How a step that ended badly looks to the function: the same now and when it is called again."""
-    if step.status is StepStatus.DENIED:
-        return StepDeniedError(step.error, step=step.id, topic=step.topic)
-    if step.fatal:
-        happened = False if step.status is StepStatus.FAILED else None
-        return StepFatalError(step.error, step=step.id, topic=step.topic, happened=happened)
-    if step.status is StepStatus.FAILED:
-        return StepFailedError(step.error, step=step.id, topic=step.topic)
-    return StepLostError(step.error, step=step.id, topic=step.topic)
+    status, error, fatal = step.told or (step.status, step.error, step.fatal)
+    if status is StepStatus.DENIED:
+        return StepDeniedError(error, step=step.id, topic=step.topic)
+    if fatal:
+        happened = False if status is StepStatus.FAILED else None
+        return StepFatalError(error, step=step.id, topic=step.topic, happened=happened)
+    if status is StepStatus.FAILED:
+        return StepFailedError(error, step=step.id, topic=step.topic)
+    return StepLostError(error, step=step.id, topic=step.topic)

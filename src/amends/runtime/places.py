@@ -6,15 +6,20 @@ its own, 2.1, and its steps are 2.1/1, 2.1/2. Which task came first may differ f
 resumed branch takes the remembered one whose first step asks for the same thing; if none does while remembered
 branches are still missing, it waits for them to be taken, because dispatching it as something new might do twice
 what is merely out of order.
+
+Checkpoints and rollbacks take places too, in the same count: 1 may be a step, 2 a checkpoint, 3 a step. So a part of
+the work is a `Scope`: a branch, and from which place to which, with every branch that was started there. What a
+rollback from outside had forgotten is asked for anew, under a new name: 3~2 is the second time at place 3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from amends.core.saga import Saga
 from amends.core.values import StepId
@@ -39,15 +44,34 @@ class Place:
 
 
 _here: ContextVar[Place] = ContextVar("amends_place")
+_FIRST: Final = re.compile(r"(\d+)(\.?)")
+CHECKPOINT: Final = "a checkpoint"
+ROLLBACK: Final = "a rollback"
+
+
+class Scope(NamedTuple):
+    """What a branch did after its place `start`, up to its place `end`; and all that was started from there."""
+
+    branch: str
+    start: int
+    end: int
+
+    def holds(self, place: StepId) -> bool:
+        first = _FIRST.match(place, len(self.branch)) if place.startswith(self.branch) else None
+        if first is None:
+            return False
+        number, is_fork = int(first[1]), bool(first[2])
+        return self.start < number <= self.end or (is_fork and number == self.start)
 
 
 class Places:
-    def __init__(self, remembered: Iterable[tuple[StepId, str, str]], patience_s: float) -> None:
-        """`remembered`: the place, what stands there, and the digest of its arguments."""
+    def __init__(self, saga: Saga, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._unclaimed: dict[StepId, tuple[str, str]] = {place: (what, digest) for place, what, digest in remembered}
+        self._unclaimed = dict(_remembered(saga))
+        self._forgotten = frozenset(step.id for step in saga.steps.values() if step.forgotten)
+        self._set_aside = frozenset(step.id for step in saga.steps.values() if step.rewind is not None)
         self._branches: dict[str, int] = {}
-        for step in self._unclaimed:
+        for step in (*self._unclaimed, *self._forgotten):
             fork, number = _fork_of(step)
             if fork:
                 self._branches[fork] = max(self._branches.get(fork, 0), number)
@@ -59,8 +83,15 @@ class Places:
 
     @property
     def missing(self) -> tuple[StepId, ...]:
-        """Remembered steps that nothing has asked for yet."""
-        return tuple(self._unclaimed)
+        """What is remembered, and nothing has asked for yet; what was taken back need not be asked for."""
+        return tuple(step for step in self._unclaimed if step not in self._set_aside)
+
+    def here(self) -> tuple[str, int] | None:
+        """The branch of the calling task, and how many places it has taken there; None before its first."""
+        here = _here.get(None)
+        if here is None or here.owner is not self or here.task is not asyncio.current_task():
+            return None
+        return here.branch, here.made
 
     async def next(self, topic: str, digest: str) -> tuple[StepId, bool]:
         """The name of the step that the calling task asks for, and whether the journal remembers it."""
@@ -73,13 +104,23 @@ class Places:
             here = Place(self, branch, 0, task)
         step = StepId(f"{here.branch}{here.made + 1}")
         _here.set(Place(self, here.branch, here.made + 1, task))
+        if self._forgotten:
+            step = self._anew(step)
         if not self._unclaimed:
             return step, False
         return step, self._claim(step, topic, digest)
 
     def at(self, spot: Spot, topic: str, digest: str) -> tuple[StepId, bool]:
         """The same for a step that has a name of its own."""
-        return spot.step, self._claim(spot.step, topic, digest)
+        step = self._anew(spot.step) if self._forgotten else spot.step
+        return step, self._claim(step, topic, digest)
+
+    def _anew(self, step: StepId) -> StepId:
+        turn, name = 1, step
+        while name in self._forgotten:
+            turn += 1
+            name = StepId(f"{step}~{turn}")
+        return name
 
     def _claim(self, step: StepId, topic: str, digest: str) -> bool:
         remembered = self._unclaimed.pop(step, None)
@@ -127,12 +168,23 @@ class Places:
         return loop.time() - since
 
 
-def remembered(saga: Saga) -> Iterator[tuple[StepId, str, str]]:
-    """What the journal has at each place: steps by their topic, whichever version they began with, and waits."""
+def _remembered(saga: Saga) -> Iterator[tuple[StepId, tuple[str, str]]]:
+    """What the journal has at each place: steps by their topic, whichever version they began with, waits and marks."""
     for step in saga.steps.values():
-        yield step.id, step.topic, step.digest
+        if not step.forgotten:
+            yield step.id, (step.topic, step.digest)
     for wait in saga.waits.places.values() if saga.waits is not None else ():
-        yield wait.place, wait.words, ""
+        yield wait.place, (wait.words, "")
+    for checkpoint in saga.checkpoints.values():
+        yield checkpoint.place, (CHECKPOINT, checkpoint.name)
+    for rewind in saga.rewinds.values():
+        if (place := rewind.begun.place) is not None:
+            yield place, (ROLLBACK, asked_back(rewind.begun.to, rewind.begun.attempt, len(rewind.begun.steps)))
+
+
+def asked_back(to: StepId | None, attempt: int, last: int) -> str:
+    """What a rollback inside the definition asks for: called again, it has to be the same."""
+    return f"attempt {attempt}" if attempt else f"last {last}" if to is None else f"to {to}"
 
 
 def _fork_of(step: StepId) -> tuple[str, int]:

@@ -107,6 +107,8 @@ class Run:
         self.parked = False
         """It waits for people, signals or the time, and was put away: only its row is left."""
         self.on_parked: Callable[[], None] = self.changed.set
+        self.on_stopped: Callable[[], None] = self.changed.set
+        """The function may not act any more, and does not know it yet."""
         self.over = False
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
         self._layers: Layers | None = None

@@ -1,4 +1,6 @@
-"""The saga as its function sees it: `s`. It acts through `s.do`, and waits through `s.sleep` and `s.wait_for`."""
+"""The saga as its function sees it: `s`. It acts through `s.do`, waits through `s.sleep` and `s.wait_for`, and takes
+back through its rollbacks; it does nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overl
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import DeclarationError, InputError
 from amends.runtime.action import Action
+from amends.runtime.attempts import Attempts
 from amends.runtime.files.work import OnFiles, with_room_for_files
 from amends.runtime.places import Spot
+from amends.runtime.rewind import Feedback, Rewinds
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.waiting import Waiting
 
@@ -47,6 +51,8 @@ class Work(OnFiles):
         waiting: Waiting,
         flies: Callable[[StepId], bool],
         layers: Callable[[], Layers],
+        *,
+        rewinds: Rewinds,
     ) -> None:
         self.id = saga
         self._flies = flies
@@ -54,6 +60,7 @@ class Work(OnFiles):
         self._ask = ask
         self._waiting = waiting
         self._layers = layers
+        self._rewinds = rewinds
 
     @overload
     def do(
@@ -102,6 +109,30 @@ class Work(OnFiles):
         Signals of one name come in order, each to one wait. Raises WaitTimeoutError after `timeout` seconds.
         """
         return await self._waiting.wait_for(name, timeout)
+
+    def checkpoint(self, name: str) -> Coroutine[Any, Any, Feedback | None]:
+        """Mark a place that a rollback can stop at: `s.rollback_to(name)`, or one from outside. Await it.
+
+        Gives None; after a rollback from outside has come back to this place, what was taken back and why. A name that
+        is used again means the newest place.
+        """
+        return self._rewinds.checkpoint(name)
+
+    def rollback_to(self, name: str, why: str) -> Coroutine[Any, Any, Feedback]:
+        """Take back all steps since a checkpoint that this branch has made, newest first, and go on. Await it."""
+        return self._rewinds.rollback_to(name, why)
+
+    def rollback_last(self, steps: int, why: str) -> Coroutine[Any, Any, Feedback]:
+        """Take back the newest steps of this branch that stand, so many of them, and go on. Await it."""
+        return self._rewinds.rollback_last(steps, why)
+
+    def attempts(self, name: str, *, max: int) -> Attempts:
+        """Try a block several times: `async for attempt in s.attempts("pay", max=3): async with attempt: …`.
+
+        An exception that leaves the block has the block's own steps taken back, newest first; then it is tried again,
+        with `attempt.feedback`. The last one's goes on.
+        """
+        return Attempts(self._rewinds, name, max)
 
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None

@@ -47,6 +47,7 @@ from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
+from amends.testing import rewinding as rewinds
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_contract
 from amends.testing.idle import idle_moves, unpause
 from amends.testing.stops import stops
@@ -181,19 +182,20 @@ class Walk:
 
     def due(self) -> list[Move]:
         """What the driver of this saga would do now."""
-        if self.saga.phase is _G.RUNNING and not self.saga.finished:
+        if self.saga.works:
             return self._due_forward()
         return self._due_back()
 
     def _due_forward(self) -> list[Move]:
-        steps = [step for step in self.saga.steps.values() if step.id not in self.told_over]
-        moves: list[Move] = [*map(self._ends, self.saga.live)]
+        steps = [step for step in self.saga.steps.values() if step.id not in self.told_over and not step.forgotten]
+        moves: list[Move] = [*map(self._ends, self.saga.live), *rewinds.due(self)]
         for step in steps:
             effect = forward(step, self.now)
             if effect is not None:
                 moves.append(partial(self._raced, partial(self._go, step, effect)))
         if len(self.saga.steps) < self.most_steps:
             moves = [*moves, *[partial(self._raced, self.propose)] * 3]
+        moves += rewinds.asked(self)
         if not moves or self.tape.once_in(60):
             moves = [partial(self._raced, partial(self.tell, c.FinishWork(result=None)))]
         return moves
@@ -204,7 +206,7 @@ class Walk:
             return []
         if isinstance(effect, Settle):
             return [self._ends(step) for step in effect.steps]
-        return [partial(self._raced, partial(self._walk_back, effect))]
+        return [partial(self._raced, partial(self.walk_back, effect))]
 
     def _landings(self) -> list[Move]:
         return [partial(self._land, step) for step, truth in self.truths.items() if truth.hanging]
@@ -221,7 +223,7 @@ class Walk:
             asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
             asked += [self.fail, *stops(self)]
-        return [*asked, *idle_moves(self)]
+        return [*asked, *idle_moves(self), *rewinds.people(self)]
 
     def _raced(self, move: Move) -> None:
         """Someone else's request may come first: the driver's own is then decided on top of it."""
@@ -331,7 +333,7 @@ class Walk:
 
     # -- backward -----------------------------------------------------------------------------------------------------
 
-    def _walk_back(self, effect: Effect) -> None:
+    def walk_back(self, effect: Effect) -> None:
         match effect:
             case Probe(step=step):
                 self._ask(step)

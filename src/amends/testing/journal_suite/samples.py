@@ -101,6 +101,14 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.RollbackStarted(cause=e.Cause.CANCELLED, why="", step=None, by="ann", deadline_at=5),
     e.RollbackResumed(by="ann", deadline_at=2**53 - 1),
     e.WorkResumed(by="ann"),
+    e.WorkResumed(by="ann", deadline_at=5),
+    e.CheckpointMade(place=STEP, name="before the payment"),
+    e.RewindStarted(
+        place=STEP, steps=(STEP,), why="declined", by="system:runtime", deadline_at=5, step=STEP, to=STEP, attempt=2
+    ),
+    e.RewindStarted(place=None, steps=(), why="", by="ann", deadline_at=5, above=3),
+    e.RewindEnded(place=STEP, taken_back=(STEP,)),
+    e.RewindEnded(place=None, taken_back=()),
     e.SagaRolledBack(),
     e.SagaHalted(),
     e.StepProposed(step=STEP, topic=CHARGE, version=3, args=PAYLOAD, digest="d" * 64, contract=CONTRACT),

@@ -1,0 +1,177 @@
+"""Taking a part of the work back, and going on: checkpoints and rewinds, decided. Pure.
+
+A rewind names its steps, newest first, in one fact. Who asks from inside the definition names them by place; who asks
+from outside names a checkpoint, or how many. Neither crosses an irreversible step that took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from amends.core import commands as c, events as e
+from amends.core.approvals import void
+from amends.core.contracts import Reversibility
+from amends.core.incidents import closed, pivot_says, require_whole
+from amends.core.marks import Checkpoint
+from amends.core.plan import next_of
+from amends.core.refusals import end_of, later, on_record, require_work
+from amends.core.saga import Saga, Step
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import StepId
+from amends.core.waits import open_waits
+from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError
+
+_RUNTIME: Final = "system:runtime"
+_BACK: Final = "the part of the work that it belongs to is taken back"
+
+
+def decide_rewind(saga: Saga, command: c.MakeCheckpoint | c.Rewind | c.RollBackTo | c.EndRewind) -> tuple[e.Event, ...]:
+    match command:
+        case c.MakeCheckpoint():
+            return make_checkpoint(saga, command)
+        case c.Rewind():
+            return rewind(saga, command)
+        case c.RollBackTo():
+            return roll_back_to(saga, command)
+        case c.EndRewind():
+            return end_rewind(saga, command)
+        case _:
+            assert_never(command)
+
+
+def make_checkpoint(saga: Saga, command: c.MakeCheckpoint) -> tuple[e.Event, ...]:
+    require_work(saga)
+    _require_free(saga, command.place)
+    return (e.CheckpointMade(place=command.place, name=command.name),)
+
+
+def _require_free(saga: Saga, place: StepId) -> None:
+    waited = saga.waits is not None and place in saga.waits.places
+    if place in saga.steps or place in saga.checkpoints or place in saga.rewinds or waited:
+        raise RefusedError(f"saga {saga.id} has something at place {place} already")
+
+
+def rewind(saga: Saga, command: c.Rewind) -> tuple[e.Event, ...]:
+    """What the definition did and says in which order is its own business; newest first is ours."""
+    require_work(saga)
+    _require_free(saga, command.place)
+    asked = (on_record(saga, name) for name in dict.fromkeys(command.steps))
+    steps = newest_first(step for step in asked if step.rewind is None or step.owed)
+    require_no_pivot(saga, steps)
+    started = e.RewindStarted(
+        place=command.place,
+        steps=tuple(step.id for step in steps),
+        why=command.why,
+        by=_RUNTIME,
+        deadline_at=later(command.now, command.window_s),
+        step=command.step if command.step in saga.steps else None,
+        to=command.to,
+        attempt=command.attempt,
+    )
+    waits = tuple(
+        e.WaitEnded(place=wait.place, signal=None) for wait in open_waits(saga) if wait.place in command.waits
+    )
+    return (*void(saga, started.steps, _BACK), *waits, started)
+
+
+def end_rewind(saga: Saga, command: c.EndRewind) -> tuple[e.Event, ...]:
+    if command.place not in saga.rewinding:
+        raise RefusedError(f"saga {saga.id} has no rewind under way at place {command.place}")
+    stopped_at = next_of(saga, saga.rewinds[command.place])
+    if stopped_at is not None and stopped_at.named and saga.works:
+        return (e.SagaHalted(),)
+    return end_of(saga, saga.rewinds[command.place])
+
+
+# -- from outside -----------------------------------------------------------------------------------------------------
+
+
+def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
+    require_whole(saga)
+    if saga.phase is SagaStatus.PAUSED:
+        raise RefusedError(f"saga {saga.id} is paused; unpause it first")
+    if saga.called_back:
+        raise RefusedError(f"saga {saga.id} is going back already; wait for that, then ask again")
+    above, floor, to = place_of(saga, to=command.to, last=command.last)
+    steps = steps_above(saga, above, floor)
+    require_no_pivot(saga, steps)
+    started = e.RewindStarted(
+        place=None,
+        steps=tuple(step.id for step in steps),
+        why=command.why,
+        by=command.by,
+        deadline_at=later(command.now, command.window_s),
+        to=to,
+        above=above,
+    )
+    return (*closed(saga, command.by, "the saga goes back"), *void(saga, started.steps, _BACK), started)
+
+
+def place_of(saga: Saga, *, to: str | None, last: int | None) -> tuple[int, int, StepId | None]:
+    """The entry and the number of intents to which it goes back, and the checkpoint's place, where it is one.
+
+    Raises UnknownCheckpointError or RefusedError.
+    """
+    if to is not None:
+        checkpoint = checkpoint_of(saga, to)
+        above, floor, place = checkpoint.entry, checkpoint.floor, checkpoint.place
+    else:
+        first = nth_newest(saga, saga.order.values(), 1 if last is None else last)
+        above, floor, place = first.entry - 1, first.number - 1, None
+    for rewind in saga.rewinds.values():
+        taken = [saga.steps[step] for step in rewind.begun.steps]
+        if rewind.entry > above and not rewind.from_outside and any(0 < step.number <= floor for step in taken):
+            raise RefusedError(
+                f"saga {saga.id}: {'that place' if to is None else f'checkpoint {to!r}'} lies in a part of the work "
+                "that was taken back since; roll back further, or all of it"
+            )
+    return above, floor, place
+
+
+def checkpoint_of(saga: Saga, name: str) -> Checkpoint:
+    """The newest of that name. Raises UnknownCheckpointError, with those that there are."""
+    found = [one for one in saga.checkpoints.values() if one.name == name]
+    if not found:
+        raise UnknownCheckpointError(unknown_checkpoint(f"saga {saga.id}", name, names(saga.checkpoints.values())))
+    return max(found, key=lambda one: one.entry)
+
+
+def names(checkpoints: Iterable[Checkpoint]) -> tuple[str, ...]:
+    """Their names, in the order in which they were made."""
+    return tuple(dict.fromkeys(one.name for one in sorted(checkpoints, key=lambda one: one.entry)))
+
+
+def unknown_checkpoint(where: str, name: str, known: tuple[str, ...]) -> str:
+    there = f"there are: {', '.join(map(repr, known))}" if known else "it has made none; see s.checkpoint(name)"
+    return f"{where} has no checkpoint {name!r}; {there}"
+
+
+def nth_newest(saga: Saga, among: Iterable[StepId], last: int) -> Step:
+    """The oldest of the newest `last` steps that may stand. Raises RefusedError."""
+    if last < 1:
+        raise RefusedError(f"last={last}: at least 1 step has to be taken back")
+    standing = [step for step in map(saga.steps.__getitem__, among) if step.standing and step.rewind is None]
+    if len(standing) < last:
+        raise RefusedError(f"last={last}: only {len(standing)} steps stand that could be taken back; ask for fewer")
+    return newest_first(standing)[last - 1]
+
+
+def steps_above(saga: Saga, above: int, floor: int) -> tuple[Step, ...]:
+    """What is forgotten: each step whose intent, or if it never had one whose proposal, came after that place."""
+    after = (step for step in saga.steps.values() if (step.number > floor if step.number else step.entry > above))
+    return newest_first(step for step in after if not step.forgotten)
+
+
+def newest_first(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(sorted(steps, key=lambda step: (step.number, step.entry), reverse=True))
+
+
+def require_no_pivot(saga: Saga, steps: Iterable[Step]) -> None:
+    for step in steps:
+        if is_pivot(step):
+            raise PastPivotError(f"saga {saga.id} cannot go back that far: {pivot_says(saga, step.id)}")
+
+
+def is_pivot(step: Step) -> bool:
+    return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is StepStatus.SUCCEEDED

@@ -1,0 +1,108 @@
+"""How a rewind changes a saga's state: the part of the fold that `saga.evolve` leaves to it.
+
+A rewind does not change the saga's phase: the work goes on, beside it (other branches) or after it. Its steps are *set
+aside*: they are not tried again, what may stand of them is not the definition's wish any more, and what the definition
+was told about each of them is kept, because it is told the same when it is called again. After a rewind from outside
+they are also *forgotten*: the definition, called again, asks for them anew, under new names and so with new keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from amends.core.events import CheckpointMade, RewindEnded, RewindStarted
+from amends.core.marks import Checkpoint, Rewind
+from amends.core.step import Step, altered, told_of
+from amends.core.transitions import StepStatus
+from amends.core.values import StepId
+from amends.core.waits import forgetting
+
+if TYPE_CHECKING:
+    from amends.core.saga import Saga
+
+_S = StepStatus
+_TRIED: Final = frozenset({_S.FAILED, _S.UNKNOWN})
+_OVER: Final = frozenset({_S.SUCCEEDED, _S.FAILED, _S.UNKNOWN, _S.DENIED})
+_GONE: Final = frozenset({_S.COMPENSATED, _S.SETTLED})
+
+
+def mark(saga: Saga, event: CheckpointMade) -> Saga:
+    made = Checkpoint(place=event.place, name=event.name, entry=saga.head, floor=len(saga.order))
+    return altered(saga, checkpoints=saga.checkpoints.set(event.place, made))
+
+
+def begin(saga: Saga, event: RewindStarted) -> Saga:
+    gone = frozenset(name for name in event.steps if saga.steps[name].status in _GONE)
+    rewind = Rewind(begun=event, entry=saga.head, deadline_at=event.deadline_at, gone=gone)
+    saga = _forgetting(saga, event) if rewind.from_outside else saga
+    steps = saga.steps
+    for name in event.steps:
+        aside = _set_aside(steps[name], rewind)
+        if aside is not steps[name]:
+            steps = steps.set(name, aside)
+    rewinding = (*saga.rewinding, rewind.key)
+    return altered(saga, steps=steps, rewinds=saga.rewinds.set(rewind.key, rewind), rewinding=rewinding)
+
+
+def _forgetting(saga: Saga, event: RewindStarted) -> Saga:
+    """Without all that was marked after the entry to which it goes back."""
+    checkpoints, rewinds = saga.checkpoints, saga.rewinds
+    for checkpoint in tuple(saga.checkpoints.values()):
+        if checkpoint.entry > event.above:
+            checkpoints = checkpoints.drop(checkpoint.place)
+    for rewind in tuple(saga.rewinds.values()):
+        if rewind.entry > event.above and not rewind.from_outside:
+            rewinds = rewinds.drop(rewind.key)
+    rewinding = tuple(key for key in saga.rewinding if key in rewinds)
+    waits = forgetting(saga.waits, event.above)
+    moved = altered(saga, checkpoints=checkpoints, rewinds=rewinds, rewinding=rewinding, waits=waits)
+    return altered(moved, finished=False, early="", result=None)
+
+
+def _set_aside(step: Step, rewind: Rewind) -> Step:
+    return altered(
+        told_when_over(step),
+        rewind=rewind.key,
+        forgotten=step.forgotten or rewind.from_outside,
+        given_up=True,
+        retry_at=None if step.status in _TRIED else step.retry_at,
+    )
+
+
+def told_when_over(step: Step) -> Step:
+    """With what the definition was, or is just being, told about it."""
+    return altered(step, told=told_of(step)) if step.status in _OVER else step
+
+
+def walked(saga: Saga, *, again: bool = False) -> Saga:
+    """Move every open rewind past what is not owed; from its beginning, where something may be owed again."""
+    rewinds = saga.rewinds
+    for key in saga.rewinding:
+        rewind = rewinds[key]
+        steps, at = rewind.begun.steps, 0 if again else rewind.at
+        while at < len(steps) and not saga.steps[steps[at]].owed:
+            at += 1
+        if at != rewind.at:
+            rewinds = rewinds.set(key, altered(rewind, at=at))
+    return saga if rewinds is saga.rewinds else altered(saga, rewinds=rewinds)
+
+
+def end(saga: Saga, event: RewindEnded) -> Saga:
+    key = next(key for key in saga.rewinding if saga.rewinds[key].begun.place == event.place)
+    rewind = altered(saga.rewinds[key], ended=True, taken_back=event.taken_back)
+    rewinding = tuple(other for other in saga.rewinding if other != key)
+    return altered(saga, rewinds=saga.rewinds.set(key, rewind), rewinding=rewinding)
+
+
+def renewed(saga: Saga, deadline_at: int) -> Saga:
+    """A person has it go on: the time starts anew."""
+    rewinds = saga.rewinds
+    for key in saga.rewinding:
+        rewinds = rewinds.set(key, altered(rewinds[key], deadline_at=deadline_at))
+    return altered(saga, rewinds=rewinds)
+
+
+def taken_back(saga: Saga, rewind: Rewind) -> tuple[StepId, ...]:
+    """Those of its steps that took effect, or may have, and of which nothing stands any more."""
+    steps = (saga.steps[name] for name in rewind.begun.steps)
+    return tuple(step.id for step in steps if step.status in _GONE and step.id not in rewind.gone)

@@ -1,0 +1,101 @@
+"""What a rollback from outside would do, before anyone does it: in which order, and what cannot be taken back.
+
+Reads a saga's state; changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amends.core.contracts import Reversibility
+from amends.core.rewinds import is_pivot, newest_first, place_of, steps_above
+from amends.core.saga import Saga, Step
+from amends.core.step import LIVE
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import SagaId, StepId
+from amends.errors import RefusedError, UnknownActionError
+from amends.runtime.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """One step that a rollback would take back. `why_not` says what stands in the way; empty where nothing does."""
+
+    order: int
+    step: StepId
+    topic: str
+    undoes: str
+    certain: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan:
+    """What would be taken back, in that order. `refused`: why it would not even begin; empty where it would."""
+
+    saga: SagaId
+    place: str
+    steps: tuple[PlannedStep, ...]
+    refused: str = ""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing stands in the way, as far as can be said beforehand."""
+        return not self.refused and all(not step.why_not for step in self.steps)
+
+    def __str__(self) -> str:
+        head = f"saga {self.saga}, back to {self.place}: "
+        head += f"refused: {self.refused}" if self.refused else f"{len(self.steps)} steps would be taken back"
+        return "\n".join([head, *map(_line, self.steps)])
+
+
+def _line(step: PlannedStep) -> str:
+    what = f"  {step.order}. {step.topic} (step {step.step}): "
+    return what + (f"cannot be taken back: {step.why_not}" if step.why_not else step.undoes)
+
+
+def planned(saga: Saga, registry: Registry, *, to: str | None, last: int | None) -> RollbackPlan:
+    """Raises UnknownCheckpointError, or RefusedError where there is nothing to plan."""
+    if saga.rollback is not None and saga.phase is SagaStatus.ROLLED_BACK:
+        raise RefusedError(f"saga {saga.id} is rolled back already: nothing of it stands")
+    if to is None and last is None:
+        place, above = "its beginning", newest_first(saga.steps.values())
+    else:
+        entry, floor, _ = place_of(saga, to=to, last=last)
+        place = f"checkpoint {to!r}" if to is not None else f"before its last {last}"
+        above = steps_above(saga, entry, floor)
+    standing = [step for step in above if step.standing]
+    steps = tuple(_planned(order, step, registry) for order, step in enumerate(standing, 1))
+    return RollbackPlan(saga=saga.id, place=place, steps=steps, refused=_refused(saga, standing))
+
+
+def _refused(saga: Saga, standing: list[Step]) -> str:
+    if saga.rollback is not None:
+        return f"it is {saga.phase}: its rollback has begun already"
+    pivot = next((step for step in standing if is_pivot(step)), None)
+    if pivot is None:
+        return ""
+    return f"step {pivot.id} ({pivot.topic}) took effect and is irreversible ({pivot.contract.no_rollback})"
+
+
+def _planned(order: int, step: Step, registry: Registry) -> PlannedStep:
+    certain = step.status is StepStatus.SUCCEEDED
+    undoes = step.contract.undoes or "its compensation"
+    if not certain:
+        undoes += f" (it is {step.status}: {'waited for first' if step.status in LIVE else 'asked about first'})"
+    return PlannedStep(
+        order=order, step=step.id, topic=step.topic, undoes=undoes, certain=certain, why_not=_why_not(step, registry)
+    )
+
+
+def _why_not(step: Step, registry: Registry) -> str:
+    contract = step.contract
+    if contract.reversibility is Reversibility.IRREVERSIBLE:
+        return f"irreversible: {contract.no_rollback}"
+    if not contract.compensation_declared:
+        return "no compensation is declared; a person would be called"
+    try:
+        known = registry.action(contract.topic, contract.version).compensate
+    except UnknownActionError as exc:
+        return str(exc)
+    return "" if known is not None else f"{contract.topic} declares no compensation in this process"

@@ -1,0 +1,74 @@
+"""Checkpoints and rewinds for the walks of `histories`: what the definition, and whoever is outside, may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from amends.core import commands as c
+from amends.core.effects import End, Settle
+from amends.core.plan import rewinding
+from amends.core.rewinds import is_pivot
+from amends.core.transitions import SagaStatus
+from amends.core.values import StepId
+
+if TYPE_CHECKING:
+    from amends.testing.histories import Walk
+
+_WINDOWS_S: Final = (900.0, 900.0, 900.0, 3.0, 0.0)
+_MOST_MARKS: Final = 4
+Move = Callable[[], object]
+
+
+def due(walk: Walk) -> list[Move]:
+    """What is due for the rewinds that the definition waits for, while the rest of it goes on."""
+    moves: list[Move] = []
+    for key in walk.saga.rewinding:
+        effect = rewinding(walk.saga, walk.saga.rewinds[key], walk.now)
+        if isinstance(effect, End):
+            moves.append(partial(walk.tell, c.EndRewind(place=key)))
+        elif not isinstance(effect, Settle):  # what is in flight ends by itself
+            moves.append(partial(walk.walk_back, effect))
+    return moves
+
+
+def asked(walk: Walk) -> list[Move]:
+    """What the definition may ask for now and then."""
+    marks = len(walk.saga.checkpoints) + len(walk.saga.rewinds)
+    if marks >= _MOST_MARKS or not walk.tape.once_in(6):
+        return []
+    return [partial(_mark, walk), partial(_rewind, walk)]
+
+
+def _mark(walk: Walk) -> None:
+    walk.tell(c.MakeCheckpoint(place=_place(walk), name=walk.tape.pick(("here", "there"))))
+
+
+def _rewind(walk: Walk) -> None:
+    """Some of its own steps, of one branch or of several: never over a pivot."""
+    saga = walk.saga
+    floor = walk.tape.pick(range(len(saga.order) + 1))
+    above = [step for step in saga.steps.values() if step.number > floor or step.number == 0]
+    mine = [step.id for step in above if not is_pivot(step) and not (len(above) > 1 and walk.tape.once_in(4))]
+    window_s = walk.tape.pick(_WINDOWS_S)
+    walk.tell(c.Rewind(place=_place(walk), steps=tuple(mine), why="no good", now=walk.now, window_s=window_s))
+
+
+def _place(walk: Walk) -> StepId:
+    return StepId(f"mark {len(walk.events)}")
+
+
+def people(walk: Walk) -> list[Move]:
+    """What someone outside may ask for."""
+    if walk.saga.phase is SagaStatus.ROLLED_BACK or not walk.tape.once_in(2):
+        return []
+    return [partial(_roll_back, walk)]
+
+
+def _roll_back(walk: Walk) -> None:
+    names = sorted({one.name for one in walk.saga.checkpoints.values()})
+    to = walk.tape.pick(names) if names and walk.tape.once_in(2) else None
+    last = None if to is not None else walk.tape.pick((1, 1, 2, 3))
+    window_s = walk.tape.pick(_WINDOWS_S)
+    walk.tell(c.RollBackTo(to=to, last=last, by="ann", why="once more", now=walk.now, window_s=window_s))
