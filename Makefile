@@ -32,7 +32,7 @@ test: $(VENV)/.dev spin ## Run the tests.
 	@$(PYTEST) $(ARGS)
 
 soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
-	@AMENDS_SOAK=1 $(PYTEST) tests/changeset $(ARGS)
+	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash/test_files.py $(ARGS)
 
 simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed SINCE on; or tell the story of one SEED.
 	@$(BIN)/python -m amends.testing.simulation $(if $(SEED),--seed $(SEED),--schedules $(N) --since $(SINCE)) $(ARGS)

@@ -42,7 +42,7 @@ def plan_of_landing(home: Home, landing: str) -> Plan:
 
 
 def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, clock: Clock, disk: Disk) -> Shelf:
-    """Write the inverse down as a changeset with one sealed layer."""
+    """Write the inverse down as a changeset with one sealed layer. It is there when its record is, which comes last."""
     shelf = Shelf(homes[0], id, disk)
     now = clock.now()
     begun = Begun(
@@ -62,9 +62,10 @@ def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, cl
         opened_at=now,
         inverse_of=plan.id,
     )
-    shelf.make(record)
+    disk.remove_all(shelf.folder)  # what a kill left of the same
     folder = shelf.layer_folder(1)
-    disk.make_folder(spot(folder))
+    for each in (shelf.folder, shelf.layers_folder, folder):
+        disk.make_folder(spot(each))
     trees: list[tuple[Entry, ...]] = []
     for number, tree in enumerate(plan.trees):
         upper = upper_of(folder, number)
@@ -77,6 +78,7 @@ def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, cl
     totals = Totals(files=sum(len(entries) for entries in trees))
     layer = Layer(begun=begun, trees=tuple(trees), sealed_at=now, provider="inverse", totals=totals)
     write_record(disk, folder, b"sealed.json", codec.layer_fields(layer))
+    shelf.make(record)
     return shelf
 
 

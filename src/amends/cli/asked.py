@@ -97,8 +97,21 @@ def _tell_action(out: Output, asked: Asking) -> None:
     out.say(f"  {_part(contract, 'reversibility')}", f"; risk: {visible(', '.join(risk))}" if risk else "")
     out.say(f"  its author says: {_quoted(asked.does)}")
     out.say("  arguments, as the agent gave them:")
-    for line in json_lines(asked.args, depth=2):
+    diff = _part(asked.args, "diff")
+    args = asked.args
+    if isinstance(diff, str) and isinstance(args, dict):
+        args = {**args, "diff": f"{len(diff.splitlines())} lines, below"}
+    for line in json_lines(args, depth=2):
         out.say((line, "cyan"))
+    if isinstance(diff, str):
+        _tell_diff(out, diff)
+
+
+def _tell_diff(out: Output, diff: str) -> None:
+    """As lines, each made visible: what it says is the agent's, and none of it may move a cursor."""
+    out.say("  what it changes:")
+    for line in diff.splitlines():
+        out.say((f"    {visible(line)}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
 
 
 def _tell_way_back(out: Output, asked: Asking) -> None:

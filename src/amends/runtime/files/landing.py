@@ -49,7 +49,7 @@ def review(files: Any) -> dict[str, Json]:  # noqa: ANN401 - given the whole cha
     }
 
 
-@action(TOPIC, idempotent=True, timeout=None)
+@action(TOPIC, idempotent=True, timeout=None, compensation_timeout=600, compensation_retries=20)
 def land(
     files: Any,  # noqa: ANN401 - given the whole changeset, and no layer
     *,

@@ -179,8 +179,7 @@ class Layers:
     async def _drop(self, state: Step, place: Place) -> None:
         changeset = await self._for_the_way_back(place)
         number = int(state.layer.partition(":")[0]) if state.layer else len(self._on_record(place)[0]) + 1
-        if changeset.life in {Life.ACTIVE, Life.REVIEW} and len(changeset.steps()) >= number:
-            await self.in_thread(lambda: changeset.rewind(number - 1))
+        await self.in_thread(lambda: _rewound(changeset, number - 1))
 
     # -- at the end ---------------------------------------------------------------------------------------------------
 
@@ -193,6 +192,22 @@ class Layers:
             except (ChangesetError, OSError) as exc:
                 _log.warning("changeset %s could not be closed properly: %s", changeset.id, exc)
         self._open.clear()
+
+
+def _rewound(changeset: Changeset, to: int) -> None:
+    """Without its newest layers. One that has none is given up, before anybody says that it was taken back."""
+    if changeset.life not in {Life.ACTIVE, Life.REVIEW}:
+        return
+    if len(changeset.steps()) > to:
+        changeset.rewind(to)
+    if to == 0:
+        changeset.drop()
+
+
+def _begun(changeset: Changeset, name: str) -> Files:
+    if changeset.life is Life.DROPPED:  # all of it was taken back, and the work goes on
+        changeset.reopen()
+    return changeset.begin(name)
 
 
 def _left(changeset: Changeset, phase: SagaStatus) -> None:
@@ -228,9 +243,8 @@ class Attempt:
             raise NotDone(str(exc)) from exc
         if action.on_files == "changeset":
             return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
-        files = self._files = await self._layers.in_thread(
-            lambda: changeset.begin(f"{self._state.topic} ({self._state.id})")
-        )
+        name = f"{self._state.topic} ({self._state.id})"
+        files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
         try:
             called = arguments(self._args, files)
             result: object = await self._called(called, files)

@@ -1,0 +1,30 @@
+"""Sagas that work on files, killed by the kernel: the tree is as before or as after, and the journal says which."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.files_killed import SCENES
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SOAK = "AMENDS_SOAK" in os.environ
+STRIDES = {"rolled back": 17, "landed": 13, "taken back": 19}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_killed_at_any_call_a_saga_of_files_comes_to_its_end(scene: str, tmp_path: Path, record_property: Any) -> None:
+    stride, twice = (1, 2) if SOAK else (STRIDES[scene], 2 * STRIDES[scene])
+    words = [sys.executable, "-m", "tests.crash.files_killed", scene, str(tmp_path / "place"), str(stride), str(twice)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    tried = json.loads(done.stdout)
+    record_property("files", tried)
+    assert tried["complaints"] == []
+    assert tried["kills"] > 3
