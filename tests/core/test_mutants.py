@@ -22,7 +22,7 @@ from amends.testing.chances import Tape, Truth, any_contract
 from tests.core.laws import judge
 
 _S = StepStatus
-ENOUGH = 4000
+ENOUGH = 20_000
 Patch = pytest.MonkeyPatch
 _plan, _left, _changed = plan.plan, incidents._left, step.changed
 _evolve_incident = saga._evolve_incident

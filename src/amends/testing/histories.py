@@ -96,6 +96,8 @@ class Walk:
     undo_keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
     told_over: frozenset[StepId] = frozenset()
     calm: tuple[int, int, int] = (0, 0, 0)
+    idles: bool = False
+    """Whether anybody waits or pauses in this one: moves that are open to every walk make all others rare."""
     raced: bool = True
     moves: int = 0
     refused: int = 0
@@ -103,6 +105,7 @@ class Walk:
     def __post_init__(self) -> None:
         self.saga = unstarted(self.id)
         self.calm = self.tape.pick(_CALM)
+        self.idles = self.tape.once_in(4)
         self.tell(c.StartSaga(definition="walk", version=1, input={}, actor="tester", env="test", labels={}))
 
     # -- the whole ----------------------------------------------------------------------------------------------------
@@ -223,7 +226,7 @@ class Walk:
             asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
             asked += [self.fail, *stops(self)]
-        return [*asked, *idle_moves(self), *rewinds.people(self)]
+        return [*asked, *(idle_moves(self) if self.idles else ()), *rewinds.people(self)]
 
     def _raced(self, move: Move) -> None:
         """Someone else's request may come first: the driver's own is then decided on top of it."""

@@ -50,7 +50,7 @@ class SagaFiles(Files):
 
     is_of_saga = True
 
-    def __init__(self, roots: tuple[str, ...], terms: Terms, state: str | None) -> None:  # pyright: ignore[reportMissingSuperCall] - no layer is behind it
+    def __init__(self, roots: tuple[str, ...], terms: Terms, state: str | None) -> None:
         self.terms = terms
         self.trees = roots
         self.state = state
