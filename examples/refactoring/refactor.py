@@ -3,24 +3,28 @@
     python examples/refactoring/refactor.py
 
 `tree/` is a small package whose functions all live in one module. The work has five steps: analyse, create the
-structure, migrate the functions, update the imports, run the tests. In the first run the fourth step fails: its layers
-are dropped, newest first, and the tree is what it was, to the last byte, mode and time. The second run passes, and
-lands. Then agents work at once: what they did to different lines is merged, what they did to the same is reported.
+structure, migrate the functions, update the imports, run the tests. In the first run the fourth step fails: the saga
+rolls back, the layers are dropped, newest first, and the tree is what it was, to the last byte, mode and time. The
+second run passes, and lands. Then agents work at once, each in a saga: what they did to different lines is merged, what
+they did to the same is reported, and who met it is rolled back.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import shutil
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from amends.changeset import Changeset, Conflicted, Files, Landed
+from amends import Coordinator, Ended, Fatal, Work, action, saga
+from amends.changeset import Files
+from amends.core.events import AttemptSucceeded, CompensationSucceeded
 
 TREE = Path(__file__).parent / "tree"
 HOMES = {"parse": "parsing", "parse_line": "parsing", "cents": "money", "spelled": "money", "by_category": "reports"}
@@ -28,6 +32,7 @@ TESTS = [sys.executable, "-B", "-m", "unittest", "-q", "tests.test_tally"]
 NOTES = "refactoring.json"
 
 
+@action("refactor.analyse")
 def analyse(files: Files) -> None:
     """Where each function should live, and which of the others it needs."""
     tree = ast.parse(files.read_text("tally/tools.py"))
@@ -45,11 +50,13 @@ def analyse(files: Files) -> None:
     files.write_text(NOTES, json.dumps(found, indent=2))
 
 
+@action("refactor.create")
 def create(files: Files) -> None:
     for module, what in (("parsing", "Reading lines."), ("money", "Amounts."), ("reports", "What is shown.")):
         files.write_text(f"tally/{module}.py", f'"""{what}"""\n')
 
 
+@action("refactor.migrate")
 def migrate(files: Files) -> None:
     """Move each function, with the imports that it needs, and remove the old module."""
     notes = json.loads(files.read_text(NOTES))
@@ -75,8 +82,9 @@ def migrate(files: Files) -> None:
     files.remove("tally/tools.py")
 
 
-def update(files: Files) -> None:
-    """Point every import at the new modules."""
+@action("refactor.update")
+def update(files: Files, *, careless: bool) -> None:
+    """Point every import at the new modules; a careless agent mistypes one, and its tests say so."""
     notes = json.loads(files.read_text(NOTES))
     for path in files.glob("**/*.py"):
         lines = files.read_text(path).splitlines(keepends=True)
@@ -84,6 +92,10 @@ def update(files: Files) -> None:
         if changed != lines:
             files.write_text(path, "".join(changed))
     files.remove(NOTES)
+    if careless:
+        test = files.read_text("tests/test_tally.py")
+        files.write_text("tests/test_tally.py", test.replace("tally.parsing", "tally.parse"))
+        _require_tests(files)
 
 
 def _imports(line: str, notes: dict[str, dict[str, str]]) -> list[str]:
@@ -93,38 +105,42 @@ def _imports(line: str, notes: dict[str, dict[str, str]]) -> list[str]:
     return [f"from tally.{notes[name]['module']} import {name}\n" for name in names.strip().split(", ")]
 
 
-def update_and_fail(files: Files) -> None:
-    """As above, by an agent that forgets the tests."""
-    update(files)
-    files.write_text(
-        "tests/test_tally.py", files.read_text("tests/test_tally.py").replace("tally.parsing", "tally.parse")
-    )
-    run_tests(files)
-
-
+@action("refactor.run_tests", read_only=True)
 def run_tests(files: Files) -> None:
+    _require_tests(files)
+
+
+def _require_tests(files: Files) -> None:
     ran = files.run(TESTS, timeout_s=60)
     if not ran.ok:
-        raise RuntimeError(ran.stderr.strip().splitlines()[-1])
+        raise Fatal(ran.stderr.strip().splitlines()[-1])
 
 
-def refactor(tree: Path, steps: list[Callable[[Files], None]]) -> bool:
-    """Each step a layer; if one fails, drop them all, newest first. Then land."""
-    with Changeset.open(tree, name="split tools") as changeset:
-        for step in steps:
-            try:
-                with changeset.begin(step.__name__) as files:
-                    step(files)
-            except RuntimeError as exc:
-                print(f"  {step.__name__} failed: {exc}")
-                for dropped in changeset.rewind(0):
-                    print(f"  layer {dropped.number} dropped: {dropped.name}")
-                changeset.drop()
-                return False
-            print(f"  layer {changeset.steps()[-1].number} sealed: {step.__name__}")
-        ended = changeset.land(verify=TESTS)
-        print(f"  landed: {isinstance(ended, Landed)}")
-        return isinstance(ended, Landed)
+@saga("refactor.split")
+async def split(s: Work, root: str, careless: bool) -> dict[str, Any]:
+    files = s.files(root)
+    await s.do(analyse, files)
+    await s.do(create, files)
+    await s.do(migrate, files)
+    await s.do(update, files, careless=careless)
+    await s.do(run_tests, files)
+    return await s.land(files, "split tools", verify=TESTS)
+
+
+async def refactor(coordinator: Coordinator, tree: Path, *, careless: bool) -> Ended:
+    ended = await coordinator.run(split, str(tree), careless)
+    steps: dict[str, str] = {}
+    for entry in (await coordinator.show(ended.id)).entries:
+        match entry.event:
+            case AttemptSucceeded(step=step, layer=layer) if layer:
+                steps[step] = layer.partition(":")[0]
+                print(f"  layer {steps[step]} sealed by step {step}")
+            case CompensationSucceeded(step=step) if step in steps:
+                print(f"  layer {steps[step]} dropped with step {step}")
+            case _:
+                pass
+    print(f"  {ended.status}{f': {ended.why}' if ended.why else ''}")
+    return ended
 
 
 def seen(tree: Path) -> dict[str, tuple[object, ...]]:
@@ -137,45 +153,64 @@ def seen(tree: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def two_agents(tree: Path) -> None:
-    """Both begin before either lands."""
-    agents = [Changeset.open(tree, name=name) for name in ("ann", "ben", "cem")]
-    edits = [
-        ("ann", '"""Amounts."""', '"""Amounts, in cents."""'),
-        ("ben", "Cents as a person writes them.", "Cents as people write them."),
-        ("cem", "Cents as a person writes them.", "Cents as they are written."),
-    ]
-    for agent, (_, old, new) in zip(agents, edits, strict=True):
-        with agent.begin("reword") as files:
-            files.write_text("tally/money.py", files.read_text("tally/money.py").replace(old, new))
-    for agent in agents:
-        ended = agent.land(verify=TESTS)
-        if isinstance(ended, Conflicted):
-            print(f"  {agent.name}: {ended.text().splitlines()[0].partition(': ')[2]}")
-            print(*(f"    {line}" for line in ended.text().splitlines()[1:2]), sep="\n")
-        elif isinstance(ended, Landed):
-            print(f"  {agent.name}: landed{', merged' if ended.merged else ''}")
-        agent.close()
+@action("refactor.reword")
+def reword(files: Files, old: str, new: str) -> None:
+    files.write_text("tally/money.py", files.read_text("tally/money.py").replace(old, new))
 
 
-def main(place: Path) -> None:
+@saga("refactor.polish")
+async def polish(s: Work, root: str, old: str, new: str) -> dict[str, Any]:
+    files = s.files(root)
+    await s.do(reword, files, old, new)
+    await s.wait_for("land")
+    return await s.land(files, f"say {new!r}", verify=TESTS)
+
+
+AGENTS = {
+    "ann": ('"""Amounts."""', '"""Amounts, in cents."""'),
+    "ben": ("Cents as a person writes them.", "Cents as people write them."),
+    "cem": ("Cents as a person writes them.", "Cents as they are written."),
+}
+
+
+async def three_agents(coordinator: Coordinator, tree: Path) -> None:
+    """All have done their work before the first one lands."""
+    handles = {
+        name: await coordinator.start(polish, str(tree), *words, id=name, actor=f"agent:{name}")
+        for name, words in AGENTS.items()
+    }
+    while len(await coordinator.list(status="waiting")) < len(handles):
+        await asyncio.sleep(0.02)
+    for name, handle in handles.items():
+        await coordinator.signal(name, "land")
+        ended = await handle
+        if ended.status == "completed":
+            print(f"  {name}: landed{', merged' if ended.result['merged'] else ''}")
+        else:
+            report = ended.why.splitlines()
+            print(f"  {name}: {ended.status}; {report[0].rpartition(': ')[2]}")
+            print(f"    {report[2]}")
+
+
+async def main(place: Path) -> None:
     tree = place / "tally"
     shutil.copytree(TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "notes").mkdir()
     (tree / "latest").symlink_to("README.md")
     before = seen(tree)
-    print("first run:")
-    refactor(tree, [analyse, create, migrate, update_and_fail])
-    print(f"  the tree is what it was: {seen(tree) == before}")
-    print("second run:")
-    refactor(tree, [analyse, create, migrate, update, run_tests])
-    passed = subprocess.run(TESTS, cwd=tree, capture_output=True, check=False).returncode == 0
-    modules = sorted(path.name for path in (tree / "tally").glob("*.py"))
-    print(f"  its tests pass in the tree: {passed}; modules: {', '.join(modules)}")
-    print("three agents on one file:")
-    two_agents(tree)
+    async with Coordinator.open(str(place / "amends.db")) as coordinator:
+        print("first run:")
+        await refactor(coordinator, tree, careless=True)
+        print(f"  the tree is what it was: {seen(tree) == before}")
+        print("second run:")
+        await refactor(coordinator, tree, careless=False)
+        done = await asyncio.to_thread(subprocess.run, TESTS, cwd=tree, capture_output=True, check=False)
+        modules = sorted(path.name for path in (tree / "tally").glob("*.py"))
+        print(f"  its tests pass in the tree: {done.returncode == 0}; modules: {', '.join(modules)}")
+        print("three agents on one file:")
+        await three_agents(coordinator, tree)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        main(Path(name))
+        asyncio.run(main(Path(name)))
