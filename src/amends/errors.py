@@ -13,6 +13,7 @@ AmendsError
 ├── StepError                   what `s.do` raises when a step has ended badly
 │   ├── StepFatalError          also a Fatal
 │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
+│   │   └── DeadlockError       it and others would have waited for each other for ever; this one gives way
 │   ├── StepLostError           nobody knows whether it happened
 │   ├── StepDeniedError         the gate said no
 │   └── UnverifiedError         an assertion of `verify=` does not hold
@@ -154,6 +155,10 @@ class StepFailedError(StepError, NotDone):
     """Nothing happened, and the tries are used up."""
 
     happened = False
+
+
+class DeadlockError(StepFailedError):
+    """What it needs is held by a saga that waits for what this one holds; its rollback lets the others go on."""
 
 
 class StepLostError(StepError):

@@ -9,6 +9,7 @@ from amends.errors import (
     CallPerson,
     ChangedSince,
     Complete,
+    DeadlockError,
     Fatal,
     NotDone,
     PastPivotError,
@@ -27,6 +28,7 @@ from amends.errors import (
     WaitTimeoutError,
     WebhookRefusedError,
 )
+from amends.journal.locking import LockRow
 from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
 from amends.runtime.approvals import Asking
@@ -60,6 +62,7 @@ __all__ = [
     "Complete",
     "Contract",
     "Coordinator",
+    "DeadlockError",
     "Done",
     "Ended",
     "Fatal",
@@ -67,6 +70,7 @@ __all__ = [
     "Handle",
     "Happened",
     "IncidentKind",
+    "LockRow",
     "NotDone",
     "NotHappened",
     "PastPivotError",

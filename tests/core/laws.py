@@ -13,8 +13,8 @@ from amends.core.plan import forward
 from amends.core.saga import Saga, Step
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import StepId
-from amends.testing.chances import Tape
-from amends.testing.histories import Told, Walk
+from amends.testing.chances import Tape, Told
+from amends.testing.histories import Walk
 
 _G, _S = SagaStatus, StepStatus
 IN_FLIGHT = {_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING}

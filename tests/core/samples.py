@@ -45,8 +45,12 @@ EVENTS: list[e.Event] = [
     e.ActionAllowed(step=STEP_ID, rule="r", policy="p"),
     e.ActionDenied(step=STEP_ID, rule="r", policy="p", why=""),
     e.BeforeCaptured(step=STEP_ID, before=None),
+    e.LockAwaited(step=STEP_ID, resources=("r",), holder="s", until=0),
+    e.LockTaken(step=STEP_ID),
+    e.LockRefused(step=STEP_ID, error=""),
     e.AttemptStarted(step=STEP_ID, attempt=1, key="k"),
     e.AttemptSucceeded(step=STEP_ID, attempt=1, result=None),
+    e.AfterCaptured(step=STEP_ID, after=None),
     e.AttemptFailed(step=STEP_ID, attempt=1, error="", fatal=False, retry_at=None),
     e.AttemptLost(step=STEP_ID, attempt=1, error="", fatal=False, retry_at=None),
     e.ProbeFound(step=STEP_ID, result=None),
@@ -101,6 +105,8 @@ def _shortest(table: Mapping[Any, Mapping[Any, StrEnum]], first: StrEnum) -> dic
 
 _STEP_PATHS = _shortest(STEP, StepStatus.PROPOSED)
 _STEP_PATHS[StepStatus.READY] = (e.ApprovalRequested, e.ApprovalGranted)  # so that what may become of it can come
+_STEP_PATHS[StepStatus.QUEUED] = (*_STEP_PATHS[StepStatus.READY], e.LockAwaited)
+_STEP_PATHS[StepStatus.FAILED] = (*_STEP_PATHS[StepStatus.READY], e.LockRefused)
 _SAGA_PATHS = _shortest(SAGA, SagaStatus.RUNNING)
 
 

@@ -19,8 +19,8 @@ from amends.core.saga import Saga, evolve, replay, unstarted
 from amends.core.transitions import SAGA, STEP, SagaStatus
 from amends.core.values import SagaId, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError, UnknownIncidentError
-from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, tapes
-from amends.testing.histories import Told, Walk
+from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Told, tapes
+from amends.testing.histories import Walk
 from tests.core.laws import is_pivot, judge
 from tests.core.story import ALLOW, DENY, contract, start
 

@@ -55,6 +55,10 @@ FROZEN = {
     "action.allowed/1": "policy rule step",
     "action.denied/1": "policy rule step why",
     "before.captured/1": "before step",
+    "lock.awaited/1": "holder resources step until",
+    "lock.taken/1": "step",
+    "lock.refused/1": "deadlock? error step",
+    "after.captured/1": "after step",
     "attempt.started/1": "attempt key step",
     "attempt.succeeded/1": "attempt layer? opaque? result step",
     "attempt.failed/1": "attempt error fatal retry_at step",
@@ -92,8 +96,8 @@ FROZEN = {
     "hold.lifted/1": "by saga why",
 }
 CONTRACT_FIELDS = (
-    "atomic? before? does? idempotent? no_rollback? on_incident? probe? reversibility? risk? retries? "
-    "side_effect? timeout_s? tool? topic undo_retries? undo_timeout_s? undoes? version?"
+    "atomic? before? does? idempotent? lock_wait_s? no_rollback? on_incident? probe? reread? resources? reversibility? "
+    "risk? retries? side_effect? timeout_s? tool? topic undo_retries? undo_timeout_s? undoes? version?"
 )
 
 

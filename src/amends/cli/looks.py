@@ -11,6 +11,7 @@ from typing import Final
 from amends.cli.output import Part
 from amends.core.transitions import SagaStatus
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
+from amends.journal.locking import LockRow
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, SagaRow
 from amends.runtime.handle import Ended
 
@@ -51,6 +52,8 @@ INCIDENT_HEADS: Final = (
     ("KIND", 22),
     ("WHY", 0),
 )
+
+LOCK_HEADS: Final = (("RESOURCE", 28), ("PLACE", 5), ("SAGA", 26), ("STEP", 6), ("ASKED", 19), ("UNTIL", 0))
 
 
 # -- for a person -----------------------------------------------------------------------------------------------------
@@ -106,6 +109,12 @@ def incident_cells(row: IncidentRow) -> tuple[Part, ...]:
     owner, opened = visible(row.owner) or "-", moment(row.opened_at)
     texts = (visible(row.id), row.status, owner, visible(row.definition), opened, kind, why)
     return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 4: _FAINT})
+
+
+def lock_cells(row: LockRow) -> tuple[Part, ...]:
+    place, until = ("holds", "its end") if row.place == 0 else (str(row.place), moment(row.until))
+    texts = (visible(row.resource), place, visible(row.saga), visible(row.step), moment(row.asked_at), until)
+    return _cells(LOCK_HEADS, texts, {1: "" if row.place else "bold", 4: _FAINT, 5: _FAINT})
 
 
 def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
@@ -181,8 +190,12 @@ def incident_fields(row: IncidentRow) -> dict[str, object]:
     return asdict(row)
 
 
+def lock_fields(row: LockRow) -> dict[str, object]:
+    return asdict(row)
+
+
 def ended_fields(ended: Ended) -> dict[str, object]:
-    return {field.name: getattr(ended, field.name) for field in fields(ended) if field.name != "source"}
+    return {field.name: getattr(ended, field.name) for field in fields(ended) if field.repr}
 
 
 def entry_fields(entry: Entry) -> dict[str, object]:

@@ -17,6 +17,7 @@ from amends.cli.doctor import doctor
 from amends.cli.drill import drill
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
+from amends.cli.lock import lock
 from amends.cli.new import new
 from amends.cli.notify import notify
 from amends.cli.options import show_help
@@ -61,6 +62,7 @@ cli.add_command(incident)
 cli.add_command(action)
 cli.add_command(pause)
 cli.add_command(unpause)
+cli.add_command(lock)
 cli.add_command(policy)
 cli.add_command(evidence)
 cli.add_command(notify)

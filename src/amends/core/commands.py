@@ -75,6 +75,28 @@ class KeepBefore(NamedTuple):
     before: Json
 
 
+class AwaitLock(NamedTuple):
+    step: StepId
+    resources: tuple[str, ...]
+    holder: str
+    until: int
+
+
+class TakeLock(NamedTuple):
+    step: StepId
+
+
+class RefuseLock(NamedTuple):
+    step: StepId
+    error: str
+    deadlock: bool = False
+
+
+class KeepAfter(NamedTuple):
+    step: StepId
+    after: Json
+
+
 class StartAttempt(NamedTuple):
     """A step that people approved starts only as what they approved: under this policy, with this contract, in time."""
 
@@ -297,6 +319,10 @@ Command: TypeAlias = (
     | RecordVerdict
     | StartAttempt
     | KeepBefore
+    | AwaitLock
+    | TakeLock
+    | RefuseLock
+    | KeepAfter
     | StartSaga
     | FinishWork
     | RecordAnswer

@@ -60,6 +60,12 @@ class Contract:
     atomic: bool = False
     probe: bool = False
     before: bool = False
+    reread: bool = False
+    """Whether its compensation looks first if what it left is still so."""
+    resources: tuple[str, ...] = ()
+    """What it needs for itself until its saga has ended: templates over its arguments, as `account:{account}`."""
+    lock_wait_s: float | None = None
+    """How long it waits for them; None: as long as the coordinator says."""
     risk: tuple[str, ...] = ()
     timeout_s: float | None = 300.0
     retries: Retries = field(default=FORWARD)

@@ -56,6 +56,10 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, e.ApprovalVoided(step=step, why=why)),)
         case c.KeepBefore(step=step, before=before):
             return (fitting(saga, e.BeforeCaptured(step=step, before=before)),)
+        case c.KeepAfter(step=step, after=after):
+            return (fitting(saga, e.AfterCaptured(step=step, after=after)),)
+        case c.AwaitLock() | c.TakeLock() | c.RefuseLock():
+            return _locked(saga, command)
         case c.StartAttempt():
             return _start_attempt(saga, command)
         case c.RecordAnswer():
@@ -218,6 +222,22 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
         contract=_unless_known(saga, contract),
         after=command.after,
     )
+
+
+def _locked(saga: Saga, command: c.AwaitLock | c.TakeLock | c.RefuseLock) -> tuple[e.Event, ...]:
+    """What a step's standing in line leads to. Who approved one that does not get its turn approved nothing more."""
+    require_work(saga)
+    match command:
+        case c.AwaitLock(step=step, resources=resources, holder=holder, until=until):
+            return (fitting(saga, e.LockAwaited(step=step, resources=resources, holder=holder, until=until)),)
+        case c.TakeLock(step=step):
+            return (fitting(saga, e.LockTaken(step=step)),)
+        case c.RefuseLock(step=step, error=error, deadlock=deadlock):
+            refused = fitting(saga, e.LockRefused(step=step, error=error, deadlock=deadlock))
+            void = e.ApprovalVoided(step=step, why="its step did not get what it needs for itself")
+            return (refused, void) if step in saga.asked else (refused,)
+        case _:
+            assert_never(command)
 
 
 def _unless_known(saga: Saga, contract: Contract) -> Contract | None:

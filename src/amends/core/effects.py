@@ -44,6 +44,14 @@ class Await:
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """It stands in line for what another saga holds; nothing is due before its turn comes, or until then."""
+
+    step: StepId
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Expire:
     """People were asked, and the time is up."""
 
@@ -76,4 +84,6 @@ class End:
     pass
 
 
-Effect: TypeAlias = Judge | Perform | Probe | Compensate | Wait | Await | Expire | Settle | GiveUp | CallPerson | End
+Effect: TypeAlias = (
+    Judge | Perform | Probe | Compensate | Wait | Await | Queue | Expire | Settle | GiveUp | CallPerson | End
+)

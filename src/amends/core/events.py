@@ -11,6 +11,12 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from amends.core.contracts import Contract, Topic
+from amends.core.isolation import (
+    AfterCaptured as AfterCaptured,
+    LockAwaited as LockAwaited,
+    LockRefused as LockRefused,
+    LockTaken as LockTaken,
+)
 from amends.core.people import (
     ApprovalEvent as ApprovalEvent,
     ApprovalExpired as ApprovalExpired,
@@ -361,8 +367,12 @@ StepEvent: TypeAlias = (
     ActionAllowed
     | ActionDenied
     | BeforeCaptured
+    | LockAwaited
+    | LockTaken
+    | LockRefused
     | AttemptStarted
     | AttemptSucceeded
+    | AfterCaptured
     | AttemptFailed
     | AttemptLost
     | ProbeFound

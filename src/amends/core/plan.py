@@ -15,6 +15,7 @@ from amends.core.effects import (
     Judge,
     Perform,
     Probe,
+    Queue,
     Settle,
     Wait,
 )
@@ -40,6 +41,8 @@ def forward(step: Step, now: int) -> Effect | None:
         case StepStatus.AWAITING:
             until = step.wake_at
             return Expire(step.id) if until is None or until <= now else Await(step.id, until)
+        case StepStatus.QUEUED:
+            return Queue(step.id, step.queued_until)
         case StepStatus.FAILED | StepStatus.UNKNOWN if step.retry_at is None:
             return GiveUp(step.id)
         case StepStatus.FAILED:

@@ -332,7 +332,9 @@ def _gives_up(saga: Saga) -> Saga:
     """The definition has ended: what was to be tried again for it is not, and is not its wish any more."""
     steps, waiting = saga.steps, saga.waiting
     for step in map(steps.__getitem__, saga.waiting):
-        if step.retry_at is not None:
+        if step.status is _S.QUEUED:
+            waiting = waiting.drop(step.id)
+        elif step.retry_at is not None:
             steps = steps.set(step.id, altered(step, retry_at=None, given_up=True))
             waiting = waiting.drop(step.id)
     return altered(saga, steps=steps, waiting=waiting)

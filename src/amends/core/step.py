@@ -14,6 +14,8 @@ from amends.errors import JournalDamagedError
 
 _T = TypeVar("_T")
 _S = StepStatus
+IDLE: Final = frozenset({_S.AWAITING, _S.QUEUED})
+"""It waits for others: for people, or for sagas that hold what it needs."""
 LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING})
 _STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED})
 _DOUBTFUL: Final = frozenset({_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING})
@@ -71,6 +73,10 @@ class Step:
     before: Json = None
     layer: str = ""
     """Of an action that works on files: what it changed, as number:digest."""
+    seen: tuple[Json] | None = None
+    """How the world looked right after its success, where that was asked; its compensation looks again."""
+    queued_until: int = 0
+    deadlocked: bool = False
     error: str = ""
     fatal: bool = False
     given_up: bool = False
@@ -104,7 +110,7 @@ class Step:
         """When something is due for it, where it only waits."""
         if self.status is _S.AWAITING and self.approval is not None:
             return self.approval.expires_at
-        return self.retry_at
+        return self.queued_until if self.status is _S.QUEUED else self.retry_at
 
     @property
     def topic(self) -> Topic:
@@ -175,6 +181,14 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return _taken_back(step, event, status)
         case e.BeforeCaptured(before=before):
             return altered(step, status=status, before=before)
+        case e.AfterCaptured(after=after):
+            return altered(step, status=status, seen=(after,))
+        case e.LockAwaited(until=until):
+            return altered(step, status=status, queued_until=until)
+        case e.LockTaken():
+            return altered(step, status=status)
+        case e.LockRefused(error=error, deadlock=deadlock):
+            return altered(step, status=status, error=error, deadlocked=deadlock, retry_at=None, given_up=True)
         case e.ActionDenied(why=why):
             return altered(step, status=status, error=why)
         case e.IncidentResolved():
@@ -283,7 +297,7 @@ def _approved(step: Step, event: e.ApprovalEvent, status: StepStatus) -> Step:
 
 
 def waits(step: Step) -> bool:
-    return step.status is _S.AWAITING or (step.retry_at is not None and step.status in {_S.FAILED, _S.UNKNOWN})
+    return step.status in IDLE or (step.retry_at is not None and step.status in {_S.FAILED, _S.UNKNOWN})
 
 
 def renewed(step: Step, *, given_up: bool) -> Step:

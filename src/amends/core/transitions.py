@@ -14,7 +14,7 @@ Invariants that the tables carry:
 
 | status        | what may stand in the world | what the runtime owes                       |
 |---------------|-----------------------------|---------------------------------------------|
-| PROPOSED, AWAITING, READY, DENIED | nothing | nothing                                     |
+| PROPOSED, AWAITING, READY, QUEUED, DENIED | nothing | nothing                             |
 | RUNNING       | maybe                       | an outcome; after a crash: lost             |
 | SUCCEEDED     | the effect                  | a compensation, once the saga rolls back    |
 | FAILED        | nothing                     | another try, or nothing                     |
@@ -49,6 +49,11 @@ class SagaStatus(StrEnum):
     def ended(self) -> bool:
         return self in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}
 
+    @property
+    def goes_forward(self) -> bool:
+        """Whether its work goes on, now or when what it waits for comes."""
+        return self in {SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.PAUSED}
+
 
 class StepStatus(StrEnum):
     """Where a step stands; the module's table says what each owes."""
@@ -56,6 +61,7 @@ class StepStatus(StrEnum):
     PROPOSED = "proposed"
     AWAITING = "awaiting"
     READY = "ready"
+    QUEUED = "queued"
     DENIED = "denied"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -158,6 +164,13 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.AttemptStarted: _S.RUNNING,
         e.ApprovalVoided: _S.PROPOSED,
         e.ApprovalExpired: _S.DENIED,
+        e.LockAwaited: _S.QUEUED,
+        e.LockRefused: _S.FAILED,
+    },
+    _S.QUEUED: {
+        e.LockTaken: _S.READY,
+        e.LockRefused: _S.FAILED,
+        e.ApprovalVoided: _S.PROPOSED,
     },
     _S.RUNNING: {
         e.AttemptSucceeded: _S.SUCCEEDED,
@@ -167,11 +180,13 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.LateLossEnrolled: _S.RUNNING,
     },
     _S.SUCCEEDED: {
+        e.AfterCaptured: _S.SUCCEEDED,
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
         e.IncidentResolved: _S.SETTLED,
     },
     _S.FAILED: {
+        e.ApprovalVoided: _S.FAILED,
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,
         e.LateLossEnrolled: _S.UNKNOWN,

@@ -69,6 +69,10 @@ _Forward: TypeAlias = (
     | e.ActionAllowed
     | e.ActionDenied
     | e.BeforeCaptured
+    | e.AfterCaptured
+    | e.LockAwaited
+    | e.LockTaken
+    | e.LockRefused
     | e.AttemptStarted
     | e.AttemptSucceeded
     | e.AttemptFailed
@@ -237,6 +241,10 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.BAD, f"{_call(seen)} denied by {short(rule)}: {said(why)}"
         case e.BeforeCaptured(before=before):
             return direction, Tone.PLAIN, f"before-image kept{_of(before)}"
+        case e.AfterCaptured(after=after):
+            return direction, Tone.PLAIN, f"after-image kept{_of(after)}"
+        case e.LockAwaited() | e.LockTaken() | e.LockRefused():
+            return _lock(event, seen, at)
         case e.AttemptStarted(attempt=attempt):
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
         case e.AttemptSucceeded(result=result, opaque=opaque):
@@ -258,6 +266,20 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
         case e.LateLossEnrolled(attempt=attempt, error=error):
             what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
             return direction, Tone.DOUBT, f"{what}: {said(error)}"
+        case _:
+            assert_never(event)
+
+
+def _lock(event: e.LockAwaited | e.LockTaken | e.LockRefused, seen: _Seen, at: int) -> _Told:
+    direction = Direction.FORWARD
+    match event:
+        case e.LockAwaited(resources=resources, holder=holder, until=until):
+            line = f"waits for {said(', '.join(resources))}, which saga {short(holder)} holds"
+            return direction, Tone.PLAIN, f"{_call(seen)} {line}, at most {span(until - at)}"
+        case e.LockTaken():
+            return direction, Tone.PLAIN, "its turn came"
+        case e.LockRefused(error=error):
+            return direction, Tone.BAD, f"{_call(seen)} failed: {said(error)}"
         case _:
             assert_never(event)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, 
 from amends.core.outcomes import Outcome
 from amends.core.values import Json, SagaId, StepId
 from amends.errors import DeclarationError, TopicError
+from amends.runtime.resources import checked_templates, listed
 from amends.runtime.signature import Signature
 
 if TYPE_CHECKING:
@@ -96,12 +98,14 @@ class Action(Generic[P, R_co]):
         self.capture: Callable[..., object] | None = None
         self.examine: Examine | None = None
         """What is made of an attempt's outcome before it goes on record; None: it goes as it is."""
+        self.look: Callable[..., object] | None = None
         self.on_files: Literal["", "layer", "changeset"] = "layer" if _takes_files(function) else ""
         """Whether it works on a saga's files: in a layer of its own, or, of the built-in ones, on all of them."""
         self._declared = contract
         if self.on_files and contract.reversibility is Reversibility.UNDECLARED:
             contract = replace(contract, reversibility=Reversibility.REVERSIBLE, atomic=True, idempotent=True)
-        self.contract = replace(contract, does=_words(function), tool=self._tool())
+        resources = checked_templates(contract.topic, contract.resources, self.signature.names)
+        self.contract = replace(contract, does=_words(function), tool=self._tool(), resources=resources)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
@@ -153,6 +157,16 @@ class Action(Generic[P, R_co]):
         self.contract = replace(self.contract, before=True)
         return function
 
+    def reread(self, function: F) -> F:
+        """Declare the read-only question about the present that a compensation is preceded by. It gets a Done.
+
+        It is asked right after the action's success, and again before the compensation: another answer means that
+        someone changed it since, and the compensation is not run.
+        """
+        self.look = function
+        self.contract = replace(self.contract, reread=True)
+        return function
+
 
 def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     topic: str,
@@ -168,6 +182,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     compensation_timeout: float = 30.0,
     compensation_retries: Retries | int = BACK,
     on_incident: Literal["stop", "go_on"] = "stop",
+    resources: Iterable[str] = (),
+    lock_wait: float | None = None,
 ) -> Callable[[Callable[P, R]], Action[P, R]]:
     """Make a function an action, known by its topic.
 
@@ -175,6 +191,9 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     no_rollback: why it cannot be taken back; the first such step that takes effect is the saga's pivot.
     idempotent: repeating it with the same key is the same as doing it once.
     atomic: any exception of it means that nothing happened (a database transaction, say).
+    resources: what it needs for itself until its saga has ended, as templates over its parameters:
+        ["account:{account}"]. Another saga's step that needs the same waits for its turn.
+    lock_wait: how many seconds it waits for them; then it fails, and nothing happened. 0: it does not wait.
     on_incident: whether a rollback stops when this action's compensation fails for good, or goes on with older ones.
     """
     contract = Contract(
@@ -191,6 +210,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         undo_timeout_s=_positive(topic, "compensation_timeout", compensation_timeout) or 30.0,
         undo_retries=_retries(topic, compensation_retries),
         on_incident=OnIncident(on_incident),
+        resources=listed(topic, resources),
+        lock_wait_s=_not_negative(topic, lock_wait),
     )
 
     def declare(function: Callable[P, R]) -> Action[P, R]:
@@ -212,6 +233,7 @@ def register(
     compensation: Callable[..., object] | None = None,
     probe: Callable[..., object] | None = None,
     before: Callable[..., object] | None = None,
+    reread: Callable[..., object] | None = None,
     **contract: Any,  # noqa: ANN401 - the keywords of `action`, checked there
 ) -> Action[P, R]:
     """Make an action of a function that is not yours to decorate. The keywords are those of `action`."""
@@ -222,6 +244,8 @@ def register(
         declared.probe(probe)
     if before is not None:
         declared.before(before)
+    if reread is not None:
+        declared.reread(reread)
     return declared
 
 
@@ -266,6 +290,12 @@ def _reason(topic: str, no_rollback: str | None, *, read_only: bool) -> str | No
 def _positive(topic: str, what: str, seconds: float | None) -> float | None:
     if seconds is not None and not seconds > 0:
         raise DeclarationError(f"{topic}: {what}={seconds} must be more than 0 seconds")
+    return None if seconds is None else float(seconds)
+
+
+def _not_negative(topic: str, seconds: float | None) -> float | None:
+    if seconds is not None and not 0 <= seconds < math.inf:
+        raise DeclarationError(f"{topic}: lock_wait={seconds} must be 0 seconds or more, and not for ever")
     return None if seconds is None else float(seconds)
 
 

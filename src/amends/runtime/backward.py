@@ -22,6 +22,7 @@ from amends.core.effects import (
     Judge,
     Perform,
     Probe,
+    Queue,
     Settle,
     Wait,
 )
@@ -34,6 +35,7 @@ from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
 from amends.errors import DivergedError, RefusedError, UnknownActionError
+from amends.runtime.reread import changed_since
 from amends.runtime.run import Run, let_cancellation_go_on
 
 
@@ -93,7 +95,7 @@ class Backward:
                 book.tell(c.OpenIncident(kind=kind, step=step, why=why))
             case End():
                 book.tell(c.EndSaga())
-            case GiveUp() | Judge() | Perform() | Await() | Expire():
+            case GiveUp() | Judge() | Perform() | Await() | Queue() | Expire():
                 raise AssertionError(f"{effect} is never due for a saga that goes back")
             case _:
                 assert_never(effect)
@@ -158,7 +160,7 @@ class Backward:
                 state, "compensation", compensate, done, key=done.key, timeout_s=state.contract.undo_timeout_s
             )
             call.late = lambda _: run.thread_ended(state.id)
-            outcome = await run.around.executor.perform(call)
+            outcome = await changed_since(run, state) or await run.around.executor.perform(call)
             run.note_thread(state.id, call)
             book.tell(c.RecordCompensation(step=state.id, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
         if isinstance(outcome, Lost):

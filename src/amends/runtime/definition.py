@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from amends.core.values import Json
 from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
 from amends.runtime.assertions import checks
@@ -14,6 +15,7 @@ from amends.runtime.course import Course
 from amends.runtime.graph import Graph, graph_of
 from amends.runtime.options import OptionNames, Options
 from amends.runtime.registry import PROCESS
+from amends.runtime.resources import checked_templates, listed, resources_of
 from amends.runtime.signature import Signature
 from amends.runtime.steps import Step, check_given
 
@@ -54,6 +56,8 @@ class SagaDefinition:
             raise DeclarationError(f"saga {name} lands, and has no files=")
         if function is not None:
             self._require_inputs(self.signature.names, DeclarationError)
+        whose, fields = f"saga {self.name}", self.signature.names if function else None
+        self.resources = checked_templates(whose, listed(whose, self.options.resources), fields)
         PROCESS.add_definition(self)
 
     def __repr__(self) -> str:
@@ -101,6 +105,9 @@ class SagaDefinition:
 
     async def run(self, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
         options = self.options
+        if self.resources:
+            given = cast("Json", dict(self.given(named)))
+            await s.hold(*resources_of(f"saga {self.name}", self.resources, given))
         if options.files:
             s.files(*options.files)
         if self.steps:

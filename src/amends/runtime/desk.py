@@ -8,6 +8,7 @@ from amends.core.saga import evolve, unstarted
 from amends.core.transitions import ApprovalStatus
 from amends.core.values import SagaId
 from amends.errors import RefusedError, UnknownSagaError
+from amends.journal.locking import LockQuery, LockRow
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.checked import SYSTEM, checked_actor, checked_status, incident_id
@@ -71,6 +72,19 @@ class Desk:
             state = evolve(state, entry.event)
             entries.append(entry)
         return History(row=row, saga=state, entries=tuple(entries))
+
+    def locks(self, *, resource: str | None = None, saga: str | None = None, limit: int = 100) -> Listing[LockRow]:
+        """Who holds what, and who stands in line for it, in the order of asking: `await` gives a page, `async for` all.
+
+        A row's `place` is 0 for who holds the resource, 1 for the next.
+        """
+
+        async def page(cursor: str | None) -> tuple[tuple[LockRow, ...], str | None]:
+            of = None if saga is None else SagaId(saga)
+            found = await self.journal.locks(LockQuery(resource=resource, saga=of, after=cursor, limit=limit))
+            return found.rows, found.cursor
+
+        return Listing(page)
 
     # -- approvals ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ Backward, the function is not asked: `plan.plan` names one thing at a time from 
 | the function asks for something else | an incident `diverged`; nothing more is dispatched                       |
 | a person cancels from elsewhere      | the function is stopped, then the rollback begins                        |
 | a person has it go back to a place   | the function is stopped, then steps are taken back, then it is called    |
-| it waits for people, and nothing else| the function is stopped; its row is all that is left until one answers   |
+| it waits for others, and nothing else| the function is stopped; its row is all that is left until its turn comes|
 | the lease is lost                    | everything stops; a success nobody recorded is reported as late          |
 | the coordinator closes               | running attempts may finish, then all stops; the journal knows the rest  |
 """
@@ -48,8 +48,9 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.forward import Forward
 from amends.runtime.logbook import Logbook
 from amends.runtime.rewind import Rewinds, first
-from amends.runtime.run import Run, Surroundings
+from amends.runtime.run import Run
 from amends.runtime.secret import Secret, mask, unmask
+from amends.runtime.surroundings import Surroundings
 from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
@@ -245,15 +246,17 @@ class Driver:
             self._stop_function()
 
     async def nudge(self) -> None:
-        """Someone wrote to this saga from elsewhere."""
+        """Someone wrote to this saga from elsewhere, or what it stands in line for is its own now."""
+        self.run.nudges += 1
         await self.book.refresh()
+        self.run.changed.set()
 
     @property
     def goes_on(self) -> bool:
         """Whether there is more to do after a drive: someone answered as it was parked, or unpaused it just then."""
         saga = self.book.saga
         if self.run.parked:
-            return saga.status is not SagaStatus.WAITING
+            return self.run.is_nudged or saga.status is not SagaStatus.WAITING
         return self.was_stopped and saga.works
 
     async def wind_up(self) -> None:

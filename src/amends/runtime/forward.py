@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from amends.core import commands as c
 from amends.core.approvals import AHEAD, is_met
+from amends.core.contracts import Contract
 from amends.core.effects import (
     Await,
     CallPerson,
@@ -21,6 +22,7 @@ from amends.core.effects import (
     Judge,
     Perform,
     Probe,
+    Queue,
     Settle,
     Wait,
 )
@@ -32,6 +34,7 @@ from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.values import Json, StepId
 from amends.core.verdict import Decision, Verdict
 from amends.errors import (
+    DeadlockError,
     DivergedError,
     NotJsonError,
     RefusedError,
@@ -41,9 +44,12 @@ from amends.errors import (
     StepFatalError,
     StepLostError,
 )
+from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.action import Action, captures
 from amends.runtime.executor import Call
+from amends.runtime.locks import Line, why_refused
 from amends.runtime.places import Places, Scope, Spot
+from amends.runtime.reread import keep_after
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, unmask
 
@@ -56,6 +62,7 @@ class Forward:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._replayed = 0
+        self._line = Line(run)
         self._asked: dict[tuple[str, str], deque[StepId]] = {}
         """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
         self.places = Places(run.book.saga, run.around.settings.replay_s)
@@ -154,7 +161,8 @@ class Forward:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
         verdict = await run.judge(run.facts(step, contract, args))
-        if verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None:
+        straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
+        if straight and (not contract.resources or await self._is_free(step, contract, args)):
             start = c.DispatchStep(step, contract, args, digest, verdict, after)
             await self._perform(step, action, start)
         else:
@@ -183,6 +191,11 @@ class Forward:
                 await self._judge(step, action, ahead=approval is not None and approval.rule == AHEAD)
             case Await(until=until):
                 await run.wait_outside(until)
+            case Queue(until=until):
+                nudges = run.nudges
+                await self._locked(step)
+                if run.state(step).status is StepStatus.QUEUED:
+                    await run.wait_outside(until, nudges)
             case Expire():
                 run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
             case Perform():
@@ -204,6 +217,8 @@ class Forward:
         await run.end_of_thread(step)
         if run.state(step).status is StepStatus.SUCCEEDED:
             return
+        if run.state(step).contract.resources and not await self._locked(step):
+            return
         policy = await self._still_approved(step, action)
         if policy is None:
             return
@@ -214,6 +229,30 @@ class Forward:
         now = run.around.clock.now()
         start = c.StartAttempt(step=step, now=now, policy=policy, contract=action.contract if policy else None)
         await self._perform(step, action, start)
+
+    async def _is_free(self, step: StepId, contract: Contract, args: Json) -> bool:
+        """Whether all that a new step needs for itself could be had at once."""
+        return isinstance(await self._line.ask(step, contract, args), LocksTaken)
+
+    async def _locked(self, step: StepId) -> bool:
+        """Whether the saga has all that the step needs for itself. If not, where it stands goes on record."""
+        run, state = self._run, self._run.state(step)
+        queued = state.status is StepStatus.QUEUED
+        answer = await self._line.ask(step, state.contract, state.args, state.queued_until if queued else None)
+        match answer:
+            case LocksTaken():
+                if queued:
+                    run.book.tell(c.TakeLock(step=step))
+                return True
+            case LocksQueued(holder=holder):
+                if not queued:
+                    run.book.tell(self._line.awaited(step, state, holder))
+            case LocksRefused(circle=circle):
+                why = why_refused(answer, state.contract, run.around.settings.lock_wait_s)
+                run.book.tell(c.RefuseLock(step=step, error=why, deadlock=bool(circle)))
+            case _:
+                assert_never(answer)
+        return False
 
     async def _still_approved(self, step: StepId, action: Action[..., Any]) -> str | None:
         """The policy under which an approved step starts; "" for one that needed no approval, None: not now."""
@@ -245,6 +284,8 @@ class Forward:
             outcome = await self._attempt(step, action)
             run.report_if_broken(step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
+            if action.look is not None and isinstance(outcome, Succeeded):
+                await keep_after(run, step)
         run.changed.set()
         if not isinstance(outcome, Succeeded):
             run.book.commit_soon()
@@ -339,6 +380,8 @@ def _step_error(step: Step) -> StepError:
     if fatal:
         happened = False if status is StepStatus.FAILED else None
         return StepFatalError(error, step=step.id, topic=step.topic, happened=happened)
+    if step.deadlocked:
+        return DeadlockError(error, step=step.id, topic=step.topic)
     if status is StepStatus.FAILED:
         return StepFailedError(error, step=step.id, topic=step.topic)
     return StepLostError(error, step=step.id, topic=step.topic)

@@ -12,7 +12,8 @@ from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.waits import open_waits
-from amends.errors import AmendsError, JournalConflictError, RefusedError
+from amends.errors import RefusedError
+from amends.runtime.turns import is_in_line
 
 Source: TypeAlias = Callable[[SagaId], Awaitable[dict[str, Json]]]
 _log = logging.getLogger("amends.engine")
@@ -32,6 +33,8 @@ class Ended:
     waits_for: tuple[str, ...] = ()
     """The signals that it waits for, oldest wait first."""
     source: Source | None = field(default=None, repr=False, compare=False)
+    in_line: bool = field(default=False, repr=False, compare=False)
+    """It waits for what other sagas hold, and goes on by itself before long."""
 
     async def evidence(self) -> dict[str, Json]:
         """Its record, with every fact of its timeline: await it while the coordinator is open."""
@@ -53,6 +56,7 @@ def ended(saga: Saga, source: Source | None = None) -> Ended:
         incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
         waits_for=tuple(dict.fromkeys(wait.name for wait in open_waits(saga) if wait.name)),
         source=source,
+        in_line=is_in_line(saga),
     )
 
 
@@ -91,32 +95,6 @@ async def at_its_end(end: Ended) -> Ended:
 
 async def halted(handle: Handle) -> Ended | None:
     return await handle.halt()
-
-
-class Resumed:
-    """How the sagas of one `resume` ended. What is wrong with one of them is raised when the others are through."""
-
-    def __init__(self) -> None:
-        self._ended: list[Ended] = []
-        self._trouble: BaseException | None = None
-
-    def add(self, driven: asyncio.Future[Ended | None]) -> None:
-        error = driven.exception()
-        if isinstance(error, JournalConflictError):
-            _log.info("a resumed saga is driven elsewhere: %s", error)
-        elif error is not None:
-            self._trouble = self._trouble or error
-        elif (saga := driven.result()) is not None:
-            self._ended.append(saga)
-
-    def add_trouble(self, saga: SagaId, error: AmendsError) -> None:
-        _log.error("saga %s cannot be resumed: %s", saga, error)
-        self._trouble = self._trouble or error
-
-    def all_ended(self) -> list[Ended]:
-        if self._trouble is not None:
-            raise self._trouble
-        return self._ended
 
 
 Watch: TypeAlias = Callable[[SagaId], Awaitable[asyncio.Task[Ended]]]

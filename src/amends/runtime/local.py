@@ -46,17 +46,19 @@ from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
 from amends.runtime.errands import Errands, cancelled
 from amends.runtime.executor import Executor
-from amends.runtime.handle import Ended, Handle, Resumed, at_its_end, ended, halted
+from amends.runtime.handle import Ended, Handle, at_its_end, ended, halted
 from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
 from amends.runtime.joining import driven_or_joined, followed
-from amends.runtime.logbook import Logbook, unrecorded_ends
+from amends.runtime.logbook import Logbook, due_in, unrecorded_ends
 from amends.runtime.observe import Observers
 from amends.runtime.pauses import Pauses
 from amends.runtime.records import load, requested
 from amends.runtime.registry import Registry
-from amends.runtime.run import Surroundings
+from amends.runtime.resuming import resumed
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
+from amends.runtime.surroundings import Surroundings
+from amends.runtime.turns import Turns
 
 _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
@@ -64,8 +66,7 @@ _SHORTEST_S: Final = 0.05
 _AGAIN_S: Final = 5.0
 
 
-_DRIVEN: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
-_UNDER_WAY: Final = frozenset({*_DRIVEN, SagaStatus.PAUSED})
+_UNDER_WAY: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
 
 class LocalEngine:
@@ -108,6 +109,7 @@ class LocalEngine:
             late=self._ended_late,
             drills=Drills(journal, clock),
             pauses=self.pauses,
+            turns=Turns(journal, self.worker, self._nudge),
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
 
@@ -173,18 +175,20 @@ class LocalEngine:
         return Handle(saga, task, self._watch)
 
     async def _watch(self, saga: SagaId) -> asyncio.Task[Ended]:
-        """The next drive of a saga that waits for people; where it was driven to its end meanwhile, that."""
+        """The next drive of a saga that waits for others; where it was driven to its end meanwhile, that."""
         while (run := self._runs.get(saga)) is None:
             watched = self._watched.setdefault(saga, asyncio.get_running_loop().create_future())
             state = await self.load(saga)
             if state.phase not in _UNDER_WAY and saga not in self._runs:
                 self._watched.pop(saga, None)
                 return asyncio.ensure_future(at_its_end(self.told(state)))
-            if state.status in _DRIVEN:  # by another worker, unless that one is gone
+            due_s = due_in(state, self._clock.now())
+            if due_s <= 0:  # unless another worker has it
                 await self.go_on(saga)
-            await asyncio.wait({watched}, timeout=max(self._settings.poll_s, _SHORTEST_S))
-            if watched.cancelled():
-                raise asyncio.CancelledError
+            patience_s = min(self._settings.poll_s, due_s if due_s > 0 else self._settings.poll_s)
+            await asyncio.wait({watched}, timeout=max(patience_s, _SHORTEST_S))
+            if watched.done():  # however that drive ended, and even if it has; cancelled: this coordinator closes
+                return watched.result()
         return run[1]
 
     async def _drive(self, driver: Driver, definition: SagaDefinition | None, secrets: tuple[Secret, ...]) -> Ended:
@@ -213,6 +217,8 @@ class LocalEngine:
             raise
         finally:
             self._runs.pop(book.saga.id, None)
+        if book.saga.status.ended and self._around.turns.are_waited_for(book.saga.id):
+            self._errands.run(self._around.turns.wake())
         return self.told(book.saga)
 
     def told(self, saga: Saga) -> Ended:
@@ -254,18 +260,11 @@ class LocalEngine:
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
         await self.release(take_up=False)
-        found = Resumed()
-        driven = self.take_up_dropped()
-        while True:
-            free = self._settings.resumed_at_once - len(driven)
-            taken = await self.take_up_due(free, found.add_trouble)
-            driven |= taken
-            if not driven:
-                return found.all_ended()
-            if not taken:
-                done, driven = await asyncio.wait(driven, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    found.add(one)
+        return await resumed(self, self._settings.resumed_at_once)
+
+    async def next_halt(self, saga: SagaId) -> Ended | None:
+        """Wait until a saga that is not in memory has been driven again, as far as it goes."""
+        return await asyncio.shield(await self._watch(saga))
 
     def take_up_dropped(self) -> set[asyncio.Future[Ended | None]]:
         """Drive the sagas again under whose drivers the journal had failed."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from amends.core.commands import Command, EnrolLate, RecordOutcome
@@ -22,7 +23,8 @@ from amends.core.decide import decide
 from amends.core.events import Event
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, evolve
-from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.step import IDLE
+from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
 from amends.core.waits import open_waits
 from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError
@@ -217,14 +219,22 @@ def _nothing() -> None:
 
 
 def wakes_at(saga: Saga) -> int | None:
-    """When something is due again, for a saga that waits for people, signals or the time; None for any other."""
+    """When something is due again, for a saga that waits for others or for the time; None for any other."""
     if saga.live or saga.status is not SagaStatus.WAITING:
         return None
     steps = [saga.steps[step] for step in saga.waiting]
-    if not all(step.status is StepStatus.AWAITING for step in steps):
+    if not all(step.status in IDLE for step in steps):
         return None
     asked = [at for step in steps if (at := step.wake_at) is not None]
     return min((*asked, *(wait.until for wait in open_waits(saga))), default=None)
+
+
+def due_in(saga: Saga, now: int) -> float:
+    """In how many seconds something is due for a saga that nobody drives here; 0 where it should be driven now."""
+    if saga.status in {SagaStatus.RUNNING, SagaStatus.ROLLING_BACK}:
+        return 0.0
+    wake_at = wakes_at(saga)
+    return math.inf if wake_at is None else (wake_at - now) / 1000
 
 
 def unrecorded_ends(book: Logbook) -> Iterator[tuple[StepId, int, Succeeded | Lost]]:

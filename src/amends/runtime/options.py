@@ -19,6 +19,7 @@ class OptionNames(TypedDict, total=False):
     verify: Sequence[Check | Callable[..., object]]
     files: Sequence[str | os.PathLike[str]]
     lands: str | None
+    resources: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +28,10 @@ class Options:
 
     verify: what has to hold before a saga counts as complete; see `check`.
     files: the trees that it works on, as with `s.files`. lands: land them at its end, with this message.
+    resources: what a saga keeps to itself from its first step to its end, as templates over its input.
     """
 
     verify: Sequence[Check | Callable[..., object]] = ()
     files: Sequence[str | os.PathLike[str]] = ()
     lands: str | None = None
+    resources: Sequence[str] = ()

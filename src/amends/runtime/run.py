@@ -9,73 +9,32 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.contracts import Contract, key_of
 from amends.core.events import SagaStarted
 from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.values import Json, StepId
 from amends.core.verdict import Decision, Rate, Verdict
 from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
 from amends.gate.facts import facts_of
-from amends.gate.protocol import Facts, Gate
+from amends.gate.protocol import Facts
 from amends.runtime.action import Action, Asked, Done
-from amends.runtime.drills import Drills
-from amends.runtime.executor import Call, Executor, Part
+from amends.runtime.executor import Call, Part
 from amends.runtime.logbook import Logbook, wakes_at
-from amends.runtime.pauses import Pauses
-from amends.runtime.policies import Policies
 from amends.runtime.promises import begun_with, still_promised
-from amends.runtime.registry import Registry
 from amends.runtime.secret import Secret, unmask
-from amends.runtime.settings import Settings
+from amends.runtime.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
 _log = logging.getLogger("amends.gate")
-Admit = Callable[[Rate], Awaitable[int]]
-EndedLate = Callable[[SagaId, StepId, int, Succeeded | Lost], None]
-
-
-class Surroundings:
-    """What every driver of a worker shares."""
-
-    def __init__(  # noqa: PLR0913 - they are many, each by name
-        self,
-        *,
-        clock: Clock,
-        gate: Gate,
-        registry: Registry,
-        settings: Settings,
-        executor: Executor,
-        admit: Admit,
-        late: EndedLate,
-        drills: Drills,
-        pauses: Pauses,
-        lease_in_time: Callable[[], bool],
-    ) -> None:
-        self.clock = clock
-        self.gate = gate
-        self.policies = gate if isinstance(gate, Policies) else None
-        self.registry = registry
-        self.settings = settings
-        self.executor = executor
-        self.admit = admit
-        self.late = late
-        self.drills = drills
-        self.pauses = pauses
-        self.lease_in_time = lease_in_time
-        self.lapses = 0
-        """How often this worker was late to renew: others may have taken its sagas over since, alive as it is now."""
-        self.threads: dict[tuple[SagaId, StepId], asyncio.Event] = {}
-        """Those that were given up and still run, whoever drives their saga now."""
 
 
 class Flight:
@@ -105,7 +64,10 @@ class Run:
         self.changed = asyncio.Event()
         self.draining = False
         self.parked = False
-        """It waits for people, signals or the time, and was put away: only its row is left."""
+        """It waits for others or for the time, and was put away: only its row is left."""
+        self.nudges = 0
+        """How often somebody wrote to it from elsewhere, or its turn came."""
+        self._looked = 0
         self.on_parked: Callable[[], None] = self.changed.set
         self.on_stopped: Callable[[], None] = self.changed.set
         """The function may not act any more, and does not know it yet."""
@@ -359,13 +321,21 @@ class Run:
         call = self.call(state, "probe", ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
 
-    async def wait_outside(self, until: int) -> None:
-        """Until someone answers or signals, or the time is up. What waits for nothing else does not wait in memory."""
+    @property
+    def is_nudged(self) -> bool:
+        """Whether there is news since it was put away."""
+        return self.nudges != self._looked
+
+    async def wait_outside(self, until: int, looked: int | None = None) -> None:
+        """Until someone answers or signals, its turn comes, or the time is up. What waits for nothing else does not
+        wait in memory. `looked`: how often it had been nudged when it last looked.
+        """
+        self._looked = self.nudges if looked is None else looked
         head, clock = self.book.saga.head, self.around.clock
         await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
         wake_at = wakes_at(self.book.saga)
-        idle = self.book.saga.head == head and not self.in_flight and wake_at is not None and clock.now() < until
-        if idle and wake_at is not None and await self.book.rest(wake_at) and not self.in_flight:
+        idle = self.book.saga.head == head and not self.in_flight and not self.is_nudged and clock.now() < until
+        if idle and wake_at is not None and await self.book.rest(wake_at) and not self.in_flight and not self.is_nudged:
             self.parked = self.draining = True
             self.on_parked()
             await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now

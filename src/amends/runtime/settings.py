@@ -16,6 +16,8 @@ class Settings:
     replay_s: how long a resumed function may take to come back to a parallel branch that the journal remembers.
     park_s: how long a saga that waits for nothing but people stays in memory before only its row is left.
     poll_s: how often a worker looks for what others wrote to its sagas.
+    lock_wait_s: how long a step waits for a resource that another saga holds; its action may say otherwise.
+    lock_waiters: how many may wait for one resource; one more is refused at once.
     threads: how many plain functions run at once.
     resumed_at_once: how many sagas `resume` drives side by side.
     """
@@ -27,5 +29,7 @@ class Settings:
     replay_s: float = 30.0
     park_s: float = 1.0
     poll_s: float = 1.0
+    lock_wait_s: float = 60.0
+    lock_waiters: int = 1000
     threads: int = 64
     resumed_at_once: int = 256

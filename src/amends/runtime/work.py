@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overl
 
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import DeclarationError, InputError
+from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
 from amends.runtime.files.work import OnFiles, with_room_for_files
+from amends.runtime.holding import hold
 from amends.runtime.places import Spot
 from amends.runtime.rewind import Feedback, Rewinds
 from amends.runtime.secret import Secret, mask, secrets_in
@@ -133,6 +135,13 @@ class Work(OnFiles):
         with `attempt.feedback`. The last one's goes on.
         """
         return Attempts(self._rewinds, name, max)
+
+    def hold(self, *resources: str) -> Coroutine[Any, Any, None]:
+        """Keep resources to this saga until it has ended, as an action's `resources=` does. Await it.
+
+        Raises StepFailedError when another saga does not give them back in time, DeadlockError when it never would.
+        """
+        return self.do_named(hold, {"resources": [checked_resource(name) for name in resources]})
 
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from amends.core import commands as c
 from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.events import Event
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.saga import Saga, Step
 from amends.core.values import StepId
+from amends.core.verdict import Decision, Need, Verdict
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -35,6 +39,28 @@ UNDO_OUTCOMES: Final[Sequence[Outcome]] = (
     Failed(error="somebody changed it", changed_since=True),
     Failed(error="never", fatal=True),
 )
+
+CALM: Final = ((12, 40, 1), (4, 40, 1), (12, 12, 1), (30, 150, 1), (3, 40, 6))
+WINDOWS_S: Final = (900.0, 900.0, 900.0, 3.0, 0.0)
+ALLOW: Final = Verdict(decision=Decision.ALLOW, rule="allow", policy="p")
+DENY: Final = Verdict(decision=Decision.DENY, rule="deny", policy="p", why="not today")
+ASK: Final = Verdict(
+    decision=Decision.REQUIRE_HUMAN,
+    rule="ask",
+    policy="p",
+    needs=(Need(rule="ask"), Need(rule="two", approvals=2, approvers=("person:*",))),
+    expires_s=60.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A command that was accepted: the saga before and after it, and the facts between."""
+
+    before: Saga
+    command: c.Command
+    events: tuple[Event, ...]
+    after: Saga
 
 
 class Tape:
@@ -114,3 +140,16 @@ def any_contract(tape: Tape, step: StepId) -> Contract:
         undo_retries=Retries(attempts=tape.pick([2, 1])),
         on_incident=tape.pick([*OnIncident]),
     )
+
+
+def ways_into_line(step: Step, now: int) -> list[c.Command]:
+    """Another saga holds what a step needs: it waits, or may not."""
+    wait = c.AwaitLock(step=step.id, resources=("r",), holder="another", until=now + 60_000)
+    return [wait, wait, wait, c.RefuseLock(step=step.id, error="too many wait", deadlock=True)]
+
+
+def ends_in_line(step: Step) -> list[c.Command]:
+    """Its turn comes, or its time is up; meanwhile its approval may have become void."""
+    ends: list[c.Command] = [*[c.TakeLock(step.id)] * 3, c.RefuseLock(step.id, "too long")]
+    is_asked = step.approval is not None and step.approval.unsettled
+    return [*ends, c.VoidApproval(step.id, "another policy")] if is_asked else ends

@@ -14,6 +14,7 @@ from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import JournalFullError
 from amends.journal.attested import Checkpoint, Notary, Signer, Stored
+from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.protocol import (
     ApprovalPage,
     Cursor,
@@ -150,6 +151,19 @@ class Mortal:
 
     async def holder(self, saga: SagaId) -> str | None:
         return await self._answer(self._inner.holder(saga))
+
+    async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:
+        await self._life.reach("lock: before")
+        with self._busy():
+            answer = await self._inner.lock(ask, lease)
+        await self._life.reach("lock: after")
+        return answer
+
+    async def locks(self, query: LockQuery) -> LockPage:
+        return await self._answer(self._inner.locks(query))
+
+    async def awake(self, worker: str) -> tuple[SagaId, ...]:
+        return await self._answer(self._inner.awake(worker))
 
     async def saga(self, saga: SagaId) -> SagaRow | None:
         return await self._answer(self._inner.saga(saga))

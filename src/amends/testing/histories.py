@@ -36,6 +36,7 @@ from amends.core.effects import (
     Judge,
     Perform,
     Probe,
+    Queue,
     Settle,
     Wait,
 )
@@ -45,38 +46,29 @@ from amends.core.plan import forward, plan
 from amends.core.saga import Incident, Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
 from amends.testing import rewinding as rewinds
-from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Truth, any_contract
+from amends.testing.chances import (
+    ALLOW,
+    ASK,
+    CALM,
+    DENY,
+    OUTCOMES,
+    UNDO_OUTCOMES,
+    WINDOWS_S,
+    Tape,
+    Told,
+    Truth,
+    any_contract,
+    ends_in_line,
+    ways_into_line,
+)
 from amends.testing.idle import idle_moves, unpause
 from amends.testing.stops import stops
 
 _G, _S = SagaStatus, StepStatus
 _SAGA: Final = SagaId("saga")
-_START: Final = 1_700_000_000_000
-_CALM: Final = ((12, 40, 1), (4, 40, 1), (12, 12, 1), (30, 150, 1), (3, 40, 6))
-_WINDOWS_S: Final = (900.0, 900.0, 900.0, 3.0, 0.0)
-_ALLOW: Final = Verdict(decision=Decision.ALLOW, rule="allow", policy="p")
-_DENY: Final = Verdict(decision=Decision.DENY, rule="deny", policy="p", why="not today")
-_ASK: Final = Verdict(
-    decision=Decision.REQUIRE_HUMAN,
-    rule="ask",
-    policy="p",
-    needs=(Need(rule="ask"), Need(rule="two", approvals=2, approvers=("person:*",))),
-    expires_s=60.0,
-)
 Move = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A command that was accepted: the saga before and after it, and the facts between."""
-
-    before: Saga
-    command: c.Command
-    events: tuple[Event, ...]
-    after: Saga
 
 
 @dataclass(slots=True)
@@ -89,7 +81,7 @@ class Walk:
     most_moves: int = 400
     watch: Callable[[Walk, Told], None] | None = None
     saga: Saga = field(init=False)
-    now: int = _START
+    now: int = 1_700_000_000_000
     events: list[Event] = field(default_factory=list[Event])
     truths: dict[StepId, Truth] = field(default_factory=dict[StepId, Truth])
     keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
@@ -104,7 +96,7 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.saga = unstarted(self.id)
-        self.calm = self.tape.pick(_CALM)
+        self.calm = self.tape.pick(CALM)
         self.idles = self.tape.once_in(4)
         self.tell(c.StartSaga(definition="walk", version=1, input={}, actor="tester", env="test", labels={}))
 
@@ -241,19 +233,23 @@ class Walk:
         contract = any_contract(self.tape, step)
         self.truths[step] = Truth(idempotent=contract.repeatable)
         if self.tape.once_in(2) and not contract.before:
-            self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=_ALLOW))
+            self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=ALLOW))
         else:
             self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest=""))
 
     def _go(self, step: Step, effect: Effect) -> None:
         match effect:
             case Judge():
-                verdict = _DENY if self.tape.once_in(8) else _ASK if self.tape.once_in(3) else _ALLOW
+                verdict = DENY if self.tape.once_in(8) else ASK if self.tape.once_in(3) else ALLOW
                 self.tell(c.RecordVerdict(step=step.id, verdict=verdict, now=self.now, ahead=self.tape.once_in(8)))
             case Await(until=until):
                 self._answer(step.id, until)
             case Expire():
                 self.tell(c.ExpireApproval(step=step.id, now=self.now))
+            case Queue():
+                self.tell(self.tape.pick(ends_in_line(step)))
+            case Perform() if step.number == 0 and self.tape.once_in(6):
+                self.tell(self.tape.pick(ways_into_line(step, self.now)))
             case Perform():
                 if step.contract.before and step.number == 0:
                     self.tell(c.KeepBefore(step=step.id, before={}))
@@ -278,7 +274,7 @@ class Walk:
         if self.tape.once_in(6):
             self.now = max(self.now, approval.expires_at)
         if self.tape.once_in(8):
-            self.tell(c.RecordVerdict(step=step.id, verdict=_DENY))
+            self.tell(c.RecordVerdict(step=step.id, verdict=DENY))
             return
         policy = "another" if self.tape.once_in(6) else approval.policy
         self.tell(c.StartAttempt(step=step.id, now=self.now, policy=policy))
@@ -305,6 +301,8 @@ class Walk:
         elif isinstance(outcome, Lost):
             self._lose(step)
         self.tell(c.RecordOutcome(step=step, outcome=outcome, now=self.now, jitter=0.5))
+        if isinstance(outcome, Succeeded) and self.saga.steps[step].contract.before:
+            self.tell(c.KeepAfter(step=step, after=None))
 
     def _lose(self, step: StepId) -> None:
         truth = self.truths[step]
@@ -341,7 +339,7 @@ class Walk:
             case Probe(step=step):
                 self._ask(step)
             case Compensate(step=step, certain=certain):
-                verdict = _DENY if self.tape.once_in(10) else _ASK if self.tape.once_in(8) else _ALLOW
+                verdict = DENY if self.tape.once_in(10) else ASK if self.tape.once_in(8) else ALLOW
                 self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
             case Wait(until=until):
                 self.now = max(self.now, until)
@@ -349,7 +347,7 @@ class Walk:
                 self.tell(c.OpenIncident(kind=kind, step=step, why=why))
             case End():
                 self.tell(c.EndSaga())
-            case GiveUp() | Judge() | Perform() | Settle() | Await() | Expire():
+            case GiveUp() | Judge() | Perform() | Settle() | Await() | Queue() | Expire():
                 raise AssertionError(f"{effect} is never due here")
 
     def _end_back(self, step: StepId) -> None:
@@ -370,11 +368,11 @@ class Walk:
         self.tell(c.Recover(now=self.now, jitter=0.5))
 
     def fail(self, cause: Cause = Cause.ERROR, step: StepId | None = None) -> bool:
-        window_s = self.tape.pick(_WINDOWS_S)
+        window_s = self.tape.pick(WINDOWS_S)
         return self.tell(c.FailWork(cause=cause, why="it failed", step=step, now=self.now, window_s=window_s))
 
     def cancel(self) -> bool:
-        window_s = self.tape.pick(_WINDOWS_S)
+        window_s = self.tape.pick(WINDOWS_S)
         return self.tell(c.CancelSaga(by="ann", why="a change of mind", now=self.now, window_s=window_s))
 
     def retry(self, incident: Incident) -> bool:

@@ -127,3 +127,14 @@ async def chat(s: Work) -> str:
 
 
 NOT_A_SAGA = "just a text"
+
+
+@action("robot.guard", resources=["robot:{to}"], lock_wait=0)
+def guard(to: str) -> None:
+    """Nobody said how to take this back."""
+
+
+@saga("shop.guarded")
+async def guarded(s: Work) -> None:
+    await s.do(guard, "A")
+    raise Fatal("not after all")

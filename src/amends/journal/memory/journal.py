@@ -17,7 +17,8 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError
 from amends.journal import cursors, refusals
 from amends.journal.codec import encode
-from amends.journal.memory import lists
+from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
+from amends.journal.memory import lists, locks
 from amends.journal.memory.attest import MemoryLog
 from amends.journal.memory.state import Record
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
@@ -71,7 +72,7 @@ class MemoryJournal(MemoryLog):
             if after != len(record.entries):
                 raise refusals.conflict(saga, after, len(record.entries))
             if not events:
-                if summary.wake_at is not None and lease is not None:
+                if summary.wake_at is not None and lease is not None and not record.nudged:
                     record.summary = record.summary._replace(wake_at=summary.wake_at)
                 return ()
             self.memory.sagas[saga] = record
@@ -80,6 +81,10 @@ class MemoryJournal(MemoryLog):
             record.summary, record.updated_at, record.nudged, record.removed = summary, at, lease is None, False
             if not summary.is_due:
                 record.worker = ""
+            if summary.status.ended:
+                locks.release(self.memory, saga)
+            elif not summary.status.goes_forward:
+                locks.give_up_waiting(self.memory, saga)
             for change in changes(events):
                 self._apply(record, change, at)
             self._sign(is_end=summary.status.ended or summary.status is SagaStatus.INCIDENT)
@@ -197,6 +202,20 @@ class MemoryJournal(MemoryLog):
             if record is None or self.memory.workers.get(record.worker, 0.0) <= self._clock.elapsed():
                 return None
             return record.worker
+
+    # -- locks --------------------------------------------------------------------------------------------------------
+
+    async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:
+        self._require_open()
+        with self.memory.lock:
+            return locks.lock(self.memory, ask, lease, self._clock.now())
+
+    async def locks(self, query: LockQuery) -> LockPage:
+        self._require_open()
+        return locks.locks(self.memory, query)
+
+    async def awake(self, worker: str) -> tuple[SagaId, ...]:
+        return self.nudged(worker)
 
     # -- lists --------------------------------------------------------------------------------------------------------
 

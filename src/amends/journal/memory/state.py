@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from amends.core import events as e
-from amends.core.values import SagaId
+from amends.core.values import SagaId, StepId
 from amends.errors import JournalDamagedError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
@@ -41,6 +41,19 @@ class Record:
     topics: set[str] = field(default_factory=set[str])
 
 
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A place in the line of a resource; the oldest is its holder's. `number` rises with each that is asked for."""
+
+    number: int
+    resource: str
+    saga: SagaId
+    owner: SagaId
+    step: StepId
+    asked_at: int
+    until: int
+
+
 @dataclass(slots=True)
 class Memory:
     """Rows for people have a place in line; `order` is the journal's: which entry of which saga."""
@@ -56,6 +69,7 @@ class Memory:
     signers: list[Signer] = field(default_factory=list[Signer])
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    tickets: list[Ticket] = field(default_factory=list[Ticket])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def copy(self) -> Memory:
@@ -75,6 +89,7 @@ class Memory:
             signers=list(self.signers),
             cursors=dict(self.cursors),
             uses={key: list(uses) for key, uses in self.uses.items()},
+            tickets=list(self.tickets),
         )
 
     def add(self, record: Record, event: e.Event, wire: Wire, at: int) -> Entry:

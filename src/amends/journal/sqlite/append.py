@@ -16,6 +16,7 @@ from amends.errors import JournalConflictError
 from amends.journal import projection, refusals
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
 from amends.journal.protocol import Entry, Lease, Summary
+from amends.journal.sqlite import locks
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
@@ -44,7 +45,7 @@ def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None, wake_at: 
     if batch.database.first(sql, (saga, after, epoch)) is None:
         raise refusal(batch.database, saga, after, lease)
     if wake_at is not None:
-        batch.database.run("UPDATE saga SET wake_at = ? WHERE name = ?", (wake_at, saga))
+        batch.database.run("UPDATE saga SET wake_at = iif(nudged, NULL, ?) WHERE name = ?", (wake_at, saga))
 
 
 def write(batch: Batch, append: Append) -> int:
@@ -65,6 +66,10 @@ def write(batch: Batch, append: Append) -> int:
     status = append.summary.status
     if status.ended or status is SagaStatus.INCIDENT:
         batch.is_end = True
+    if status.ended:
+        locks.release(database, row)
+    elif not append.same_summary and not status.goes_forward:
+        locks.give_up_waiting(database, row)
     return row
 
 

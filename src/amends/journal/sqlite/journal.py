@@ -16,7 +16,7 @@ from typing import Final
 from amends.clock import Clock
 from amends.core.events import Event
 from amends.core.values import SagaId
-from amends.errors import AmendsError, ForkedError
+from amends.errors import AmendsError
 from amends.journal import refusals
 from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored
 from amends.journal.codec import FIRST, chain, encode
@@ -37,6 +37,7 @@ from amends.journal.protocol import (
 from amends.journal.rates import check as check_rate
 from amends.journal.sqlite import append, file, leases, lists, log, rates, reader, retention
 from amends.journal.sqlite.attest import Attestation
+from amends.journal.sqlite.handle import Handle
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
 from amends.journal.tree import Tree
@@ -44,15 +45,11 @@ from amends.journal.tree import Tree
 REMEMBERED: Final = 65_536
 
 
-class SqliteJournal:
+class SqliteJournal(Handle):
     """A journal in one file. Made by `open`."""
 
     def __init__(self, path: Path, clock: Clock, writer: Writer, reader: Reader) -> None:
-        self._path = path
-        self._clock = clock
-        self._writer = writer
-        self._reader = reader
-        self._pid = os.getpid()
+        super().__init__(path, clock, writer, reader)
         self._identity = leases.own_identity()
         self._heads: dict[SagaId, Head] = {}
 
@@ -352,13 +349,6 @@ class SqliteJournal:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._reader.close)
         await loop.run_in_executor(None, self._writer.close)
-
-    def _require_home(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                f"{self._path} was opened by process {self._pid}, and this is its child {os.getpid()}: a connection "
-                "does not survive a fork; open the journal anew here, or start children by spawn"
-            )
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:

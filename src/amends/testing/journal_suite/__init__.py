@@ -13,10 +13,11 @@ from amends.testing.journal_suite.entries import EntryRules
 from amends.testing.journal_suite.evidence import EvidenceRules
 from amends.testing.journal_suite.leases import LeaseRules
 from amends.testing.journal_suite.lists import ListRules
+from amends.testing.journal_suite.locks import LockRules
 from amends.testing.journal_suite.log import LogRules
 
 __all__ = ["JournalSuite"]
 
 
-class JournalSuite(EntryRules, LeaseRules, ListRules, LogRules, EvidenceRules):
+class JournalSuite(EntryRules, LeaseRules, ListRules, LockRules, LogRules, EvidenceRules):
     """All of the rules."""

@@ -1,0 +1,47 @@
+"""`amends lock`: who holds what, and who stands in line for it."""
+
+from __future__ import annotations
+
+import click
+
+from amends.cli.options import show_help, with_journal
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def lock(context: click.Context) -> None:
+    """See who keeps a resource to itself, and who waits for it."""
+    show_help(context)
+
+
+@lock.command("list")
+@click.option("--resource", metavar="NAME", help="Only the line of this one.")
+@click.option("--saga", metavar="ID", help="Only what this saga holds and waits for.")
+@with_journal
+def list_locks(*, resource: str | None, saga: str | None, journal: str, as_json: bool) -> None:
+    """List the lines of all resources, in the order of asking: who holds them, and who is the next."""
+    import asyncio
+    from dataclasses import replace
+
+    from amends.cli import looks
+    from amends.cli.output import Output
+    from amends.cli.session import opened_to_read
+    from amends.core.values import SagaId
+    from amends.journal.locking import LockQuery
+
+    out = Output(as_json=as_json)
+    query = LockQuery(resource=resource, saga=None if saga is None else SagaId(saga), limit=500)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            page = await opened.locks(query)
+            out.say(*(looks.heading(looks.LOCK_HEADS) if page.rows else ["nothing is held"]))
+            while True:
+                for row in page.rows:
+                    out.record("lock", looks.lock_fields(row))
+                    out.say(*looks.lock_cells(row))
+                if page.cursor is None or out.is_gone:
+                    break
+                page = await opened.locks(replace(query, after=page.cursor))
+
+    asyncio.run(whole())

@@ -1,0 +1,62 @@
+"""Looking again before taking back: what an action left is read at its success, and once more before its compensation.
+
+A compensation that is repeated after one that was lost may find what that one did: where the present is what the
+before-image says, nobody else changed it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from amends.core import commands as c
+from amends.core.outcomes import Failed, Outcome, Succeeded
+from amends.core.saga import Step
+from amends.core.transitions import StepStatus
+from amends.core.values import StepId, canonical
+from amends.errors import UnknownActionError
+from amends.evidence.texts import spelled
+from amends.runtime.run import Run, let_cancellation_go_on
+
+_log = logging.getLogger("amends.driver")
+_LONGEST = 120
+
+
+async def keep_after(run: Run, step: StepId) -> None:
+    """Have what the action left on record, as far as it can be read."""
+    state = run.state(step)
+    found = await _look(run, state)
+    if isinstance(found, Succeeded) and not found.opaque:
+        if run.state(step).status is StepStatus.SUCCEEDED:
+            run.book.tell(c.KeepAfter(step=step, after=found.result))
+    else:
+        why = found.opaque if isinstance(found, Succeeded) else found.error
+        _log.warning("saga %s: what step %s left could not be read: %s", run.book.saga.id, step, why)
+    let_cancellation_go_on()
+
+
+async def changed_since(run: Run, state: Step) -> Failed | None:
+    """Why the compensation must not run: the present is not what the action left, or cannot be read just now."""
+    if state.seen is None:
+        return None  # its outcome was lost, or could not be read: there is nothing to compare with
+    found = await _look(run, state)
+    if not isinstance(found, Succeeded) or found.opaque:
+        why = found.opaque if isinstance(found, Succeeded) else found.error
+        return Failed(error=f"what it left could not be read again: {why}")
+    present, left = canonical(found.result), canonical(state.seen[0])
+    is_undone = state.undo_attempts > 1 and state.contract.before and present == canonical(state.before)
+    if present == left or is_undone:
+        return None
+    was, now = spelled(state.seen[0], _LONGEST), spelled(found.result, _LONGEST)
+    return Failed(error=f"it left {was}, and now there is {now}; it was not touched", changed_since=True)
+
+
+async def _look(run: Run, state: Step) -> Outcome:
+    try:
+        look = run.find(state.contract).look
+    except UnknownActionError as exc:
+        return Failed(error=str(exc))
+    if look is None:
+        return Failed(error=f"{state.topic} version {state.contract.version} declares no reread in this process")
+    done = run.done(state)
+    call = run.call(state, "reread", look, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
+    return await run.around.executor.perform(call)
