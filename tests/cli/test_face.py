@@ -148,7 +148,7 @@ def test_watch_on_a_terminal_draws_marks_and_says_what_they_mean(amends: Shell) 
     amends.incident()
     shown = amends.on_terminal("saga", "watch", "tidy").out
     assert "incident" in shown
-    assert "taken back" in shown
+    assert "! needs a person" in shown
 
 
 def test_retry_tries_the_open_incident_again(amends: Shell) -> None:
@@ -157,6 +157,17 @@ def test_retry_tries_the_open_incident_again(amends: Shell) -> None:
     assert len(amends("incident", "list", "--json", "--all").of_type("incident")) >= 1
     assert amends("run", "shop:chat", "--id", "c-1").code == 0
     assert "has no open incident to retry" in amends("saga", "retry", "c-1").complaint
+
+
+# drill
+
+
+def test_a_saga_from_a_file_can_be_drilled(amends: Shell) -> None:
+    step = "{id: a, run: [mkdir, -p, d], probe: [test, -d, d], compensate: [rm, -rf, d]}"
+    (amends.place / "s.yaml").write_text(f"version: v1\nsaga: x\nsteps:\n  - {step}\n", encoding="utf-8")
+    said = amends("drill", "s.yaml", "--only", "fatal", "--only", "lost-done", "--json")
+    assert said.code == 0, said
+    assert not (amends.place / "d").exists()
 
 
 # completion, schema

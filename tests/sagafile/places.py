@@ -1,6 +1,7 @@
 """The examples' worlds: a git repository, an office of files, a real SQLite database; and how to look at them."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -79,4 +80,16 @@ def migration(place: Path) -> World:
     return World(EXAMPLES / "migration/migration.yaml", given, look, {})
 
 
-WORLDS: dict[str, Callable[[Path], World]] = {"release": release, "offboarding": offboarding, "migration": migration}
+def refactoring(place: Path) -> World:
+    package = place / "tally"
+    shutil.copytree(EXAMPLES / "refactoring" / "tree", package)
+    given = {"tree": str(package), "module": "tools", "name": "spending"}
+    return World(EXAMPLES / "refactoring/refactoring.yaml", given, lambda: tree(package), {})
+
+
+WORLDS: dict[str, Callable[[Path], World]] = {
+    "release": release,
+    "offboarding": offboarding,
+    "migration": migration,
+    "refactoring": refactoring,
+}

@@ -18,7 +18,7 @@ from amends.changeset.look import content_at
 from amends.changeset.paths import Given, beneath, matcher, relative, spell
 from amends.changeset.results import Dropped, Sealed
 from amends.changeset.stack import Found, Stack
-from amends.changeset.tools import OUTPUT, Launch, Ran, Running
+from amends.changeset.tools import OUTPUT, Bounded, Launch, Ran, Running
 from amends.changeset.views.protocol import View
 from amends.changeset.writing import Writing
 from amends.errors import ChangesetLifeError
@@ -204,8 +204,13 @@ class Files:
         input: bytes = b"",
         output: int = OUTPUT,
         confine: bool | None = None,
+        inherits: bool = True,
+        streams: tuple[Bounded, Bounded] | None = None,
     ) -> Running:
-        """Start a command; `wait` for it, or `cancel` it from another thread."""
+        """Start a command; `wait` for it, or `cancel` it from another thread.
+
+        Where it inherits nothing, `env` is all that it sees; `streams` keep its output in place of the usual ones.
+        """
         self._require_open()
         if self._stopped.is_set():
             raise ChangesetLifeError(f"step {self.number} ({self.name}) was stopped; nothing more runs in it")
@@ -215,9 +220,10 @@ class Files:
             Launch(
                 command=command,
                 cwd=self.roots[root] + (b"/" + at if at else b""),
-                env=None if env is None else {**os.environ, **env},
+                env=None if env is None else {**os.environ, **env} if inherits else env,
                 input=input,
                 output=output,
+                streams=streams,
                 confine=self._confine if confine is None else confine,
             ),
         )

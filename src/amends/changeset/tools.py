@@ -65,6 +65,8 @@ class Launch:
     env: Mapping[str, str] | None = None
     input: bytes = b""
     output: int = OUTPUT
+    streams: tuple[Bounded, Bounded] | None = None
+    """What keeps its stdout and its stderr; otherwise their beginnings and ends are kept, up to `output`."""
     grace_s: float = 0.0
     """Without namespaces: how long the command may put things in order after it was asked to end."""
 
@@ -128,7 +130,7 @@ class Bounded:
 class Running:
     """A command under way. `wait` for it in one thread; `cancel` it from any."""
 
-    def __init__(self, asked: Launch, clock: Clock, streams: tuple[Bounded, Bounded] | None = None) -> None:
+    def __init__(self, asked: Launch, clock: Clock) -> None:
         self._clock = clock
         self._cancelled = False
         self._closing = threading.Lock()
@@ -153,7 +155,7 @@ class Running:
         finally:
             for each in (hold, tell, *([given] if given > 2 else [])):  # noqa: PLR2004 - the standard streams
                 os.close(each)
-        self._streams = streams or (Bounded(asked.output), Bounded(asked.output))
+        self._streams = asked.streams or (Bounded(asked.output), Bounded(asked.output))
         self._said = Bounded(_PIECE)
 
     def cancel(self) -> None:

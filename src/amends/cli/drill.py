@@ -56,7 +56,7 @@ def _with_reports(command: F) -> F:
 
 
 @click.command()
-@click.argument("target", metavar="[MODULE:SAGA]", required=False)
+@click.argument("target", metavar="[MODULE:SAGA|FILE]", required=False)
 @click.option("--input", "document", metavar="JSON|@FILE|-", help="The saga's input: JSON, a file of it, or stdin.")
 @click.option("--changed", is_flag=True, help="Only what has changed since it was last drilled, with the input it had.")
 @click.option("--only", metavar="FAULT|STEP:FAULT", multiple=True, help="Only this; may be given several times.")

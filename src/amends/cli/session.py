@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from importlib import import_module
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
@@ -198,6 +199,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
     out = Output(as_json=as_json)
 
     async def whole() -> Stands:
+        import_module("amends.runtime.files.landing")  # what lands files is known by importing it
         async with Coordinator.open(address) as coordinator:
             await remember(coordinator.journal, saga=saga, show=out.show_output)
             state = await load(coordinator.journal, SagaId(saga))

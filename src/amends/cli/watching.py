@@ -40,9 +40,18 @@ _MARKS: Final[dict[StepStatus, tuple[str, str]]] = {
     _S.COMPENSATED: ("□", "magenta"),
     _S.SETTLED: ("▣", "dim"),
 }
-LEGEND: Final = (
-    "■ done  ▶ running  ◀ being taken back  □ taken back  ? lost  ✗ failed  ⧗ waits for people  ! needs a person"
-)
+_WORDS: Final = {
+    "■": "done",
+    "▶": "running",
+    "◀": "being taken back",
+    "□": "taken back",
+    "?": "lost",
+    "✗": "failed",
+    "⊘": "denied",
+    "⧗": "waits for people",
+    "!": "needs a person",
+    "▣": "settled by hand",
+}
 _BACK: Final = frozenset({_S.COMPENSATING, _S.RECOMPENSATING, _S.UNCOMPENSATED})
 
 
@@ -115,7 +124,7 @@ class Watch:
             name = Text.assemble((visible(each.row.id)[-10:], "bold"), " ", visible(each.row.definition))
             name.truncate(max(10, width // 4), overflow="ellipsis")
             table.add_row(name, Text.assemble(status_part(each.row.status)), bar(each.state), now(each.state))
-        return Group(table, Text(LEGEND, style="dim"))
+        return Group(table, Text(legend(each.state for each in newest), style="dim"))
 
     def lines(self) -> list[Text]:
         """What has changed since the last look, a line each, where there is no terminal to draw on."""
@@ -128,6 +137,12 @@ class Watch:
             for each in self.seen.values()
             if each.fresh
         ]
+
+
+def legend(sagas: Iterable[Saga]) -> str:
+    """What the marks mean that are to be seen."""
+    seen = {_MARKS[step.status][0] for saga in sagas for step in saga.steps.values()}
+    return "  ".join(f"{mark} {word}" for mark, word in _WORDS.items() if mark in seen)
 
 
 def bar(saga: Saga) -> Text:

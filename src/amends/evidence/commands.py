@@ -10,12 +10,13 @@ from typing import Final
 
 from amends.core.values import Json
 
+_ASKED: Final = frozenset({"run", "shell", "using", "files"})
 _ENDED: Final = frozenset({"exit", "stdout", "stderr", "cut"})
 
 
 def command_line(args: Json) -> str | None:
     """The words of a command; None where the arguments are another action's."""
-    if not isinstance(args, dict) or not isinstance(args.get("using"), dict) or len(args) > 2:  # noqa: PLR2004 - its words and `using`
+    if not isinstance(args, dict) or not isinstance(args.get("using"), dict) or not set(args) <= _ASKED:
         return None
     run, shell = args.get("run"), args.get("shell")
     if isinstance(run, list):

@@ -8,11 +8,12 @@ file can take the step back.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from amends.changeset import Files
 from amends.core.contracts import BACK
 from amends.core.values import Json
 from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
@@ -37,7 +38,7 @@ def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, 
         command: Command | None = getattr(step, name)
         if command is not None:
             using[name] = _spelled(command, known)
-    return {**words, "using": using}
+    return {**({"files": None} if step.files else {}), **words, "using": using}
 
 
 def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
@@ -60,10 +61,10 @@ class Commands:
         self._step = step
         self._show = show
 
-    async def perform(self, words: Object, with_it: Object) -> Object:
+    async def perform(self, words: Object, with_it: Object, files: Files | None = None) -> Object:
         about = {"saga": str(with_it.get("saga", "")), "key": key()}
         show = self._shown(self._step.id)
-        printed = await self._called(self._step.command, {**with_it, **words}, with_it, about, show)
+        printed = await self._called(self._step.command, {**with_it, **words}, with_it, about, show, files)
         return self._ended(self._step.command, printed, last=self._step.retries is None)
 
     async def compensate(self, done: Done) -> None:
@@ -109,11 +110,19 @@ class Commands:
         return None if show is None else lambda line: show(who, line)
 
     async def _called(
-        self, command: Command, words: Object, using: Object, about: Mapping[str, Json], show: Show | None = None
+        self,
+        command: Command,
+        words: Object,
+        using: Object,
+        about: Mapping[str, Json],
+        show: Show | None = None,
+        files: Files | None = None,
     ) -> Printed:
         """`words` are the command's own, `using` is what the step has, `about` what is known of this call."""
         try:
-            asked = replace(self._asked(command, words, using, about), show=show)
+            asked = replace(self._asked(command, words, using, about), show=show, files=files)
+            if files is not None:
+                asked = replace(asked, cwd=Path(closed(words.get("cwd", "."), about)))
         except InputError as exc:
             raise NotDone(str(exc)) from None
         return await call(asked)
@@ -188,15 +197,26 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
         words: Object = {"run": run} if run is not None else {"shell": shell}
         return await commands.perform(words, using or {})
 
+    async def perform_on_files(
+        files: Files,
+        *,
+        run: list[Json] | None = None,
+        shell: str | None = None,
+        using: Object | None = None,
+    ) -> Object:
+        words: Object = {"run": run} if run is not None else {"shell": shell}
+        return await commands.perform(words, using or {}, files)
+
     async def compensate(done: Done) -> None:
         await commands.compensate(done)
 
-    perform.__doc__ = step.does or _line(step.command)
-    perform.__qualname__ = step.id
+    function: Callable[..., Any] = perform_on_files if step.files else perform
+    function.__doc__ = step.does or _line(step.command)
+    function.__qualname__ = step.id
     compensate.__doc__ = (step.compensate.does or _line(step.compensate)) if step.compensate else None
     return register(
         step.topic,
-        perform,
+        function,
         compensation=compensate if step.compensate is not None else None,
         probe=commands.probe if step.probe is not None else None,
         before=commands.before if step.before is not None else None,

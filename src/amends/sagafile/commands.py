@@ -20,7 +20,7 @@ def words_of(found: Mapping[str, Entry], mistakes: Mistakes) -> str:
     return " ".join(mistakes.text(found["does"].value, "does").split()) if "does" in found else ""
 
 
-def _argument(part: Part, what: str, mistakes: Mistakes, roots: Collection[str]) -> Template:
+def argument(part: Part, what: str, mistakes: Mistakes, roots: Collection[str]) -> Template:
     """A text as it is written: a number keeps its digits, and a word its letters."""
     if not isinstance(part, Scalar) or part.value is None:
         mistakes.wrong(part, what, "text; put it in quotes")
@@ -42,7 +42,7 @@ def values_of(part: Part, what: str, mistakes: Mistakes, roots: Collection[str])
                 entry.line, f"{entry.key} in {what} is taken: variables that begin with {_RESERVED} are amends' own"
             )
         else:
-            made[entry.key] = _argument(entry.value, entry.key, mistakes, roots)
+            made[entry.key] = argument(entry.value, entry.key, mistakes, roots)
     return made
 
 
@@ -59,7 +59,7 @@ class Commands:
             env=values_of(found["env"].value, "env", mistakes, roots) if "env" in found else {},
             inherit=self._variables(found, "inherit"),
             secrets=self._variables(found, "secrets"),
-            cwd=_argument(found["cwd"].value, "cwd", mistakes, roots) if "cwd" in found else (),
+            cwd=argument(found["cwd"].value, "cwd", mistakes, roots) if "cwd" in found else (),
         )
 
     def _variables(self, found: Mapping[str, Entry], key: str) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Commands:
             env={**shared.env, **own.env},
             inherit=tuple(dict.fromkeys((*shared.inherit, *own.inherit))),
             secrets=tuple(dict.fromkeys((*shared.secrets, *own.secrets))),
-            stdin=_argument(found["stdin"].value, "stdin", mistakes, roots) if "stdin" in found else (),
+            stdin=argument(found["stdin"].value, "stdin", mistakes, roots) if "stdin" in found else (),
             cwd=own.cwd or shared.cwd,
             does=words_of(found, mistakes),
             line=line,
@@ -99,7 +99,7 @@ class Commands:
             self._mistakes.add(part.line, f"run has to be a list, as in [{example}]; a text for a shell is `shell:`")
             return ()
         items = self._mistakes.items(part, "run")
-        made = tuple(_argument(item, "an argument", self._mistakes, roots) for item in items)
+        made = tuple(argument(item, "an argument", self._mistakes, roots) for item in items)
         if items and isinstance(items[0], Scalar) and items[0].value == "":
             self._mistakes.add(items[0].line, "run begins with an empty text; begin with a program")
         return made

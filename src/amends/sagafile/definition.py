@@ -70,11 +70,17 @@ class FileSaga(SagaDefinition):
             named = arguments(step, saga=s.id, directory=directory, known=known)
             results[step.id] = await s.do_named(self.actions[step.id], named)
 
+        tree = self.written.tree
+        if tree is not None:
+            s.files(Path(directory) / str(bound(tree.root, known)))
         if self.written.is_graph:
             await _Graph(self.written.steps).walk(perform)
         else:
             for step in self.written.steps:
                 await perform(step)
+        if tree is not None and tree.land:
+            verify = [str(bound(word, known)) for word in tree.verify]
+            await s.land(message=str(bound(tree.land, known)), verify=verify)
         given: dict[str, Json] = {name: bound(text, known) for name, text in self.written.result.items()}
         return given or None
 

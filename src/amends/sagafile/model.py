@@ -63,6 +63,8 @@ class StepPlan:
     probe: Command | None = None
     before: Command | None = None
     after: tuple[str, ...] | None = None
+    files: bool = False
+    """It works in the saga's changeset, in a layer of its own."""
     read_only: bool = False
     no_rollback: str | None = None
     idempotent: bool = False
@@ -79,6 +81,16 @@ class StepPlan:
         return tuple(each for each in (self.command, self.before, self.probe, self.compensate) if each is not None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The tree that steps may work on, and how their work comes into it; without `land` it stays in its changeset."""
+
+    root: Template
+    land: Template = ()
+    verify: tuple[Template, ...] = ()
+    line: int = 1
+
+
 Result: TypeAlias = Mapping[str, Template]
 
 
@@ -91,6 +103,7 @@ class Written:
     inputs: tuple[Input, ...]
     steps: tuple[StepPlan, ...]
     result: Result
+    tree: Tree | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:

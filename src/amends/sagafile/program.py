@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from amends.changeset.tools import Launch, Ran, Running
+from amends.changeset import Files
+from amends.changeset.tools import Bounded, Launch, Ran, Running
 from amends.clock import SystemClock
 from amends.errors import CommandError, NotDone, ViewError
 from amends.sagafile.outputs import KEPT, Output, Show
@@ -39,6 +40,8 @@ class Called:
     stdin: str = ""
     hidden: Sequence[str] = ()
     show: Show | None = None
+    files: Files | None = None
+    """The changeset that it works in; `cwd` is then seen from its tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ def inherited(names: Iterable[str]) -> dict[str, str]:
 
 async def call(asked: Called) -> Printed:
     """Call it once. Raises NotDone where it certainly did not start, CommandError where it did not end by itself."""
-    if not asked.cwd.is_dir():
+    if asked.files is None and not asked.cwd.is_dir():
         raise NotDone(f"{asked.cwd} is not a directory, and {asked.words[0]} was to run in it")
     loop = asyncio.get_running_loop()
 
@@ -74,22 +77,30 @@ async def call(asked: Called) -> Printed:
         return None if show is None else lambda line: _tell(loop, show, line)
 
     out, err = Output(KEPT, asked.hidden, shown()), Output(KEPT, asked.hidden, shown())
-    launch = Launch(
-        command=list(asked.words),
-        cwd=os.fsencode(asked.cwd),
-        namespaces=False,
-        env=asked.env,
-        input=asked.stdin.encode(),
-        grace_s=GRACE_S,
-    )
     try:
-        running = await _in_thread(lambda: Running(launch, SystemClock(), (out, err)))
+        running = await _in_thread(lambda: _started(asked, (out, err)))
         ended = await _ended(running)
     except ViewError as exc:
         raise NotDone(f"{asked.words[0]} could not be started: {str(exc).rpartition('started: ')[2]}") from None
     if ended.returncode is None:
         raise CommandError(f"{asked.words[0]} was ended before it was done")
     return Printed(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr, cut=bool(out.left_out))
+
+
+def _started(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
+    words, given = list(asked.words), asked.stdin.encode()
+    if asked.files is not None:
+        return asked.files.start(words, env=asked.env, inherits=False, cwd=str(asked.cwd), input=given, streams=streams)
+    launch = Launch(
+        command=words,
+        cwd=os.fsencode(asked.cwd),
+        namespaces=False,
+        env=asked.env,
+        input=given,
+        streams=streams,
+        grace_s=GRACE_S,
+    )
+    return Running(launch, SystemClock())
 
 
 async def _ended(running: Running) -> Ran:

@@ -14,9 +14,9 @@ from amends.core.contracts import Retries
 from amends.core.values import Json
 from amends.gate.schema import duration_s
 from amends.sagafile import schema
-from amends.sagafile.commands import Commands, values_of, words_of
+from amends.sagafile.commands import Commands, argument, values_of, words_of
 from amends.sagafile.inputs import fits, pattern_mistake
-from amends.sagafile.model import Command, Input, StepPlan, Written
+from amends.sagafile.model import Command, Input, StepPlan, Tree, Written
 from amends.sagafile.references import check_references
 from amends.sagafile.templates import EARLY
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, plain, said, shown
@@ -24,7 +24,7 @@ from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, 
 _STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
 _INPUT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-_LATER: Final = ("files", "resources")
+_LATER: Final = ("resources",)
 """Keys of steps that the format will have, and this version does not."""
 _OURS: Final = "amends."
 
@@ -46,12 +46,14 @@ def read_saga(document: Part, mistakes: Mistakes) -> Written:
         mistakes.add(found["saga"].line, f"the name {shown(name)} is taken: names that begin with amends. are its own")
     inputs = tuple(_inputs(found["inputs"].value, mistakes)) if "inputs" in found else ()
     shared = Commands(mistakes).started_with(found, FORWARD)
-    steps = tuple(_Steps(name, shared, mistakes).read(found["steps"].value)) if "steps" in found else ()
+    reader = _Steps(name, shared, mistakes, has_tree="files" in found)
+    steps = tuple(reader.read(found["steps"].value)) if "steps" in found else ()
     written = Written(
         name=name,
         does=words_of(found, mistakes),
         inputs=inputs,
         steps=steps,
+        tree=_tree(found["files"].value, mistakes) if "files" in found else None,
         result=values_of(found["result"].value, "result", mistakes, EARLY) if "result" in found else {},
     )
     check_references(written, mistakes, result_line=found["result"].line if "result" in found else document.line)
@@ -98,6 +100,23 @@ def _retries(part: Part, mistakes: Mistakes) -> Retries:
         attempts=mistakes.integer(found["attempts"], "attempts", schema.MOST_ATTEMPTS),
         first_s=_duration(found["first"], "first", mistakes) if "first" in found else 1.0,
         cap_s=_duration(found["cap"], "cap", mistakes) if "cap" in found else 30.0,
+    )
+
+
+def _tree(part: Part, mistakes: Mistakes) -> Tree | None:
+    if isinstance(part, Scalar):
+        return Tree(root=argument(part, "files", mistakes, EARLY), line=part.line)
+    found = {entry.key: entry for entry in mistakes.entries(part, "files", schema.TREE)}
+    if "root" not in found:
+        if isinstance(part, Mapped):
+            mistakes.add(part.line, "files without root; name the tree")
+        return None
+    verify = mistakes.items(found["verify"].value, "verify") if "verify" in found else ()
+    return Tree(
+        root=argument(found["root"].value, "root", mistakes, EARLY),
+        land=argument(found["land"].value, "land", mistakes, EARLY) if "land" in found else (),
+        verify=tuple(argument(item, "an argument", mistakes, EARLY) for item in verify),
+        line=part.line,
     )
 
 
@@ -155,8 +174,16 @@ def _check_default(made: Input, entry: Entry, mistakes: Mistakes) -> None:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
+_WANTS: Final = {
+    "reversible": "files: true",
+    "compensatable": "compensate:",
+    "irreversible": "no_rollback: and the reason",
+}
+
+
 class _Steps:
-    def __init__(self, saga: str, shared: Command, mistakes: Mistakes) -> None:
+    def __init__(self, saga: str, shared: Command, mistakes: Mistakes, *, has_tree: bool) -> None:
+        self._has_tree = has_tree
         self._saga = saga
         self._shared = shared
         self._mistakes = mistakes
@@ -192,6 +219,7 @@ class _Steps:
             probe=self._part(found, "probe", schema.PROBE, schema.ANSWERS, {0: "happened", 1: "not_happened"}),
             before=self._part(found, "before", schema.BEFORE, schema.ALWAYS, {0: "succeeded"}),
             after=self._after(found["after"]) if "after" in found else None,
+            files=_flag(found, "files", mistakes),
             read_only=read_only,
             no_rollback=mistakes.text(found["no_rollback"].value, "no_rollback") if "no_rollback" in found else None,
             idempotent=_flag(found, "idempotent", mistakes),
@@ -280,14 +308,20 @@ class _Steps:
         mistakes = self._mistakes
         said_so = [key for key in ("compensate", "no_rollback") if key in found]
         said_so += ["read_only"] if step.read_only else []
+        said_so += ["files"] if step.files else []
+        for key in ("probe", "before") if step.files else ():
+            if key in found:
+                mistakes.add(found[key].line, f"{where} works on files, and needs no {key}: leave it out")
+        if step.files and not self._has_tree:
+            mistakes.add(found["files"].line, f"{where} works on files, and the saga has none; add `files:` at the top")
         if len(said_so) > 1:
             mistakes.add(found[said_so[0]].line, f"{where} has {' and '.join(said_so)}; keep one of them")
         if step.before is not None and step.compensate is None:
             mistakes.add(found["before"].line, f"{where} has a before-image and no compensate that could use it")
-        word = self._choice(found, "reversibility", ("compensatable", "irreversible", "undeclared"))
-        means = {"compensate": "compensatable", "no_rollback": "irreversible"}
+        word = self._choice(found, "reversibility", schema.WORDS)
+        means = {"compensate": "compensatable", "no_rollback": "irreversible", "files": "reversible"}
         actual = next((means[key] for key in said_so if key in means), "undeclared")
         if word and word != actual and not step.read_only:
-            wants = {"compensatable": "compensate:", "irreversible": "no_rollback: and the reason"}.get(word)
+            wants = _WANTS.get(word)
             hint = f"add {wants}" if wants else f"it is {actual}"
             mistakes.add(found["reversibility"].line, f"{where} says {word}, and its keys do not; {hint}")

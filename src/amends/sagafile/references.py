@@ -19,6 +19,12 @@ def check_references(written: Written, mistakes: Mistakes, *, result_line: int) 
             for reference in command.references():
                 _check(reference, command.line, mistakes, inputs, before[step.id], step)
     everything = [step.id for step in written.steps]
+    tree = written.tree
+    if tree is not None:
+        for text in (tree.root, tree.land, *tree.verify):
+            for reference in references(text):
+                earlier = [] if text is tree.root else everything
+                _check(reference, tree.line, mistakes, inputs, earlier, None)
     for text in written.result.values():
         for reference in references(text):
             _check(reference, result_line, mistakes, inputs, everything, None)

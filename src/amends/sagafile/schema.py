@@ -16,6 +16,7 @@ TYPES: Final = ("text", "integer", "number", "flag", "list", "map")
 OUTCOMES: Final = ("succeeded", "failed", "fatal", "lost")
 ANSWERS: Final = ("happened", "not_happened", "no_answer")
 ENDS: Final = ("succeeded", "failed", "changed_since", "lost")
+WORDS: Final = ("reversible", "compensatable", "irreversible", "undeclared")
 ALWAYS: Final = ("succeeded", "failed")
 MOST_STEPS: Final = 500
 MOST_ATTEMPTS: Final = 1000
@@ -103,11 +104,12 @@ STEP: Final[Mapping[str, Json]] = {
     "probe": _part(PROBE, "The read-only command that says whether it happened: 0 it did, 1 it did not."),
     "before": _part(BEFORE, "The read-only command whose output the compensation will need."),
     "after": _told({"type": "array", "items": _NAME}, "The steps that come first; otherwise the one above it."),
+    "files": _told(_FLAG, "It works in a changeset of the saga's files; taking it back drops what it did."),
     "timeout": _told(_DURATION, "For one attempt; otherwise 5m. Then it is ended with all that it started."),
     "retry": _told(_RETRY, "How often it is tried; otherwise once, and again only where nobody saw its end."),
     "exit_codes": _codes(OUTCOMES),
     "reversibility": _told(
-        {"enum": ["compensatable", "irreversible", "undeclared"]},
+        {"enum": list(WORDS)},
         "What the other keys say, as a word to check them by.",
     ),
     "no_rollback": _told(_TEXT, "Why it cannot be taken back."),
@@ -116,6 +118,11 @@ STEP: Final[Mapping[str, Json]] = {
     "atomic": _told(_FLAG, "Any exit code but those of success says that nothing happened."),
     "risk": _told({"type": "array", "minItems": 1, "items": _TEXT}, "Tags that a policy can speak of."),
     "on_incident": _told({"enum": ["stop", "go_on"]}, "Whether a rollback goes on where this one cannot be undone."),
+}
+TREE: Final[Mapping[str, Json]] = {
+    "root": _told(_TEXT, "The tree, seen from the file's directory."),
+    "land": _told(_TEXT, "Bring the work into the tree at the end, with this message; else it stays outside."),
+    "verify": _told(_ARGUMENTS, "A command that runs over the result first, and has to end with 0."),
 }
 INPUT: Final[Mapping[str, Json]] = {
     "type": _told({"enum": list(TYPES)}, "Otherwise text."),
@@ -135,6 +142,7 @@ FILE: Final[Mapping[str, Json]] = {
         "additionalProperties": {"oneOf": [{"enum": list(TYPES)}, _object(INPUT)]},
     },
     **_STARTED_WITH,
+    "files": {"description": "The tree that steps with files: true work on.", "oneOf": [_TEXT, _object(TREE, "root")]},
     "steps": {"type": "array", "minItems": 1, "maxItems": MOST_STEPS, "items": _object(STEP, "id")},
     "result": _told(_VALUES, "What the saga gives back, by name; values may have references."),
 }
