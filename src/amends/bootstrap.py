@@ -23,6 +23,7 @@ from amends.runtime import coordinator as runtime
 from amends.runtime.checked import SYSTEM
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended
+from amends.runtime.limits import Limits
 from amends.runtime.notices.target import Target
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
@@ -219,6 +220,7 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
     id: str | None = None,
     actor: str = SYSTEM,
     labels: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
     **kwargs: Any,  # noqa: ANN401 - the saga's own
 ) -> Ended:
     """Run a saga to its end from code that has no event loop of its own.
@@ -246,7 +248,7 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
             evidence_key=evidence_key,
         )
         async with opening as coordinator:
-            ended = await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
+            ended = await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, limits=limits, **kwargs)
             record = await ended.evidence()
 
         async def kept(_: SagaId) -> dict[str, Json]:

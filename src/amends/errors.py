@@ -3,6 +3,7 @@
 AmendsError
 ├── said by an action about itself (users raise these)
 │   ├── Fatal                   no retry, roll back now; happened=False certifies that nothing happened
+│   │   └── Abort               said by a saga's function: the agent gives up, take everything back
 │   ├── NotDone                 nothing happened, certainly; trying again is safe
 │   │   └── Retry               the same, with the delay that the action asks for
 │   ├── ChangedSince            (in a compensation) someone changed it since; do not overwrite
@@ -82,6 +83,10 @@ class Fatal(AmendsError):  # noqa: N818 - the product's word, said by users in t
     def __init__(self, message: str = "", *, happened: bool | None = None) -> None:
         super().__init__(message)
         self.happened = happened
+
+
+class Abort(Fatal):
+    """Raised by a saga's function: I give up, take everything back. The reason is on record."""
 
 
 class NotDone(AmendsError):  # noqa: N818 - the product's word, said by users in their actions

@@ -5,6 +5,7 @@ from amends.core.contracts import Contract, Retries, Reversibility
 from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.errors import (
+    Abort,
     AmendsError,
     CallPerson,
     ChangedSince,
@@ -36,6 +37,7 @@ from amends.runtime.assertions import Check, check
 from amends.runtime.attempts import Attempt, Attempts
 from amends.runtime.definition import SagaDefinition, saga
 from amends.runtime.handle import Ended, Handle
+from amends.runtime.limits import Limit, Limits, ToCheckpoint, to_checkpoint
 from amends.runtime.notices.command import Command
 from amends.runtime.notices.signing import verify_webhook
 from amends.runtime.notices.webhook import Webhook
@@ -48,6 +50,7 @@ from amends.runtime.steps import Step, given, result_of
 from amends.runtime.work import Work
 
 __all__ = [
+    "Abort",
     "Action",
     "AmendsError",
     "ApprovalRow",
@@ -70,6 +73,8 @@ __all__ = [
     "Handle",
     "Happened",
     "IncidentKind",
+    "Limit",
+    "Limits",
     "LockRow",
     "NotDone",
     "NotHappened",
@@ -95,6 +100,7 @@ __all__ = [
     "StepLostError",
     "StepStatus",
     "TakenBack",
+    "ToCheckpoint",
     "UnknownApprovalError",
     "UnknownCheckpointError",
     "UnverifiedError",
@@ -110,5 +116,6 @@ __all__ = [
     "result_of",
     "run",
     "saga",
+    "to_checkpoint",
     "verify_webhook",
 ]

@@ -167,6 +167,21 @@ def test_a_signal_that_fits_nothing_is_one_line(amends: Shell) -> None:
     assert amends.here("saga", "signal", "l-1", "retruned", "--early").code == 0
 
 
+def test_a_saga_that_a_limit_stopped_goes_on_when_it_is_raised(amends: Shell) -> None:
+    said = amends.here("run", "shop:haggle", "--input", '"lamp"', "--id", "h-1")
+    assert "limit usd reached: 4 USD spent, and the limit is 3 USD (pause)" in said.out
+    assert (said.code, said.out.splitlines()[-1]) == (
+        6,
+        "saga h-1 paused: limit usd: 4 USD spent, and the limit is 3 USD",
+    )
+    raised = ("saga", "raise-limit", "h-1", "--module", "shop", "--by", "person:ann")
+    assert "raise usd to more than 4 USD" in amends.here(*raised, "--usd", "3.50").complaint
+    gone_on = amends.here(*raised, "--usd", "10.50", "--why", "a fine lamp")
+    assert gone_on.code == 0
+    assert "limit usd raised to 10.5 USD by person:ann: a fine lamp" in gone_on.out
+    assert "uses nothing up any more" in amends.here(*raised).complaint
+
+
 # -- the check before a deploy ---------------------------------------------------------------------------------------
 
 

@@ -9,12 +9,13 @@ from typing import Any, get_args
 from amends.core import events as e
 from amends.core.contracts import Contract, Reversibility, Topic
 from amends.core.transitions import SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.values import Json, StepId
 
 STEP_ID = StepId("1")
 CONTRACT = Contract(topic=Topic("act"), reversibility=Reversibility.COMPENSATABLE)
 
-STARTED = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="test", labels={})
+LIMITS: Json = {"usd": {"most": 1}}
+STARTED = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="test", labels={}, limits=LIMITS)
 PROPOSED = e.StepProposed(step=STEP_ID, topic=CONTRACT.topic, version=1, args={}, digest="", contract=CONTRACT)
 OPENED = e.IncidentOpened(incident=1, kind=e.IncidentKind.OUTCOME_UNKNOWN, step=STEP_ID, why="?", left=(STEP_ID,))
 
@@ -82,6 +83,9 @@ EVENTS: list[e.Event] = [
     e.DispatchUnpaused(pause=3, by="a", why="w"),
     e.HoldPlaced(saga="s", by="a", why="w"),
     e.HoldLifted(saga="s", by="a", why="w"),
+    e.BudgetSpent(place=StepId("2"), usd_micros=2),
+    e.LimitReached(limit="usd", most=1, used=2, then="call", why="w"),
+    e.LimitRaised(limit="usd", most=3, by="a"),
     e.IncidentRetried(incident=1, by="a"),
     e.IncidentResolved(incident=1, by="a", reason="r", settled=(STEP_ID,)),
 ]

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from amends import Work, check
+from amends import Limits, SagaDefinition, Work, check, to_checkpoint
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
-from tests.crash.scenarios import COMPLETED, INCIDENT, ROLLED_BACK, keyed_a, plain_b, scenario
+from tests.crash.scenarios import COMPLETED, ID, INCIDENT, ROLLED_BACK, keyed_a, plain_b, read, scenario, slow
 
 # -- verify= ---------------------------------------------------------------------------------------------------------
 
@@ -53,3 +53,85 @@ async def retry_what_is_open(coordinator: Coordinator) -> None:
 )
 async def verified_later(s: Work) -> None:
     await s.do(keyed_a, 1)
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+async def buys(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.spend(usd=2, what="the first")
+    await s.do(plain_b, 2)
+    await s.spend(usd=2, tokens=5)
+    await s.do(keyed_a, 3)
+
+
+scenario("what is spent stays within its limit", COMPLETED, ROLLED_BACK, declared={"limits": Limits(usd=4, steps=3)})(
+    buys
+)
+scenario("a spending crosses its limit, and all is taken back", ROLLED_BACK, declared={"limits": Limits(usd=3)})(buys)
+scenario("one step too many", ROLLED_BACK, declared={"limits": Limits(steps=2)})(buys)
+
+
+async def allow_more(coordinator: Coordinator) -> None:
+    for row in await coordinator.list(status="paused"):
+        await coordinator.raise_limit(row.id, usd=10, by="person:ann")
+
+
+scenario(
+    "a limit calls a person, who has it go on",
+    INCIDENT,
+    ROLLED_BACK,
+    COMPLETED,
+    then=retry_what_is_open,
+    at_last=frozenset({COMPLETED, ROLLED_BACK}),
+    declared={"limits": Limits(usd=3, then="call")},
+)(buys)
+
+
+async def run_and_allow_more(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    await (await coordinator.start(definition, id=ID)).halt()
+    await allow_more(coordinator)
+
+
+scenario(
+    "a limit pauses a saga, and is raised",
+    COMPLETED,
+    ROLLED_BACK,
+    begin=run_and_allow_more,
+    people=allow_more,
+    declared={"limits": Limits(usd=3, then="pause")},
+)(buys)
+
+
+@scenario(
+    "a limit sends a saga back to a checkpoint",
+    COMPLETED,
+    ROLLED_BACK,
+    declared={"limits": Limits(usd=3, then=to_checkpoint("planned", "cheaper"))},
+)
+async def sent_back(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    told = await s.checkpoint("planned")
+    await s.do(plain_b, 2 if told is None else 3)
+    await s.spend(usd=4 if told is None else 1)
+
+
+@scenario("the time is up while a step is on its way", ROLLED_BACK, declared={"limits": Limits(seconds=30)})
+async def out_of_time(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(slow, 2)
+
+
+@scenario("an agent goes round in circles", ROLLED_BACK, declared={"limits": Limits(spin=2)})
+async def in_circles(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    for _ in range(4):
+        await s.do(read, 1)
+
+
+@scenario("an agent gives up", ROLLED_BACK)
+async def gives_up(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(plain_b, 2)
+    await s.abort("nobody sells this")

@@ -39,7 +39,7 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 
 # The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
 FROZEN = {
-    "saga.started/1": "actor definition env input labels version",
+    "saga.started/1": "actor definition env input labels limits? version",
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",
     "saga.halted/1": "",
@@ -94,6 +94,9 @@ FROZEN = {
     "dispatch.unpaused/1": "by pause why",
     "hold.placed/1": "by saga why",
     "hold.lifted/1": "by saga why",
+    "budget.spent/1": "place tokens? usd_micros? what?",
+    "limit.reached/1": "limit most then used why",
+    "limit.raised/1": "by limit most why?",
 }
 CONTRACT_FIELDS = (
     "atomic? before? does? idempotent? lock_wait_s? no_rollback? on_incident? probe? reread? resources? reversibility? "

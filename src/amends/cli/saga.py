@@ -1,4 +1,4 @@
-"""`amends saga`: list, show, watch, signal, retry, cancel."""
+"""`amends saga`: list, show, watch, signal, retry, raise-limit, cancel."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from amends.cli.allowance import raise_limit
 from amends.cli.options import author, command, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 def saga(context: click.Context) -> None:
     """Look at sagas, or take one back."""
     show_help(context)
+
+
+saga.add_command(raise_limit)
 
 
 @saga.command("list")

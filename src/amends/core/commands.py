@@ -18,6 +18,7 @@ class StartSaga(NamedTuple):
     actor: str
     env: str
     labels: dict[str, str]
+    limits: Json = None
 
 
 class ProposeStep(NamedTuple):
@@ -295,10 +296,39 @@ class UnpauseSaga(NamedTuple):
     window_s: float
 
 
+class Spend(NamedTuple):
+    """The definition, at `place`, says what it has used up."""
+
+    place: StepId
+    tokens: int
+    usd_micros: int
+    what: str
+    now: int
+    window_s: float
+
+
 class KeepControl(NamedTuple):
     """Put what holds for every saga on record."""
 
     fact: ControlEvent
+
+
+class KeepLimits(NamedTuple):
+    """See whether a limit is reached: before a step of this topic with these arguments, or ("") by the time."""
+
+    now: int
+    window_s: float
+    topic: str = ""
+    args: Json = None
+
+
+class RaiseLimits(NamedTuple):
+    """`most`: the new limits by name, in the journal's units; none: as much again of the one that was reached."""
+
+    most: dict[str, int]
+    by: str
+    why: str
+    now: int
 
 
 class EndSaga(NamedTuple):
@@ -312,6 +342,7 @@ class Recover(NamedTuple):
     jitter: float
 
 
+LimitCommand: TypeAlias = Spend | KeepLimits | RaiseLimits
 Command: TypeAlias = (
     DispatchStep
     | RecordOutcome
@@ -350,6 +381,7 @@ Command: TypeAlias = (
     | PauseSaga
     | UnpauseSaga
     | KeepControl
+    | LimitCommand
     | EndSaga
     | Recover
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amends.core import commands as c, events as e
+from amends.core.limits import one_more
 from amends.core.refusals import later
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -24,12 +25,16 @@ def pause(saga: Saga, command: c.PauseSaga) -> tuple[e.Event, ...]:
 
 
 def unpause(saga: Saga, command: c.UnpauseSaga) -> tuple[e.Event, ...]:
-    """Let a paused saga go on, the way that it was going. A rollback gets a full window."""
+    """Let a paused saga go on, the way that it was going. A rollback gets a full window.
+
+    One that a limit had stopped is allowed as much again.
+    """
     if saga.phase is not SagaStatus.PAUSED:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not paused")
     deadline_at = later(command.now, command.window_s)
     if saga.rollback is None:
-        return (e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0),)
+        resumed = e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0)
+        return (*one_more(saga.budget, command.by, "", command.now), resumed)
     return (e.RollbackResumed(by=command.by, deadline_at=deadline_at),)
 
 

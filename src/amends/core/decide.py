@@ -19,6 +19,7 @@ from amends.core.incidents import (
     resolve_incident,
     retry_incident,
 )
+from amends.core.keeping import decide_limits
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES, in_flight
 from amends.core.refusals import fitting, later, on_record, require_new, require_turn, require_work
@@ -72,6 +73,8 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _compensation(on_record(saga, step), command)),)
         case c.Recover():
             return tuple(_lost(saga, step, command) for step in in_flight(saga))
+        case c.Spend() | c.KeepLimits() | c.RaiseLimits():
+            return decide_limits(saga, command)
         case _:
             return _decide_saga(saga, command)
 
@@ -139,6 +142,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         actor=command.actor,
         env=command.env,
         labels=command.labels,
+        limits=command.limits,
     )
 
 

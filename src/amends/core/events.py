@@ -1,7 +1,7 @@
 """Facts, in the past tense: the only thing that is ever stored. Times are milliseconds of UTC.
 
-What people are asked and answer is in `people`, what is waited for and held back in `timing`; both are part of this
-vocabulary.
+What people are asked and answer is in `people`, what is waited for and held back in `timing`, what is spent in
+`spending`; all are part of this vocabulary.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ from amends.core.people import (
     IncidentResolved as IncidentResolved,
     IncidentRetried as IncidentRetried,
 )
+from amends.core.spending import (
+    BudgetSpent as BudgetSpent,
+    LimitEvent as LimitEvent,
+    LimitRaised as LimitRaised,
+    LimitReached as LimitReached,
+)
 from amends.core.timing import (
     ControlEvent as ControlEvent,
     DispatchPaused as DispatchPaused,
@@ -59,6 +65,8 @@ class Cause(StrEnum):
     ERROR = "error"
     CANCELLED = "cancelled"
     UNVERIFIED = "unverified"
+    LIMIT = "limit"
+    ABORTED = "aborted"
 
 
 # -- the saga ---------------------------------------------------------------------------------------------------------
@@ -72,6 +80,7 @@ class SagaStarted:
     actor: str
     env: str
     labels: dict[str, str]
+    limits: Json = None  # what it may use up, as `core.limits` reads it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +371,7 @@ SagaEvent: TypeAlias = (
     | CheckpointMade
     | RewindStarted
     | RewindEnded
+    | LimitEvent
 )
 StepEvent: TypeAlias = (
     ActionAllowed

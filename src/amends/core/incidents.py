@@ -13,6 +13,7 @@ from typing import Final
 from amends.core import commands as c, events as e
 from amends.core.approvals import PERSON, requesters, void_all
 from amends.core.effects import End
+from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import next_back, next_rewind, plan
 from amends.core.refusals import end_of, fitting, later, on_record, require_turn, require_work
@@ -24,7 +25,7 @@ from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 _G, _S = SagaStatus, StepStatus
 _RUNTIME: Final = "system:runtime"
 _OVER: Final = "the saga is rolled back"
-_FORWARD: Final = frozenset({e.IncidentKind.VERIFICATION_FAILED})
+_FORWARD: Final = frozenset({e.IncidentKind.VERIFICATION_FAILED, e.IncidentKind.LIMIT_REACHED})
 """Opened while the work goes forward; a person who resolves one has it go on from there."""
 _DOUBLED: Final = e.IncidentKind.EFFECT_DOUBLED
 _MAY_DOUBLE: Final = frozenset({_S.RUNNING, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
@@ -237,6 +238,9 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     if command.let_run:
         _require_let_run(saga, _open(saga, command.incident), command.by)
     retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
+    if _open(saga, command.incident).kind is e.IncidentKind.LIMIT_REACHED and saga.phase is _G.INCIDENT:
+        more = one_more(saga.budget, command.by, "", command.now)
+        return (retried, *more, _work_resumed(saga, command))
     if saga.phase in {_G.ROLLING_BACK, _G.RUNNING, _G.PAUSED}:
         return (retried,)
     if saga.rollback is None:
@@ -280,6 +284,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     rewinds = incident.step is not None and saga.steps[incident.step].rewind in saga.rewinding
     stuck = saga.rollback is None and not saga.finished and not rewinds
     seen_to = incident.left if stuck else () if incident.step is None else (incident.step,)
+    seen_to = () if incident.kind in _FORWARD else seen_to  # it goes on, and they vouch for none of the steps
     settled = tuple(
         step for step in seen_to if saga.steps[step].status in _SETTLEABLE and (saga.steps[step].unsettled or not stuck)
     )
@@ -291,6 +296,9 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
         return (resolved,)
     if saga.rollback is not None:
         return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+    if incident.kind is e.IncidentKind.LIMIT_REACHED:
+        more = one_more(saga.budget, command.by, command.reason, command.now)
+        return (resolved, *more, _work_resumed(saga, command))
     if saga.finished or rewinds or incident.kind in _FORWARD:
         return (resolved, _work_resumed(saga, command))
     if saga.live:

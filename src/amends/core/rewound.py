@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from amends.core.events import CheckpointMade, RewindEnded, RewindStarted
+from amends.core.limits import forgetting as without_places
 from amends.core.marks import Checkpoint, Rewind
 from amends.core.step import Step, altered, told_of
 from amends.core.transitions import StepStatus
@@ -56,7 +57,7 @@ def _forgetting(saga: Saga, event: RewindStarted) -> Saga:
     rewinding = tuple(key for key in saga.rewinding if key in rewinds)
     waits = forgetting(saga.waits, event.above)
     moved = altered(saga, checkpoints=checkpoints, rewinds=rewinds, rewinding=rewinding, waits=waits)
-    return altered(moved, finished=False, early="", result=None)
+    return altered(moved, finished=False, early="", result=None, budget=without_places(saga.budget, event.above))
 
 
 def _set_aside(step: Step, rewind: Rewind) -> Step:

@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 
 from amends.core import events as e, rewound
 from amends.core.contracts import Contract, Reversibility, Topic
+from amends.core.limits import Budget, begun, spent, stepped
 from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
 from amends.core.step import BLANK, LIVE, SettlingEvent, Step, altered, changed, renewed, waits
@@ -65,6 +66,8 @@ class Saga:
     waits: Waits | None = None
     """Sleeps, and waits for signals; None where there never was any."""
     paused: e.SagaPaused | None = None
+    budget: Budget | None = None
+    """What it may use up and has used; None where there is no limit and nothing was spent."""
 
     @property
     def status(self) -> SagaStatus:
@@ -136,7 +139,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
         case e.SagaStarted():
             if saga.begun is not None:
                 raise _impossible(saga, event, "a second start")
-            return altered(saga, head=saga.head + 1, begun=event)
+            return altered(saga, head=saga.head + 1, begun=event, budget=begun(event.limits) if event.limits else None)
         case (
             e.IncidentOpened()
             | e.IncidentAssigned()
@@ -162,6 +165,9 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.CheckpointMade()
             | e.RewindStarted()
             | e.RewindEnded()
+            | e.BudgetSpent()
+            | e.LimitReached()
+            | e.LimitRaised()
         ):
             return _evolve_saga(saga, event)
         case e.WaitStarted() | e.WaitEnded() | e.SignalReceived():
@@ -178,6 +184,8 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
     contracts = saga.contracts if event.contract is None else saga.contracts.set(name, event.contract)
     if event.step in saga.steps or name not in contracts:
         raise _impossible(saga, event, f"step {event.step} twice, or without its contract")
+    if saga.budget is not None:
+        saga = altered(saga, budget=stepped(saga.budget, event.step, event.topic))
     status = NEW_STEP[type(event)]
     made: dict[str, object] = {
         "id": event.step,
@@ -282,6 +290,7 @@ _SagaMoved: TypeAlias = (
     | e.CheckpointMade
     | e.RewindStarted
     | e.RewindEnded
+    | e.LimitEvent
 )
 
 
@@ -301,6 +310,8 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)))
         case e.SagaPaused():
             return altered(moved, paused=event)
+        case e.BudgetSpent() | e.LimitReached() | e.LimitRaised():
+            return altered(moved, budget=spent(saga.budget, event, moved.head))
         case e.WorkResumed(deadline_at=deadline_at):
             return _walked(rewound.renewed(moved, deadline_at) if deadline_at else moved, again=True)
         case e.CheckpointMade():

@@ -101,6 +101,9 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.CheckpointMade: _G.RUNNING,
         e.RewindStarted: _G.RUNNING,
         e.RewindEnded: _G.RUNNING,
+        e.BudgetSpent: _G.RUNNING,
+        e.LimitReached: _G.RUNNING,
+        e.LimitRaised: _G.RUNNING,
         e.WorkFinished: _G.RUNNING,
         e.SagaCompleted: _G.COMPLETED,
         e.RollbackStarted: _G.ROLLING_BACK,
@@ -114,11 +117,13 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     },
     _G.PAUSED: {
         e.SagaPaused: _G.PAUSED,
+        e.LimitRaised: _G.PAUSED,
         e.WorkResumed: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.RollbackResumed: _G.ROLLING_BACK,
     },
     _G.INCIDENT: {
+        e.LimitRaised: _G.INCIDENT,
         e.WorkResumed: _G.RUNNING,
         e.RewindStarted: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from amends.core import events as e
+from amends.core.limits import spelled
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, StepId
@@ -121,6 +122,7 @@ def _ours(
         "ended_at": _moment(row.ended_at),
         "cause": None if saga.rollback is None else saga.rollback.cause.value,
         "why": None if saga.rollback is None else saga.rollback.why,
+        **_used_up(saga, entries[-1].at if entries else 0),
         "open_incidents": len(saga.open_incidents),
         "entries": len(entries),
         "head": entries[-1].hash.hex() if entries else None,
@@ -128,6 +130,23 @@ def _ours(
         "steps": [_step(saga.steps[name], told) for name in told.steps],
         "timeline": _timeline(row.actor, entries),
     }
+
+
+def _used_up(saga: Saga, now: int) -> dict[str, Json]:
+    """What it spent, and its limits, where it has any."""
+    budget = saga.budget
+    if budget is None:
+        return {}
+    limits: dict[str, Json] = {
+        name.value: {
+            "most": spelled(name, bound.most),
+            "used": spelled(name, budget.used(name, now)),
+            "then": bound.then,
+        }
+        for name, bound in budget.bounds.items()
+    }
+    usd = spelled("usd", budget.usd_micros).partition(" ")[0]
+    return {"spent": {"tokens": budget.tokens, "usd": usd}, "limits": limits}
 
 
 def _timeline(actor: str, entries: Sequence[Entry]) -> list[Json]:

@@ -25,6 +25,7 @@ from amends.evidence.texts import (
     spelled_args,
     visible,
 )
+from amends.evidence.using import told_of_limits
 from amends.evidence.who import RUNTIME, who
 from amends.journal.protocol import Entry
 
@@ -209,6 +210,10 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.GOOD, "rolled back"
         case e.SagaHalted():
             return direction, Tone.BAD, "stopped: a person is needed"
+        case e.LimitReached():
+            return direction, Tone.BAD, told_of_limits(event)
+        case e.BudgetSpent() | e.LimitRaised():
+            return direction, Tone.PLAIN, told_of_limits(event)
         case e.PolicyAdopted(digest=digest, by=by, why=why):
             return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {short(by)}: {said(why)}"
         case e.CheckpointMade(name=name):

@@ -22,6 +22,7 @@ _ASKED_FOR: Final = (
     e.CheckpointMade,
     e.ApprovalUsed,
     e.WaitStarted,
+    e.BudgetSpent,
 )
 
 

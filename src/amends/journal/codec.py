@@ -78,6 +78,9 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "dispatch.unpaused/1": e.DispatchUnpaused,
     "hold.placed/1": e.HoldPlaced,
     "hold.lifted/1": e.HoldLifted,
+    "budget.spent/1": e.BudgetSpent,
+    "limit.reached/1": e.LimitReached,
+    "limit.raised/1": e.LimitRaised,
 }
 
 Fields = dict[str, Any]
@@ -126,7 +129,7 @@ def _refuse_half_characters(layout: Layout, event: e.Event, body: str) -> None:
 
 def _encode_large(name: str, layout: Layout, event: e.Event, body: str) -> Wire:
     texts = {part.name: text for part, text in layout.spelled(event)}
-    payloads = [part.name for part in layout.fields if part.is_payload]
+    payloads = [part.name for part in layout.fields if part.is_payload and part.name in texts]
     blobs: dict[str, str] = {}
     kept: Fields = {}
     for payload in payloads:

@@ -23,6 +23,7 @@ from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.heartbeat import Heartbeat, MakeHeart
 from amends.runtime.joining import require_same
+from amends.runtime.limits import Amount, Limits, journaled, raised
 from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
@@ -119,10 +120,11 @@ class Coordinator(Desk, Outside, Controls):
         id: str | None = None,
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
         **kwargs: Any,  # noqa: ANN401 - the saga's own
     ) -> Ended:
         """Run a saga to its end: completed, rolled back, or an incident."""
-        handle = await self.start(definition, *args, id=id, actor=actor, labels=labels, **kwargs)
+        handle = await self.start(definition, *args, id=id, actor=actor, labels=labels, limits=limits, **kwargs)
         return await handle
 
     async def start(
@@ -132,16 +134,19 @@ class Coordinator(Desk, Outside, Controls):
         id: str | None = None,
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
         **kwargs: Any,  # noqa: ANN401 - the saga's own
     ) -> Handle:
         """Start a saga and go on; awaiting the handle waits for its end.
 
         The same id twice is one saga: the second call joins the first, in whichever process, as long as it asks for
         the same. Raises RefusedError, here or when it is awaited, where it asks for something else.
+        limits: what it may use up; each takes the place of the definition's own.
         """
         if not isinstance(cast("object", definition), SagaDefinition):
             raise InputError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
-        return await self.start_bound(definition, definition.bind(args, kwargs), id=id, actor=actor, labels=labels)
+        named = definition.bind(args, kwargs)
+        return await self.start_bound(definition, named, id=id, actor=actor, labels=labels, limits=limits)
 
     async def start_bound(
         self,
@@ -151,6 +156,7 @@ class Coordinator(Desk, Outside, Controls):
         id: str | None = None,
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> Handle:
         """Start with the arguments by name, as a definition's `bind` or `bind_document` gives them."""
         if self._closing is not None:
@@ -165,6 +171,7 @@ class Coordinator(Desk, Outside, Controls):
             actor=checked_actor(actor),
             env=self.env,
             labels=checked_labels(labels),
+            limits=journaled(definition.options.limits, limits, self._clock.now()),
         )
         self.registry.add_definition(definition)
         joined = None if id is None else await self._join(saga, start)
@@ -265,6 +272,26 @@ class Coordinator(Desk, Outside, Controls):
             return await self.cancel(saga, why=why, by=by)
         now, window_s = self._clock.now(), self.settings.rollback_s
         command = c.RollBackTo(to=to, last=last, by=checked_actor(by), why=why, now=now, window_s=window_s)
+        return await self._ask(SagaId(saga), command)
+
+    async def raise_limit(
+        self,
+        saga: str,
+        *,
+        tokens: int | None = None,
+        usd: Amount | None = None,
+        seconds: float | None = None,
+        steps: int | None = None,
+        spin: int | None = None,
+        why: str = "",
+        by: str = SYSTEM,
+    ) -> Ended:
+        """Set a saga's limits higher; one that had stopped at its limit goes on. Raises RefusedError.
+
+        Without amounts: as much again of the one that it has reached.
+        """
+        amounts = {"tokens": tokens, "usd": usd, "seconds": seconds, "steps": steps, "spin": spin}
+        command = c.RaiseLimits(most=raised(amounts), by=checked_actor(by), why=why, now=self._clock.now())
         return await self._ask(SagaId(saga), command)
 
     # -- the policy ---------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from amends.core.plan import plan
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, StepId, canonical
 from amends.errors import (
+    Abort,
     AmendsError,
     CallPerson,
     Complete,
@@ -46,6 +47,7 @@ from amends.runtime.assertions import verify
 from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.forward import Forward
+from amends.runtime.keeping import Keeper
 from amends.runtime.logbook import Logbook
 from amends.runtime.rewind import Rewinds, first
 from amends.runtime.run import Run
@@ -72,6 +74,7 @@ class Driver:
         self._secrets = secrets
         self._forward = Forward(self.run)
         self._waiting = Waiting(self.run, self._forward.place)
+        self._keeper = Keeper(self.run, self._forward)
         self._function: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         book.on_moved = self.look_again
@@ -106,7 +109,9 @@ class Driver:
             self._forward.over, self._stopping = True, None
             self._forward = Forward(self.run)
             self._waiting = Waiting(self.run, self._forward.place)
+            self._keeper = Keeper(self.run, self._forward)
         self._function = asyncio.ensure_future(self._call_and_record())
+        self._keeper.start()
         try:
             await self._function
         except asyncio.CancelledError:
@@ -118,6 +123,8 @@ class Driver:
             if self._stopping is not None:
                 return
             self._record(self._failed(Cause.CANCELLED, "its function was cancelled from inside", None))
+        finally:
+            self._keeper.stop()
 
     async def _call_and_record(self) -> None:
         """Told in the same breath as the function's end, so that it shares the last outcome's write."""
@@ -141,6 +148,8 @@ class Driver:
             if exc.calls:
                 return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(exc.step), why=exc.reason)
             return self._failed(Cause.UNVERIFIED, exc.reason, StepId(exc.step))
+        except Abort as exc:
+            return self._failed(Cause.ABORTED, str(exc) or "the agent gave up", None)
         except StepError as exc:
             return self._failed(_cause(exc), str(exc), StepId(exc.step))
         except DivergedError as exc:
@@ -172,6 +181,7 @@ class Driver:
             self._forward.step,
             self._forward.ask,
             self._waiting,
+            self._keeper,
             self.run.in_flight.__contains__,
             lambda: self.run.layers,
             rewinds=Rewinds(self.run, self._forward),

@@ -47,6 +47,7 @@ from amends.errors import (
 from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.action import Action, captures
 from amends.runtime.executor import Call
+from amends.runtime.keeping import keep
 from amends.runtime.locks import Line, why_refused
 from amends.runtime.places import Places, Scope, Spot
 from amends.runtime.reread import keep_after
@@ -118,6 +119,8 @@ class Forward:
         if secrets:
             run.secrets[step] = secrets
         if not is_remembered:
+            if book.saga.budget is not None:
+                await keep(run, action.topic, args)
             book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest))
             await self._judge(step, action, ahead=True)
         while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
@@ -162,7 +165,10 @@ class Forward:
         run, contract = self._run, action.contract
         verdict = await run.judge(run.facts(step, contract, args))
         straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
-        if straight and (not contract.resources or await self._is_free(step, contract, args)):
+        straight = straight and (not contract.resources or await self._is_free(step, contract, args))
+        if run.book.saga.budget is not None:
+            await keep(run, contract.topic, args)
+        if straight:
             start = c.DispatchStep(step, contract, args, digest, verdict, after)
             await self._perform(step, action, start)
         else:

@@ -45,7 +45,8 @@ class Ended:
 
 def ended(saga: Saga, source: Source | None = None) -> Ended:
     rollback, incidents = saga.rollback, saga.open_incidents
-    why = "; ".join(incident.why for incident in incidents) or (rollback.why if rollback else "")
+    stopped = saga.paused if saga.phase is SagaStatus.PAUSED else rollback
+    why = "; ".join(incident.why for incident in incidents) or (stopped.why if stopped else "")
     return Ended(
         id=saga.id,
         status=saga.status,

@@ -226,7 +226,11 @@ def wakes_at(saga: Saga) -> int | None:
     if not all(step.status in IDLE for step in steps):
         return None
     asked = [at for step in steps if (at := step.wake_at) is not None]
-    return min((*asked, *(wait.until for wait in open_waits(saga))), default=None)
+    waited = [wait.until for wait in open_waits(saga)]
+    until_at = None if saga.budget is None else saga.budget.until_at
+    if until_at is not None and (asked or waited):
+        asked.append(until_at)
+    return min((*asked, *waited), default=None)
 
 
 def due_in(saga: Saga, now: int) -> float:

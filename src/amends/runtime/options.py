@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from amends.runtime.assertions import Check
+from amends.runtime.limits import Limits
 
 
 class OptionNames(TypedDict, total=False):
@@ -20,6 +21,7 @@ class OptionNames(TypedDict, total=False):
     files: Sequence[str | os.PathLike[str]]
     lands: str | None
     resources: Sequence[str]
+    limits: Limits | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +31,11 @@ class Options:
     verify: what has to hold before a saga counts as complete; see `check`.
     files: the trees that it works on, as with `s.files`. lands: land them at its end, with this message.
     resources: what a saga keeps to itself from its first step to its end, as templates over its input.
+    limits: what a saga may use up, and what happens then.
     """
 
     verify: Sequence[Check | Callable[..., object]] = ()
     files: Sequence[str | os.PathLike[str]] = ()
     lands: str | None = None
     resources: Sequence[str] = ()
+    limits: Limits | None = None

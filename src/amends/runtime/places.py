@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from amends.core.limits import SPENDING, spent_words
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.errors import DivergedError
@@ -175,6 +176,8 @@ def _remembered(saga: Saga) -> Iterator[tuple[StepId, tuple[str, str]]]:
             yield step.id, (step.topic, step.digest)
     for wait in saga.waits.places.values() if saga.waits is not None else ():
         yield wait.place, (wait.words, "")
+    for spending in saga.budget.places.values() if saga.budget is not None else ():
+        yield spending.fact.place, (SPENDING, spent_words(spending.fact))
     for checkpoint in saga.checkpoints.values():
         yield checkpoint.place, (CHECKPOINT, checkpoint.name)
     for rewind in saga.rewinds.values():

@@ -7,15 +7,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from amends.core.values import Json, SagaId, StepId, canonical
-from amends.errors import DeclarationError, InputError
+from amends.errors import Abort, DeclarationError, InputError
 from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
 from amends.runtime.files.work import OnFiles, with_room_for_files
 from amends.runtime.holding import hold
+from amends.runtime.keeping import Keeper
+from amends.runtime.limits import Amount
 from amends.runtime.places import Spot
 from amends.runtime.rewind import Feedback, Rewinds
 from amends.runtime.secret import Secret, mask, secrets_in
@@ -51,6 +53,7 @@ class Work(OnFiles):
         step: DoStep,
         ask: DoStep,
         waiting: Waiting,
+        keeper: Keeper,
         flies: Callable[[StepId], bool],
         layers: Callable[[], Layers],
         *,
@@ -63,6 +66,7 @@ class Work(OnFiles):
         self._waiting = waiting
         self._layers = layers
         self._rewinds = rewinds
+        self._keeper = keeper
 
     @overload
     def do(
@@ -142,6 +146,15 @@ class Work(OnFiles):
         Raises StepFailedError when another saga does not give them back in time, DeadlockError when it never would.
         """
         return self.do_named(hold, {"resources": [checked_resource(name) for name in resources]})
+
+    async def spend(self, *, tokens: int = 0, usd: Amount = 0, what: str = "") -> None:
+        """Put on record what the work has used up. Where that crosses a limit, the saga ends here as its limits say."""
+        await self._keeper.spend(tokens, usd, what)
+
+    async def abort(self, why: str) -> NoReturn:
+        """Give up: all is taken back, and `why` is on record as the reason. Nothing after it runs."""
+        await self._keeper.abort(why)
+        raise Abort(why)
 
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None

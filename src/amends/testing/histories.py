@@ -64,6 +64,7 @@ from amends.testing.chances import (
     ways_into_line,
 )
 from amends.testing.idle import idle_moves, unpause
+from amends.testing.spending import START, keeping_limits, raisings, spendings, started
 from amends.testing.stops import stops
 
 _G, _S = SagaStatus, StepStatus
@@ -81,7 +82,7 @@ class Walk:
     most_moves: int = 400
     watch: Callable[[Walk, Told], None] | None = None
     saga: Saga = field(init=False)
-    now: int = 1_700_000_000_000
+    now: int = START
     events: list[Event] = field(default_factory=list[Event])
     truths: dict[StepId, Truth] = field(default_factory=dict[StepId, Truth])
     keys: dict[StepId, str] = field(default_factory=dict[StepId, str])
@@ -98,7 +99,7 @@ class Walk:
         self.saga = unstarted(self.id)
         self.calm = self.tape.pick(CALM)
         self.idles = self.tape.once_in(4)
-        self.tell(c.StartSaga(definition="walk", version=1, input={}, actor="tester", env="test", labels={}))
+        self.tell(started(self))
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -188,8 +189,9 @@ class Walk:
             effect = forward(step, self.now)
             if effect is not None:
                 moves.append(partial(self._raced, partial(self._go, step, effect)))
+        moves += [partial(self._raced, spending) for spending in spendings(self)]
         if len(self.saga.steps) < self.most_steps:
-            moves = [*moves, *[partial(self._raced, self.propose)] * 3]
+            moves = [*moves, *[partial(self._raced, partial(keeping_limits, self, self.propose))] * 3]
         moves += rewinds.asked(self)
         if not moves or self.tape.once_in(60):
             moves = [partial(self._raced, partial(self.tell, c.FinishWork(result=None)))]
@@ -218,7 +220,7 @@ class Walk:
             asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
             asked += [self.fail, *stops(self)]
-        return [*asked, *(idle_moves(self) if self.idles else ()), *rewinds.people(self)]
+        return [*asked, *(idle_moves(self) if self.idles else ()), *rewinds.people(self), *raisings(self)]
 
     def _raced(self, move: Move) -> None:
         """Someone else's request may come first: the driver's own is then decided on top of it."""

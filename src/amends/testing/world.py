@@ -272,8 +272,8 @@ def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
             owed = [step.id for step in saga.steps.values() if step.number > number and _is_owed(saga, step)]
             if owed:
                 yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
-    if account.saga.incidents or any(isinstance(event, _LATE) for _, event in account.before):
-        return
+    if account.saga.incidents or any(isinstance(event, (*_LATE, e.RewindStarted)) for _, event in account.before):
+        return  # what was taken back in between came earlier than what was done, and taken back, since
     undone = [
         account.steps_by_key[line.of] for line in _effective(lines) if line.undo and line.of in account.steps_by_key
     ]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import amends
-from amends import Done, Fatal, Retries, Secret, Work, action, saga
+from amends import Done, Fatal, Limits, Retries, Secret, Work, action, saga
 
 
 def note(what: str) -> None:
@@ -138,3 +138,11 @@ def guard(to: str) -> None:
 async def guarded(s: Work) -> None:
     await s.do(guard, "A")
     raise Fatal("not after all")
+
+
+@saga("shop.haggle", limits=Limits(usd=3, then="pause"))
+async def haggle(s: Work, item: str) -> str:
+    await s.do(reserve, item)
+    for price in (2, 2, 2):
+        await s.spend(usd=price, what="an offer")
+    return "sold"

@@ -1,0 +1,199 @@
+"""What a saga may use up, and what it has used: the bounds that it began with, folded with what was spent. Pure.
+
+Bounds are journaled with the saga's start as `{name: {most, then, …}}`, so that they hold after a restart, whatever the
+code says by then. A bound is a whole number: tokens, millionths of a dollar, milliseconds, steps, near-identical steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple, cast
+
+from amends.core.pmap import Pmap
+from amends.core.spending import BudgetSpent, LimitEvent, LimitRaised, LimitReached
+from amends.core.step import altered
+from amends.core.values import Json, StepId
+from amends.errors import JournalDamagedError
+
+SPENDING: Final = "a spending"
+BUILT_IN: Final = "amends."
+MICROS: Final = 1_000_000
+
+
+class LimitName(StrEnum):
+    """What is limited."""
+
+    TOKENS = "tokens"
+    USD = "usd"
+    SECONDS = "seconds"
+    STEPS = "steps"
+    SPIN = "spin"
+
+
+class Response(StrEnum):
+    """What happens when a limit is reached."""
+
+    ROLLBACK = "rollback"
+    TO_CHECKPOINT = "to_checkpoint"
+    PAUSE = "pause"
+    CALL = "call"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """`measure` is the limit as it was first set: what one more helping is. `times`: how often it may go back."""
+
+    most: int
+    measure: int
+    then: Response = Response.ROLLBACK
+    to: str = ""
+    guidance: str = ""
+    times: int = 1
+    reached: int = 0
+
+
+class Spending(NamedTuple):
+    """What was spent, and the number of the entry that says so."""
+
+    fact: BudgetSpent
+    entry: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """`places` are where the definition has spent. `newest` are the last own steps, as many as spin looks at."""
+
+    places: Pmap[StepId, Spending]
+    bounds: Mapping[LimitName, Bound]
+    since_at: int = 0
+    tokens: int = 0
+    usd_micros: int = 0
+    steps: int = 0
+    newest: tuple[StepId, ...] = ()
+    reached: LimitName | None = None
+    why: str = ""
+
+    def used(self, name: LimitName, now: int = 0) -> int:
+        """How much of it is used up; of spin, which has no amount, none."""
+        match name:
+            case LimitName.TOKENS:
+                return self.tokens
+            case LimitName.USD:
+                return self.usd_micros
+            case LimitName.STEPS:
+                return self.steps
+            case LimitName.SECONDS:
+                return max(0, now - self.since_at)
+            case LimitName.SPIN:
+                return 0
+
+    @property
+    def until_at(self) -> int | None:
+        """When its time is up; None where it has all the time."""
+        bound = self.bounds.get(LimitName.SECONDS)
+        return None if bound is None else self.since_at + bound.most
+
+
+def begun(limits: Json) -> Budget:
+    """The budget of a saga that starts with these limits. Raises JournalDamagedError."""
+    if not isinstance(limits, dict):
+        raise JournalDamagedError("a saga's limits are not an object")
+    bounds: dict[LimitName, Bound] = {}
+    since_at = 0
+    try:
+        for name, limit in limits.items():
+            said = cast("dict[str, Json]", limit)
+            since_at = max(since_at, cast("int", said.get("since_at", 0)))
+            most = cast("int", said["most"])
+            bounds[LimitName(name)] = Bound(
+                most=most,
+                measure=most,
+                then=Response(cast("str", said.get("then", Response.ROLLBACK))),
+                to=cast("str", said.get("to", "")),
+                guidance=cast("str", said.get("guidance", "")),
+                times=cast("int", said.get("times", 1)),
+            )
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
+        raise JournalDamagedError(f"a saga's limits cannot be read: {exc!r}") from None
+    return Budget(places=Pmap(), bounds=bounds, since_at=since_at)
+
+
+UNLIMITED: Final[Mapping[LimitName, Bound]] = {}
+
+
+def stepped(budget: Budget, step: StepId, topic: str) -> Budget:
+    """One more step of the definition's own; what is built in is not counted."""
+    if topic.startswith(BUILT_IN):
+        return budget
+    spin = budget.bounds.get(LimitName.SPIN)
+    newest = () if spin is None else (*budget.newest, step)[-spin.most :]
+    return altered(budget, steps=budget.steps + 1, newest=newest)
+
+
+def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
+    budget = budget or Budget(places=Pmap(), bounds=UNLIMITED)
+    match event:
+        case BudgetSpent(place=place, tokens=tokens, usd_micros=usd):
+            places = budget.places.set(place, Spending(event, entry))
+            return altered(budget, places=places, tokens=budget.tokens + tokens, usd_micros=budget.usd_micros + usd)
+        case LimitReached(limit=limit, why=why):
+            name = LimitName(limit)
+            bound = _bound(budget, name)
+            return altered(
+                budget,
+                bounds={**budget.bounds, name: altered(bound, reached=bound.reached + 1)},
+                reached=name,
+                why=why,
+            )
+        case LimitRaised(limit=limit, most=most):
+            name = LimitName(limit)
+            bounds = {**budget.bounds, name: altered(_bound(budget, name), most=most)}
+            newest = () if name is LimitName.SPIN else budget.newest  # whoever is let go on begins a new row
+            if budget.reached is not name:
+                return altered(budget, bounds=bounds, newest=newest)
+            return altered(budget, bounds=bounds, newest=newest, reached=None, why="")
+
+
+def forgetting(budget: Budget | None, above: int) -> Budget | None:
+    """After going back to that entry: what was spent since stays spent; the definition will say anew what it spends."""
+    if budget is None:
+        return None
+    places = budget.places
+    for place, spending in tuple(budget.places.items()):
+        if spending.entry > above:
+            places = places.drop(place)
+    return altered(budget, places=places)
+
+
+def _bound(budget: Budget, name: LimitName) -> Bound:
+    found = budget.bounds.get(name)
+    if found is None:
+        raise JournalDamagedError(f"the limit {name} was reached or raised, and there is none")
+    return found
+
+
+def one_more(budget: Budget | None, by: str, why: str, now: int) -> tuple[LimitRaised, ...]:
+    """As much again as the limit that was reached allowed at first; for time, from now on."""
+    if budget is None or budget.reached is None:
+        return ()
+    name = budget.reached
+    bound = budget.bounds[name]
+    most = bound.most if name is LimitName.SPIN else max(bound.most, budget.used(name, now)) + bound.measure
+    return (LimitRaised(limit=name.value, most=most, by=by, why=why),)
+
+
+def spent_words(spent: BudgetSpent) -> str:
+    """What was said at a place; called again, the definition has to say the same."""
+    return f"{spent.tokens} {spent.usd_micros} {spent.what}"
+
+
+def spelled(name: str, amount: int) -> str:
+    """An amount as people say it."""
+    if name == LimitName.USD:
+        whole, part = divmod(amount, MICROS)
+        return f"{whole}.{part:06d}".rstrip("0").rstrip(".") + " USD"
+    if name == LimitName.SECONDS:
+        return f"{amount / 1000:g} s"
+    return f"{amount} {'steps' if name == LimitName.SPIN else name}"

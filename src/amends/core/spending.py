@@ -1,0 +1,45 @@
+"""Facts about limits: what was spent, which limit was reached, and who raised it. Amounts are whole numbers.
+
+Tokens and steps are counted; money is in millionths of a dollar, time in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from amends.core.values import StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSpent:
+    """`place` is where the definition said so: called again, it is not counted twice."""
+
+    place: StepId
+    tokens: int = 0
+    usd_micros: int = 0
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReached:
+    """`then` is the response, which follows in the same write."""
+
+    limit: str
+    most: int
+    used: int
+    then: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRaised:
+    """`most` takes the place of the one before."""
+
+    limit: str
+    most: int
+    by: str
+    why: str = ""
+
+
+LimitEvent: TypeAlias = BudgetSpent | LimitReached | LimitRaised

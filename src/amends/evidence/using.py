@@ -1,0 +1,26 @@
+"""What the timeline says of what a saga uses up, and of its limits. Pure."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from amends.core import events as e
+from amends.core.limits import spelled as amount
+from amends.evidence.texts import said, short
+
+
+def told_of_limits(event: e.LimitEvent) -> str:
+    match event:
+        case e.BudgetSpent(tokens=tokens, usd_micros=usd, what=what):
+            amounts = [*([f"{tokens} tokens"] if tokens else []), *([amount("usd", usd)] if usd else [])]
+            return f"spent {', '.join(amounts) or 'nothing'}{_because(what)}"
+        case e.LimitReached(limit=limit, then=then, why=why):
+            return f"limit {short(limit)} reached: {said(why)} ({short(then).replace('_', ' ')})"
+        case e.LimitRaised(limit=limit, most=most, by=by, why=why):
+            return f"limit {short(limit)} raised to {amount(limit, most)} by {short(by)}{_because(why)}"
+        case _:
+            assert_never(event)
+
+
+def _because(why: str) -> str:
+    return f": {said(why)}" if why else ""

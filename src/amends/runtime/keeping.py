@@ -1,0 +1,90 @@
+"""Limits while a saga runs: what it spends, what is looked at before a step, and the time that runs out.
+
+Where a limit is reached the saga's function is not told: it is stopped, as when a person cancels the saga, and what
+follows is on record already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from amends.core import commands as c
+from amends.core.events import BudgetSpent, Cause
+from amends.core.limits import SPENDING, spent_words
+from amends.core.values import Json, StepId
+from amends.errors import InputError
+from amends.runtime.limits import Amount, spending
+from amends.runtime.run import Run
+
+if TYPE_CHECKING:
+    from amends.runtime.forward import Forward
+
+LONGEST_WORDS: Final = 400
+
+
+class Keeper:
+    """Keeps one run within its limits."""
+
+    def __init__(self, run: Run, forward: Forward) -> None:
+        self._run = run
+        self._forward = forward
+        self._timer: asyncio.Task[None] | None = None
+
+    async def spend(self, tokens: int, usd: Amount, what: str) -> None:
+        counted, micros = spending(tokens, usd)
+        if len(what) > LONGEST_WORDS:
+            raise InputError(f"s.spend(what=…) is longer than {LONGEST_WORDS} characters")
+        run = self._run
+        said = BudgetSpent(place=StepId(""), tokens=counted, usd_micros=micros, what=what)
+        place, is_remembered = await self._forward.place(SPENDING, spent_words(said))
+        if not is_remembered:
+            now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+            spend = c.Spend(place=place, tokens=counted, usd_micros=micros, what=what, now=now, window_s=window_s)
+            run.book.tell(spend)
+            run.book.commit_soon()
+            await stop_unless_running(run)
+
+    async def abort(self, why: str) -> None:
+        """The definition gives up: everything is taken back, and this is why."""
+        run = self._run
+        now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+        run.book.tell(c.FailWork(cause=Cause.ABORTED, why=why, step=None, now=now, window_s=window_s))
+        await stop_unless_running(run)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Watch the time, where it is limited."""
+        if self._run.book.saga.budget is not None and self._run.book.saga.budget.until_at is not None:
+            self._timer = asyncio.ensure_future(self._watch())
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _watch(self) -> None:
+        run = self._run
+        while (budget := run.book.saga.budget) is not None and budget.until_at is not None:
+            left_ms = budget.until_at - run.around.clock.now()
+            if left_ms <= 0:
+                break
+            await run.around.clock.sleep(left_ms / 1000)
+        if run.book.saga.works and run.book.broken is None:
+            run.book.tell(c.KeepLimits(now=run.around.clock.now(), window_s=run.around.settings.rollback_s))
+            run.book.commit_soon()
+            run.book.on_moved()
+
+
+async def keep(run: Run, topic: str, args: Json) -> None:
+    """Before a step is proposed. Returns if every limit is kept; else the function is stopped here."""
+    now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+    if run.book.tell(c.KeepLimits(now=now, window_s=window_s, topic=topic, args=args)):
+        await stop_unless_running(run)
+
+
+async def stop_unless_running(run: Run) -> None:
+    """A saga that does not run any more does not go on with its function either."""
+    if not run.book.saga.works:
+        run.book.on_moved()
+        await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now
