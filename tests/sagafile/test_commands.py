@@ -221,3 +221,28 @@ result: {said: "${steps.both.stdout}"}
 """
     ended, _ = run(tmp_path, steps)
     assert (ended.status, ended.result) == ("completed", {"said": "hello"})
+
+
+def test_sagas_that_need_the_same_resource_take_turns(tmp_path: Path) -> None:
+    text = """
+version: v1
+saga: turns
+inputs: {account: text, name: text}
+steps:
+  - id: use
+    shell: test ! -e busy && touch busy && sleep 0.3 && rm busy && echo "$NAME" >> order
+    env: {NAME: "${input.name}"}
+    resources: ["account:${input.account}"]
+    compensate: ["true"]
+"""
+
+    async def both() -> list[str]:
+        saga = parse_saga(text, name="s.yaml", directory=str(tmp_path))
+        async with Coordinator.open(str(tmp_path / "a.db"), signals=False) as coordinator:
+            ended = await asyncio.gather(
+                coordinator.run(saga, account="7", name="a"), coordinator.run(saga, account="7", name="b")
+            )
+            return [str(each.status) for each in ended]
+
+    assert asyncio.run(both()) == ["completed", "completed"]
+    assert sorted((tmp_path / "order").read_text(encoding="utf-8").split()) == ["a", "b"]

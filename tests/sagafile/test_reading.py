@@ -80,6 +80,7 @@ def mistake(steps: str, head: str = HEAD) -> str:
         ("id: x, run: [a], env: {AMENDS_KEY: b}", "AMENDS_KEY in env is taken"),
         ("id: x, run: [a], secrets: ['a b']", "'a b' in secrets is not the name of a variable"),
         ("id: x, run: [~]", "an argument has to be text; put it in quotes, not nothing"),
+        ("id: x, run: [a], resources: ['a:${input.nam}']", "unknown input 'nam' in ${input.nam}; did you mean name?"),
         ("id: x, run: [a], files: .", "files has to be true or false, not '.'"),
         ("id: x, run: [a], files: true", "step x works on files, and the saga has none; add `files:` at the top"),
     ],

@@ -34,6 +34,8 @@ def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, 
     made = _spelled(step.command, known)
     words: Object = {name: made.pop(name) for name in list(made) if name in _WORDS}
     using: Object = {**made, "directory": directory, "saga": saga}
+    if step.resources:
+        using["resources"] = [bound(text, known) for text in step.resources]
     for name in _PARTS:
         command: Command | None = getattr(step, name)
         if command is not None:
@@ -225,6 +227,7 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
         no_rollback=step.no_rollback,
         idempotent=step.idempotent,
         risk=step.risk,
+        resources=["{using.resources}"] if step.resources else [],
         timeout=step.timeout_s,
         retries=step.retries or UNSEEN,
         compensation_timeout=step.undo_timeout_s,

@@ -63,6 +63,8 @@ class StepPlan:
     probe: Command | None = None
     before: Command | None = None
     after: tuple[str, ...] | None = None
+    resources: tuple[Template, ...] = ()
+    """What it needs for itself until its saga has ended."""
     files: bool = False
     """It works in the saga's changeset, in a layer of its own."""
     read_only: bool = False

@@ -18,14 +18,12 @@ from amends.sagafile.commands import Commands, argument, values_of, words_of
 from amends.sagafile.inputs import fits, pattern_mistake
 from amends.sagafile.model import Command, Input, StepPlan, Tree, Written
 from amends.sagafile.references import check_references
-from amends.sagafile.templates import EARLY
+from amends.sagafile.templates import EARLY, Template
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, plain, said, shown
 
 _STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
 _INPUT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-_LATER: Final = ("resources",)
-"""Keys of steps that the format will have, and this version does not."""
 _OURS: Final = "amends."
 
 FORWARD: Final = (*EARLY, "key")
@@ -200,7 +198,7 @@ class _Steps:
 
     def _step(self, part: Part) -> StepPlan:
         mistakes = self._mistakes
-        found = dict(self._entries(part))
+        found = {entry.key: entry for entry in mistakes.entries(part, "a step", schema.STEP)}
         name = self._once(found["id"], self._ids, _STEP_ID) if "id" in found else ""
         if "id" not in found and isinstance(part, Mapped):
             mistakes.add(part.line, "a step without id")
@@ -219,6 +217,7 @@ class _Steps:
             probe=self._part(found, "probe", schema.PROBE, schema.ANSWERS, {0: "happened", 1: "not_happened"}),
             before=self._part(found, "before", schema.BEFORE, schema.ALWAYS, {0: "succeeded"}),
             after=self._after(found["after"]) if "after" in found else None,
+            resources=self._resources(found),
             files=_flag(found, "files", mistakes),
             read_only=read_only,
             no_rollback=mistakes.text(found["no_rollback"].value, "no_rollback") if "no_rollback" in found else None,
@@ -234,14 +233,11 @@ class _Steps:
         self._check_promises(step, found, where)
         return step
 
-    def _entries(self, part: Part) -> Iterator[tuple[str, Entry]]:
-        known = (*schema.STEP, *_LATER)
-        for entry in self._mistakes.entries(part, "a step", known):
-            if entry.key in _LATER:
-                what = f"{entry.key}: is not there yet in this version; leave it out"
-                self._mistakes.add(entry.line, what)
-            else:
-                yield entry.key, entry
+    def _resources(self, found: Mapping[str, Entry]) -> tuple[Template, ...]:
+        if "resources" not in found:
+            return ()
+        items = self._mistakes.items(found["resources"].value, "resources")
+        return tuple(argument(item, "a resource", self._mistakes, EARLY) for item in items)
 
     def _once(self, entry: Entry, lines: dict[str, int], pattern: re.Pattern[str]) -> str:
         name = _named(entry.value, entry.key, pattern, self._mistakes)

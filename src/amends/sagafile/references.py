@@ -18,6 +18,9 @@ def check_references(written: Written, mistakes: Mistakes, *, result_line: int) 
         for command in step.commands:
             for reference in command.references():
                 _check(reference, command.line, mistakes, inputs, before[step.id], step)
+        for text in step.resources:
+            for reference in references(text):
+                _check(reference, step.line, mistakes, inputs, before[step.id], step)
     everything = [step.id for step in written.steps]
     tree = written.tree
     if tree is not None:

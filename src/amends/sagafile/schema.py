@@ -104,6 +104,7 @@ STEP: Final[Mapping[str, Json]] = {
     "probe": _part(PROBE, "The read-only command that says whether it happened: 0 it did, 1 it did not."),
     "before": _part(BEFORE, "The read-only command whose output the compensation will need."),
     "after": _told({"type": "array", "items": _NAME}, "The steps that come first; otherwise the one above it."),
+    "resources": _told(_ARGUMENTS, "What it needs for itself until its saga has ended, as account:${input.account}."),
     "files": _told(_FLAG, "It works in a changeset of the saga's files; taking it back drops what it did."),
     "timeout": _told(_DURATION, "For one attempt; otherwise 5m. Then it is ended with all that it started."),
     "retry": _told(_RETRY, "How often it is tried; otherwise once, and again only where nobody saw its end."),
