@@ -202,3 +202,26 @@ def test_new_code_that_could_not_go_on_is_named_with_what_to_do(amends: Shell) -
     ]
     (record,) = amends("saga", "check", "renewed", "--json").records
     assert (record["type"], record["saga"], record["obstacles"][0]["step"]) == ("unresumable", "l-1", "1")
+
+
+# -- pruning ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell) -> None:
+    bought(amends, "b-1", "b-2")
+    assert amends.here("saga", "hold", "b-2", "--why", "a court asks").out == "saga b-2 is held\n"
+    assert amends.here("prune", "--older-than", "0s", "--dry-run").out == "sagas that would be pruned: 1\n"
+    assert amends.here("prune", "--older-than", "90d").out == "pruned 0 sagas, 0 entries; left for the next time: 0\n"
+    assert amends.here("prune", "--older-than", "0s", "--json").records == [
+        {"type": "pruned", "sagas": 1, "entries": 6, "left": 0}
+    ]
+    rows = [row.split() for row in amends.here("saga", "list", "--definition", "shop.buy").out.splitlines()[1:]]
+    assert [(row[0], row[-1] == "pruned") for row in rows] == [("b-2", False), ("b-1", True)]
+    shown = amends.here("saga", "show", "b-1")
+    assert shown.code == 0
+    assert "content     pruned: what its entries held was removed" in shown.out
+    assert amends.here("saga", "hold", "b-2", "--why", "closed", "--lift").out == "saga b-2 is not held any more\n"
+    assert (
+        amends.here("prune", "--older-than", "soon").complaint
+        == "'soon' is no age; write 90d, 12h, or a number of seconds"
+    )

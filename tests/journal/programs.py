@@ -166,6 +166,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     lambda journal: journal.seal(),
     lambda journal: journal.hand_over(PlainNotary()),
     lambda journal: journal.remove_payloads(ended_before=1),
+    lambda journal: journal.removable(ended_before=1),
     lambda journal: journal.close(),
 )
 

@@ -84,7 +84,12 @@ def _cells(heads: Sequence[tuple[str, int]], texts: Sequence[str], styles: Mappi
 def saga_cells(row: SagaRow) -> tuple[Part, ...]:
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
     approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
-    notes = [incidents, approvals, *(f"{name}={value}" for name, value in row.labels.items())]
+    notes = [
+        "pruned" if row.pruned else "",
+        incidents,
+        approvals,
+        *(f"{name}={value}" for name, value in row.labels.items()),
+    ]
     took = span((row.ended_at or row.updated_at) - row.started_at)
     definition = f"{visible(row.definition)}/{row.version}"
     note = visible(" ".join(filter(None, notes)), 80)
@@ -130,21 +135,6 @@ def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
     return lead, (line.text, _TONES[line.tone])
 
 
-def removed_line(entry: Entry) -> Line:
-    """What is left of an entry whose content was removed: that it was there, when, and of which kind."""
-    text = f"entry {entry.number}, {visible(entry.name.partition('/')[0])}: what it held was removed"
-    return Line(
-        at=entry.at,
-        entry=entry.number,
-        direction=Direction.SAGA,
-        step=None,
-        topic="",
-        text=text,
-        tone=Tone.PLAIN,
-        who="",
-    )
-
-
 def status_part(status: SagaStatus) -> Part:
     return status.replace("_", " "), _STATUSES[status]
 
@@ -170,6 +160,8 @@ def headed(row: SagaRow) -> tuple[tuple[Part, ...], ...]:
         ("started", f"{moment(row.started_at)} {zone[:3]}:{zone[3:]} by {visible(row.actor)} in {visible(row.env)}"),
         ("took" if row.ended_at else "so far", f"{took}, {row.entries} entries"),
     ]
+    if row.pruned:
+        facts.append(("content", "pruned: what its entries held was removed; their numbers, times and hashes are kept"))
     if row.labels:
         facts.append(("labels", visible(" ".join(f"{name}={value}" for name, value in row.labels.items()))))
     return tuple(((f"{name:<12}", _FAINT), fact) for name, fact in facts)

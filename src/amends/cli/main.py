@@ -23,6 +23,7 @@ from amends.cli.notify import notify
 from amends.cli.options import show_help
 from amends.cli.pause import pause, unpause
 from amends.cli.policy import policy
+from amends.cli.prune import prune
 from amends.cli.run import resume, run
 from amends.cli.saga import saga
 from amends.cli.schema import schema
@@ -65,6 +66,7 @@ cli.add_command(unpause)
 cli.add_command(lock)
 cli.add_command(policy)
 cli.add_command(evidence)
+cli.add_command(prune)
 cli.add_command(notify)
 cli.add_command(changeset)
 cli.add_command(doctor)

@@ -26,6 +26,8 @@ from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Signer
 from amends.journal.protocol import Journal
+from amends.runtime.pauses import Pauses
+from amends.runtime.retention import spared_by
 
 UNATTESTED: Final = 7
 FAILED: Final = 8
@@ -225,5 +227,9 @@ def spelled_moment(milliseconds: int) -> str:
 
 
 async def forget(address: str, ended_before: int) -> int:
+    """How many entries lost their content. What is held is left alone, as always."""
     async with opened_to_read(address) as journal:
-        return await journal.remove_payloads(ended_before=ended_before)
+        pauses = Pauses(journal, SystemClock(), 0.0)
+        await pauses.refresh()
+        spared = spared_by(pauses.holds)
+        return (await journal.remove_payloads(ended_before=ended_before, spared=spared)).entries

@@ -290,3 +290,34 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
     if not found:
         out.say("every saga that is unfinished can be gone on with")
     return 1 if found else 0
+
+
+@saga.command()
+@click.argument("saga_id", metavar="ID")
+@click.option("--why", metavar="TEXT", required=True, help="Who asks for it, and what for.")
+@click.option("--lift", is_flag=True, help="End the hold instead.")
+@with_author
+@with_journal
+def hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as_json: bool) -> None:
+    """Keep what a saga held, however old it is: `amends prune` leaves it alone."""
+    import asyncio
+
+    from amends.bootstrap import Coordinator
+    from amends.cli.output import Output
+    from amends.cli.session import require_journal
+    from amends.evidence.timeline import visible
+
+    who = author(by)
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with Coordinator.open(journal) as coordinator:
+            if lift:
+                await coordinator.lift(saga_id, why=why, by=who)
+            else:
+                await coordinator.hold(saga_id, why=why, by=who)
+
+    require_journal(journal)
+    asyncio.run(whole())
+    out.record("hold", {"saga": saga_id, "is_held": not lift, "by": who})
+    out.say(f"saga {visible(saga_id)} is {'not held any more' if lift else 'held'}")

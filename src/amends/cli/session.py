@@ -12,7 +12,7 @@ import click
 
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli.asked import fields as asking_fields
-from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, removed_line, time_left
+from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
@@ -155,7 +155,7 @@ class Follower:
     async def catch_up(self) -> None:
         async for entry in self._journal.read(self._saga, after=self.seen):
             self.seen = entry.number
-            line = removed_line(entry) if entry.is_removed else self._timeline.line(entry)
+            line = self._timeline.line(entry)
             if entry.number > self._after:
                 self._out.record("entry", entry_fields(entry))
                 if line is not None:

@@ -29,7 +29,18 @@ from amends.evidence.using import told_of_limits
 from amends.evidence.who import RUNTIME, who
 from amends.journal.protocol import Entry
 
-__all__ = ["Direction", "Line", "Timeline", "Tone", "span", "spelled", "spelled_args", "timeline", "visible"]
+__all__ = [
+    "Direction",
+    "Line",
+    "Timeline",
+    "Tone",
+    "removed_line",
+    "span",
+    "spelled",
+    "spelled_args",
+    "timeline",
+    "visible",
+]
 
 
 class Direction(StrEnum):
@@ -95,6 +106,21 @@ def timeline(entries: Iterable[Entry]) -> tuple[Line, ...]:
     return tuple(line for line in map(told.line, entries) if line is not None)
 
 
+def removed_line(entry: Entry) -> Line:
+    """What is left of an entry whose content was removed: that it was there, when, and of which kind."""
+    text = f"entry {entry.number}, {visible(entry.name.partition('/')[0])}: what it held was removed"
+    return Line(
+        at=entry.at,
+        entry=entry.number,
+        direction=Direction.SAGA,
+        step=None,
+        topic="",
+        text=text,
+        tone=Tone.PLAIN,
+        who="",
+    )
+
+
 @dataclass(slots=True)
 class _Seen:
     number: int | None
@@ -112,6 +138,8 @@ class Timeline:
 
     def line(self, entry: Entry) -> Line | None:
         """The line of this entry, or None where it adds nothing that a person would miss."""
+        if entry.is_removed:
+            return removed_line(entry)
         event = entry.event
         if isinstance(event, (e.StepProposed, e.ActionDispatched)):
             self._steps[event.step] = _Seen(len(self._steps) + 1, visible(event.topic), event.args)

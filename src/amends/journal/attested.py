@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from amends.journal.tree import Tree
 
@@ -52,6 +52,27 @@ class Pace(NamedTuple):
     def is_due(self, entries: int, milliseconds: int) -> bool:
         """Whether this much, and so long, since the last one is too much. A clock that was set back is no excuse."""
         return entries >= self.entries or not 0 <= milliseconds < self.seconds * 1000
+
+
+class Spared(NamedTuple):
+    """What is not removed, however old: these sagas, and those with one of these labels, `name` or `name=value`."""
+
+    sagas: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
+
+    def spares(self, saga: str, labels: Mapping[str, str]) -> bool:
+        marks = {*labels, *(f"{name}={value}" for name, value in labels.items())}
+        return saga in self.sagas or not self.labels.isdisjoint(marks)
+
+
+NOBODY: Final = Spared()
+
+
+class Removal(NamedTuple):
+    """How many sagas lost their content, and how many entries that were."""
+
+    sagas: int
+    entries: int
 
 
 class Notary(Protocol):
@@ -128,11 +149,15 @@ class Attested(Protocol):
         """
         ...
 
-    async def remove_payloads(self, *, ended_before: int) -> int:
-        """Remove what the entries of sagas held that ended before this time; how many entries that were.
+    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
+        """Remove what the entries of sagas held that ended before this time, of so many of them at most.
 
         Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
-        open, and never the policies; payloads kept beside a body go with the last entry that needs them. It cannot be
-        taken back.
+        open, and never policies, pauses and holds; payloads kept beside a body go with the last entry that needs them.
+        What a store takes for them is given back where it can be. It cannot be taken back.
         """
+        ...
+
+    async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
+        """How many sagas that would be."""
         ...

@@ -33,12 +33,13 @@ from amends.runtime.policies import Policies
 from amends.runtime.readiness import Unresumable, unresumable
 from amends.runtime.records import load
 from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.retention import Retention
 from amends.runtime.rollback import RollbackPlan, planned
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
 
-class Coordinator(Desk, Outside, Controls):
+class Coordinator(Desk, Outside, Controls, Retention):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
     def __init__(  # noqa: PLR0913 - each is a part that somebody may want another one of

@@ -63,13 +63,13 @@ class Desk:
         return Listing(page)
 
     async def show(self, saga: str) -> History:
-        """One saga's whole history. Raises UnknownSagaError."""
+        """One saga's whole history; where that was pruned, what is left of it. Raises UnknownSagaError."""
         row = await self.journal.saga(SagaId(saga))
         if row is None:
             raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
         state, entries = unstarted(row.id), list[Entry]()
         async for entry in self.journal.read(row.id):
-            state = evolve(state, entry.event)
+            state = state if entry.is_removed else evolve(state, entry.event)
             entries.append(entry)
         return History(row=row, saga=state, entries=tuple(entries))
 

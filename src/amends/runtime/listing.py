@@ -19,7 +19,10 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """One saga, whole: its row in the lists, its state, and every entry."""
+    """One saga, whole: its row in the lists, its state, and every entry.
+
+    Of one that is `pruned` only the row, and the numbers, times and names of the entries are left; its state is empty.
+    """
 
     row: SagaRow
     saga: Saga
@@ -32,6 +35,10 @@ class History:
     @property
     def status(self) -> SagaStatus:
         return self.row.status
+
+    @property
+    def pruned(self) -> bool:
+        return any(entry.is_removed for entry in self.entries)
 
     @property
     def timeline(self) -> tuple[Line, ...]:

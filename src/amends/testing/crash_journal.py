@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import JournalFullError
-from amends.journal.attested import Checkpoint, Notary, Signer, Stored
+from amends.journal.attested import NOBODY, Checkpoint, Notary, Removal, Signer, Spared, Stored
 from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.protocol import (
     ApprovalPage,
@@ -216,8 +216,11 @@ class Mortal:
     async def hand_over(self, heir: Notary) -> Checkpoint:
         return await self._answer(self._inner.hand_over(heir))
 
-    async def remove_payloads(self, *, ended_before: int) -> int:
-        return await self._answer(self._inner.remove_payloads(ended_before=ended_before))
+    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
+        return await self._answer(self._inner.remove_payloads(ended_before=ended_before, spared=spared, limit=limit))
+
+    async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
+        return await self._answer(self._inner.removable(ended_before=ended_before, spared=spared))
 
     # -- its own ------------------------------------------------------------------------------------------------------
 

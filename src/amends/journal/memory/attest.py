@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
 from amends.clock import Clock
-from amends.core.values import POLICIES
+from amends.core.values import CONTROL, POLICIES
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
-from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored, origin_of
+from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored, origin_of
 from amends.journal.codec import Wire, without_payload
 from amends.journal.memory import lists
 from amends.journal.memory.state import Kept, Memory, Record
@@ -145,11 +145,16 @@ class MemoryLog:
             checkpoint = self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
         return checkpoint
 
-    async def remove_payloads(self, *, ended_before: int) -> int:
+    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
         self._require_open()
         with self.memory.lock:
-            every = list(self.memory.sagas.values())
-            return sum(self._remove(record) for record in every if self._is_over(record, ended_before))
+            over = self._over(ended_before, spared)[:limit]
+            return Removal(len(over), sum(map(self._remove, over)))
+
+    async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
+        self._require_open()
+        with self.memory.lock:
+            return len(self._over(ended_before, spared))
 
     # -- its own ------------------------------------------------------------------------------------------------------
 
@@ -190,10 +195,15 @@ class MemoryLog:
         except EvidenceError:
             return  # the next one will try
 
+    def _over(self, ended_before: int, spared: Spared) -> list[Record]:
+        every = self.memory.sagas.values()
+        over = [record for record in every if self._is_over(record, ended_before)]
+        return [record for record in over if not spared.spares(record.id, record.begun.labels)]
+
     def _is_over(self, record: Record, ended_before: int) -> bool:
         row = lists.row(self.memory, record)
         has_ended = row.ended_at is not None and row.ended_at < ended_before
-        is_needed = row.open_incidents or row.open_approvals or row.definition == POLICIES
+        is_needed = row.open_incidents or row.open_approvals or row.definition in {POLICIES, CONTROL}
         return has_ended and not is_needed and not record.removed
 
     def _remove(self, record: Record) -> int:

@@ -52,6 +52,8 @@ def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None, checked
         if database.is_read_only:
             raise JournalAccessError(f"{path} cannot be written; check its owner and its mode")
         version = _version(path, database)
+        if version == 0:
+            database.pragma("auto_vacuum", "incremental")  # only before its first page is written
         _make_durable(path, database)
         _migrate(path, database, version)
         database.pragma("secure_delete", 1)

@@ -18,7 +18,7 @@ from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import AmendsError
 from amends.journal import refusals
-from amends.journal.attested import Checkpoint, Notary, Pace, Signer, Stored
+from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored
 from amends.journal.codec import FIRST, chain, encode
 from amends.journal.projection import changes
 from amends.journal.protocol import (
@@ -270,15 +270,13 @@ class SqliteJournal(Handle):
         self._require_home()
         return await self._writer.ask(partial(_hand_over, heir=heir))
 
-    async def remove_payloads(self, *, ended_before: int) -> int:
+    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
         self._require_home()
-        count, reached = 0, 0
-        while True:
-            removed = await self._writer.ask(partial(retention.remove, ended_before=ended_before, after=reached))
-            count += removed.entries
-            if removed.reached is None:
-                return count
-            reached = removed.reached
+        return await retention.remove_all(self._writer.ask, retention.Wanted(ended_before, spared), limit)
+
+    async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
+        self._require_home()
+        return await self._reader.ask(partial(retention.count, wanted=retention.Wanted(ended_before, spared)))
 
     # -- leases -------------------------------------------------------------------------------------------------
 

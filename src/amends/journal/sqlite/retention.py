@@ -1,54 +1,121 @@
 """Removing what ended sagas held, a few sagas for each transaction, so that nobody who writes has to wait for long.
 
 Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut once all of it is in its place.
-The policies, which a gate goes by for as long as the journal is used, are not removed.
+The policies, pauses and holds, which hold for as long as the journal is used, are not removed.
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
+
+The file gets smaller: an entry is taken out and put back without its content, because only what is taken out lets
+SQLite join pages that are nearly empty; those that are left over are then cut off the end, some for each transaction.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+from amends.core.values import canonical
+from amends.journal.attested import Removal, Spared
 from amends.journal.codec import without_payload
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
 SAGAS: Final = 100
+PAGES: Final = 2_000
+"""How many sagas are seen to, and how many free pages given back, in one transaction."""
+
+
+class Wanted(NamedTuple):
+    ended_before: int
+    spared: Spared
 
 
 class Removed(NamedTuple):
-    """How many entries, and up to which row of a saga; None where there are no more."""
+    """What was removed, and up to which row of a saga; None where there are no more."""
 
+    sagas: int
     entries: int
     reached: int | None
 
 
-def remove(batch: Batch, ended_before: int, after: int) -> Removed:
+Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
+
+
+async def remove_all(ask: Ask, wanted: Wanted, limit: int | None) -> Removal:
+    """A transaction after the other, until nothing is left or the limit is reached; then the file is cut."""
+    sagas, entries, reached = 0, 0, 0
+    while limit is None or sagas < limit:
+        most = SAGAS if limit is None else min(SAGAS, limit - sagas)
+        removed: Removed = await ask(partial(remove, wanted=wanted, after=reached, most=most))
+        sagas, entries = sagas + removed.sagas, entries + removed.entries
+        if removed.reached is None:
+            break
+        reached = removed.reached
+    while sagas and await ask(give_back):
+        pass
+    return Removal(sagas, entries)
+
+
+def remove(batch: Batch, wanted: Wanted, after: int, most: int = SAGAS) -> Removed:
     """The next few sagas past a row."""
     database = batch.database
     batch.flush()  # what came in the same transaction has to be in its place
-    sagas = [int(row) for (row,) in database.rows(_ENDED, (after, ended_before, SAGAS))]
+    values = {**_bindings(wanted), "after": after, "limit": most}
+    sagas = [int(row) for (row,) in database.rows(f"{_ENDED} ORDER BY id LIMIT :limit", values)]
     entries = sum(_remove(database, saga) for saga in sagas)
     batch.cuts_log = bool(sagas)
-    return Removed(entries, sagas[-1] if len(sagas) == SAGAS else None)
+    return Removed(len(sagas), entries, sagas[-1] if len(sagas) == most else None)
+
+
+def count(database: Database, wanted: Wanted) -> int:
+    found = database.first(f"SELECT count(*) FROM ({_ENDED})", {**_bindings(wanted), "after": 0})  # noqa: S608 - all of it is constant
+    return 0 if found is None else int(found[0])
+
+
+def give_back(batch: Batch) -> bool:
+    """Cut free pages off the end of the file; whether there may be more. A file made before this was thought of has
+    none to give: what is freed in it is used again.
+    """
+    database = batch.database
+    batch.flush()
+    free = database.first("PRAGMA freelist_count")
+    if free is None or not free[0] or database.pragma("auto_vacuum") != _INCREMENTAL:
+        return False
+    database.rows(f"PRAGMA incremental_vacuum({PAGES})")
+    batch.cuts_log = True
+    return int(free[0]) > PAGES
 
 
 def _remove(database: Database, saga: int) -> int:
-    bodies = database.rows("SELECT seq, body FROM entry WHERE saga = ?", (saga,))
-    kept = [(without_payload(body), seq) for seq, body in bodies if without_payload(body) != body]
-    database.run_many("UPDATE entry SET body = ? WHERE seq = ?", kept)
+    rows = database.rows("SELECT seq, saga, number, at, name, body, hash FROM entry WHERE saga = ?", (saga,))
+    kept = [
+        (seq, row, number, at, name, without_payload(body), hashed) for seq, row, number, at, name, body, hashed in rows
+    ]
+    database.run("DELETE FROM entry WHERE saga = ?", (saga,))
+    database.run_many("INSERT INTO entry (seq, saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?)", kept)
     database.run(_LAST_USES, (saga,))
     database.run("DELETE FROM blob_use WHERE saga = ?", (saga,))
     database.run("UPDATE incident SET why = '' WHERE saga = ?", (saga,))
     database.run("UPDATE saga SET removed = 1, labels = '{}' WHERE id = ?", (saga,))
-    return len(kept)
+    return sum(old[5] != new[5] for old, new in zip(rows, kept, strict=True))
 
 
+def _bindings(wanted: Wanted) -> dict[str, str | int]:
+    return {
+        "ended_before": wanted.ended_before,
+        "sagas": canonical(sorted(wanted.spared.sagas)),
+        "labels": canonical(sorted(wanted.spared.labels)),
+    }
+
+
+_INCREMENTAL: Final = 2
 _ENDED: Final = """
     SELECT id FROM saga
-     WHERE id > ? AND ended_at < ? AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
-       AND definition <> 'amends.policy'
-     ORDER BY id LIMIT ?
+     WHERE id > :after AND ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
+       AND definition NOT IN ('amends.policy', 'amends.control')
+       AND name NOT IN (SELECT value FROM json_each(:sagas))
+       AND NOT EXISTS (SELECT 1 FROM json_each(saga.labels) AS label JOIN json_each(:labels) AS spared
+                        WHERE spared.value IN (label.key, label.key || '=' || label.value))
 """
 _LAST_USES: Final = """
     DELETE FROM blob WHERE digest IN (

@@ -9,9 +9,9 @@ from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
-from amends.journal.attested import Attested, Checkpoint
+from amends.journal.attested import Attested, Checkpoint, Removal, Spared
 from amends.journal.codec import INLINE, chain
-from amends.journal.protocol import Journal, PersonQuery, Summary
+from amends.journal.protocol import Journal, PersonQuery, SagaQuery, Summary
 from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, refusal, rule
 from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
@@ -197,8 +197,8 @@ class EvidenceRules(Ground):
         await journal.append(saga, events, after=0, summary=COMPLETED)
         before, tree = await entries(journal, saga), await journal.tree()
         self.clock.advance(1)
-        equal(await journal.remove_payloads(ended_before=self.clock.now()), len(events))
-        equal(await journal.remove_payloads(ended_before=self.clock.now()), 0)
+        equal((await journal.remove_payloads(ended_before=self.clock.now())).entries, len(events))
+        equal((await journal.remove_payloads(ended_before=self.clock.now())).entries, 0)
         after = await entries(journal, saga)
         equal([one.is_removed for one in after], [True] * len(events))
         equal([(*one[:4], one.hash) for one in after], [(*one[:4], one.hash) for one in before])
@@ -232,7 +232,7 @@ class EvidenceRules(Ground):
         await begin(journal, "old", summary=COMPLETED)
         self.clock.advance(1)
         await begin(journal, "young", summary=COMPLETED)
-        equal(await journal.remove_payloads(ended_before=self.clock.now()), 1)
+        equal((await journal.remove_payloads(ended_before=self.clock.now())).entries, 1)
         removed = {one.entry.saga async for one in journal.log() if one.entry.is_removed}
         equal(removed, {"old"})
 
@@ -241,7 +241,7 @@ class EvidenceRules(Ground):
         saga, adopted = SagaId(POLICIES), e.PolicyAdopted(digest="d", text="t", by="person:ann", why="first")
         begun = e.SagaStarted(definition=POLICIES, version=1, input=None, actor="person:ann", env="", labels={})
         await journal.append(saga, (begun, e.SagaCompleted(result=None), adopted), after=0, summary=COMPLETED)
-        equal(await journal.remove_payloads(ended_before=self.clock.now() + 1), 0)
+        equal((await journal.remove_payloads(ended_before=self.clock.now() + 1)).entries, 0)
         equal([one.event async for one in journal.read(saga, after=2)], [adopted])
 
     @rule
@@ -272,4 +272,28 @@ class EvidenceRules(Ground):
     async def test_many_sagas_are_removed_in_one_go(self, journal: Journal) -> None:
         for number in range(250):
             await begin(journal, f"s{number}", summary=COMPLETED)
-        equal(await journal.remove_payloads(ended_before=self.clock.now() + 1), 250)
+        equal((await journal.remove_payloads(ended_before=self.clock.now() + 1)).entries, 250)
+
+    @rule
+    async def test_what_is_spared_keeps_its_content(self, journal: Journal) -> None:
+        for name, labels in (("a", {"hold": "x"}), ("b", {"team": "red"}), ("c", {"team": "blue"}), ("d", {})):
+            begun = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="e", labels=labels)
+            ended = e.SagaCompleted(result=None)
+            summary = Summary(status=SagaStatus.COMPLETED)
+            await journal.append(SagaId(name), [begun, ended], after=0, summary=summary)
+        self.clock.advance(1)
+        now, spared = self.clock.now(), Spared(frozenset({"d"}), frozenset({"hold", "team=red"}))
+        equal(await journal.removable(ended_before=now, spared=spared), 1)
+        equal(await journal.remove_payloads(ended_before=now, spared=spared), Removal(1, 2))
+        page = await journal.sagas(SagaQuery())
+        equal({row.id: row.pruned for row in page.rows}, {"a": False, "b": False, "c": True, "d": False})
+
+    @rule
+    async def test_no_more_is_removed_at_once_than_is_asked_for(self, journal: Journal) -> None:
+        for number in range(5):
+            completed = Summary(status=SagaStatus.COMPLETED)
+            await add(journal, SagaId(f"s{number}"), started(), e.SagaCompleted(result=None), summary=completed)
+        self.clock.advance(1)
+        now = self.clock.now()
+        done = [(await journal.remove_payloads(ended_before=now, limit=2)).sagas for _ in range(4)]
+        equal(done, [2, 2, 1, 0])

@@ -1,0 +1,48 @@
+"""`amends prune`: remove what old sagas held, keep what proves that they were."""
+
+from __future__ import annotations
+
+import click
+
+from amends.cli.options import with_journal
+
+
+@click.command()
+@click.option("--older-than", metavar="AGE", required=True, help="Sagas that ended longer ago than this: 90d, 12h.")
+@click.option(
+    "--keep-label",
+    "keep",
+    metavar="LABEL",
+    multiple=True,
+    help="Leave sagas with this label alone: a name, or name=value; may be given several times.",
+)
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many sagas.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@with_journal
+def prune(*, older_than: str, keep: tuple[str, ...], limit: int, dry_run: bool, journal: str, as_json: bool) -> None:
+    """Remove for good what sagas held that ended long ago.
+
+    Arguments, results, errors and labels go; numbers, times, kinds and hashes of all entries stay, and so does
+    everything that they prove. Sagas that are unfinished, have something open, are held (`amends saga hold`) or have a
+    label `hold` are left alone. A saga that was pruned can no longer be taken back.
+    """
+    import asyncio
+
+    from amends.bootstrap import Coordinator
+    from amends.cli.output import Output
+    from amends.cli.session import require_journal
+    from amends.runtime.retention import Pruned
+
+    out = Output(as_json=as_json)
+
+    async def whole() -> Pruned:
+        async with Coordinator.open(journal) as coordinator:
+            return await coordinator.prune(older_than, keep=keep, limit=limit, dry_run=dry_run)
+
+    require_journal(journal)
+    done = asyncio.run(whole())
+    out.record("pruned", {"sagas": done.sagas, "entries": done.entries, "left": done.left})
+    if dry_run:
+        out.say(f"sagas that would be pruned: {done.left}")
+    else:
+        out.say(f"pruned {done.sagas} sagas, {done.entries} entries; left for the next time: {done.left}")
