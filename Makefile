@@ -14,11 +14,13 @@ LOCK_FLAGS ?=
 N ?= 20000
 SINCE ?= 0
 SEED ?=
+# For make images.
+IMAGES ?= 100000
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak simulate spin model check format coverage bench lock clean
+.PHONY: help venv demo test soak simulate images spin model check format coverage bench lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +38,9 @@ soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
 
 simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed SINCE on; or tell the story of one SEED.
 	@$(BIN)/python -m amends.testing.simulation $(if $(SEED),--seed $(SEED),--schedules $(N) --since $(SINCE)) $(ARGS)
+
+images: $(VENV)/.dev ## Cut the power under the journal at every operation, and open IMAGES disks as they may be found.
+	@$(BIN)/python -m tests.journal.power --images $(IMAGES) $(ARGS)
 
 # The model checker is a Debian package. Without it and without root, the tests of the model are left out, and say so.
 spin: ## Install the model checker, where that can be done.

@@ -12,7 +12,7 @@ from typing import Literal
 import apsw
 
 Kind = Literal["open", "read", "write", "sync", "truncate", "delete"]
-Damage = Literal["kept", "lost", "torn"]
+Damage = Literal["kept", "lost", "torn", "reordered"]
 
 SECTOR = 512
 _numbers = count(1)
@@ -104,7 +104,9 @@ def watched() -> Generator[Disk]:
 
 
 def after_power_cut(log: Sequence[Operation], damage: Damage, seed: int) -> dict[str, bytes]:
-    """The files as they may be found: what was synced is there, of the rest all, nothing, or some sectors."""
+    """The files as they may be found: what was synced is there; of the rest all, nothing, some sectors, or some writes
+    in another order.
+    """
     chance = random.Random(seed)
     durable: dict[str, bytearray] = {}
     pending: dict[str, list[Operation]] = {}
@@ -127,8 +129,10 @@ def after_power_cut(log: Sequence[Operation], damage: Damage, seed: int) -> dict
             case _:
                 pass
     for file, operations in pending.items():
+        if damage == "reordered":
+            chance.shuffle(operations)
         for each in operations:
-            if damage == "kept":
+            if damage == "kept" or (damage == "reordered" and chance.random() < 0.7):
                 apply(durable[file], each)
             elif damage == "torn":
                 for part in sectors(each):

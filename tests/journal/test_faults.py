@@ -1,9 +1,8 @@
 """The disk fails, fills up, loses power: nothing that was acknowledged is lost, and nothing goes wrong in silence."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast, get_args
 
@@ -11,36 +10,18 @@ import apsw
 import pytest
 
 from amends.core.events import Event
-from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
-from amends.errors import AmendsError, JournalError, JournalFullError, JournalStoppedError, UnknownSagaError
-from amends.journal.attested import Pace
-from amends.journal.protocol import Journal, SagaQuery, Summary
-from amends.journal.sqlite import SqliteJournal, writer
+from amends.errors import JournalFullError, JournalStoppedError
+from amends.journal.sqlite import SqliteJournal
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.evidence import root
-from amends.testing.journal_suite.notary import PlainNotary
-from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
-from tests.journal.disk import Damage, Disk, Fault, Kind, Operation, after_power_cut, nothing, watched
+from amends.testing.journal_suite.samples import resumed, started, succeeded
+from tests.journal.disk import Disk, Fault, Kind, Operation, nothing, watched
+from tests.journal.power import RUNNING, Told, frequent_checkpoints, images_of, run, stored, told_once
 
-RUNNING = Summary(status=SagaStatus.RUNNING)
 KINDS: Collection[Kind] = get_args(Kind)
-DAMAGES: Collection[Damage] = get_args(Damage)
-
-
-@dataclass
-class Told:
-    """What a story's teller was told: events that are surely stored, and those that may be."""
-
-    sure: dict[SagaId, list[Event]] = field(default_factory=dict[SagaId, list[Event]])
-    doubtful: dict[SagaId, list[Event]] = field(default_factory=dict[SagaId, list[Event]])
-    errors: list[AmendsError] = field(default_factory=list[AmendsError])
-    moments: list[tuple[int, SagaId, int]] = field(default_factory=list[tuple[int, SagaId, int]])
-
-
-def run(disk: Disk, path: Path, told: Told) -> None:
-    path.touch(0o600)
-    asyncio.run(tell(disk, path, told))
+PARTS = 8
+SEEDS = 8
+Record = Callable[[str, object], None]
 
 
 @pytest.fixture(name="path")
@@ -50,50 +31,6 @@ def _path(ram_path: Path) -> Path:
     return path
 
 
-async def tell(disk: Disk, path: Path, told: Told) -> None:
-    """Two sagas take turns; whatever happens, the teller goes on to the next line."""
-    try:
-        journal = await SqliteJournal.open(
-            path, ManualClock(), vfs=disk.name, notary=PlainNotary(), pace=Pace(entries=4)
-        )
-    except JournalError as exc:
-        told.errors.append(exc)
-        return
-    for name in ("s", "t"):
-        await line(journal, disk, told, SagaId(name), [started()])
-    for turn in range(2):
-        for name in ("s", "t"):
-            await line(journal, disk, told, SagaId(name), walked(f"a.{turn}", is_first=turn == 0))
-    await line(journal, disk, told, SagaId("s"), [resumed(), opened()])
-    await journal.close()
-
-
-async def line(journal: Journal, disk: Disk, told: Told, saga: SagaId, events: list[Event] | tuple[Event, ...]) -> None:
-    sure = told.sure.setdefault(saga, [])
-    try:
-        await journal.append(saga, events, after=len(sure), summary=RUNNING)
-    except JournalStoppedError as exc:
-        told.doubtful.setdefault(saga, list(events))
-        told.errors.append(exc)
-    except (JournalError, UnknownSagaError) as exc:
-        told.errors.append(exc)
-    else:
-        sure.extend(events)
-        told.moments.append((len(disk.log), saga, len(sure)))
-
-
-async def stored(path: Path) -> dict[SagaId, list[Event]]:
-    """Opening it holds the newest entries against the tree, and the newest checkpoint; the log is without gaps."""
-    journal = await SqliteJournal.open(path, ManualClock(), notary=PlainNotary())
-    try:
-        tree, hashes = await journal.tree(), [one.entry.hash async for one in journal.log()]
-        assert (tree.size, tree.root) == (len(hashes), root(hashes))
-        rows = (await journal.sagas(SagaQuery())).rows
-        return {row.id: [entry.event async for entry in journal.read(row.id)] for row in rows}
-    finally:
-        await journal.close()
-
-
 def check(told: Told, found: dict[SagaId, list[Event]]) -> None:
     for saga in {*told.sure, *found}:
         sure, doubtful = told.sure.get(saga, []), told.doubtful.get(saga, [])
@@ -101,8 +38,9 @@ def check(told: Told, found: dict[SagaId, list[Event]]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 40)
+def _frequent_checkpoints() -> Generator[None]:
+    with frequent_checkpoints():
+        yield
 
 
 def operations(path: Path) -> list[Operation]:
@@ -128,8 +66,9 @@ def failing(error: type[apsw.Error], kinds: Collection[Kind], first: int, last: 
 )
 @pytest.mark.parametrize("lasting", [0, 1_000_000], ids=["once", "for ever"])
 def test_an_error_at_any_operation_is_told_and_loses_nothing(
-    ram_path: Path, error: type[apsw.Error], kinds: Collection[Kind], lasting: int
+    ram_path: Path, error: type[apsw.Error], kinds: Collection[Kind], lasting: int, record_property: Record
 ) -> None:
+    tried = 0
     for number, operation in enumerate(operations(ram_path / "whole.db")):
         if operation.kind not in kinds:
             continue
@@ -139,26 +78,19 @@ def test_an_error_at_any_operation_is_told_and_loses_nothing(
             disk.fault = failing(error, kinds, number, number + lasting)
             run(disk, path, told)
         check(told, asyncio.run(stored(path)))
+        tried += 1
+    record_property("stored", {f"I/O errors {'for ever' if lasting else 'once'}": tried})
+    assert tried > 0
 
 
-def test_power_lost_at_any_operation_takes_nothing_that_was_acknowledged(ram_path: Path) -> None:
-    with watched() as disk:
-        told = Told()
-        run(disk, ram_path / "journal.db", told)
-    log = [operation for operation in disk.log if operation.kind != "read"]
-    moments = [(sum(one.kind != "read" for one in disk.log[:at]), saga, count) for at, saga, count in told.moments]
-    for cut in range(len(log) + 1):
-        for number, damage in enumerate(DAMAGES):
-            place = ram_path / f"{cut}-{damage}"
-            place.mkdir()
-            for file, content in after_power_cut(log[:cut], damage, seed=3 * cut + number).items():
-                (place / file).touch(0o600)
-                (place / file).write_bytes(content)
-            found = asyncio.run(stored(place / "journal.db"))
-            for saga, events in told.sure.items():
-                known = max((count for at, name, count in moments if at <= cut and name == saga), default=0)
-                assert len(found.get(saga, [])) >= known
-                assert found.get(saga, []) == events[: len(found.get(saga, []))]
+@pytest.mark.parametrize("part", range(PARTS))
+def test_power_lost_at_any_operation_takes_nothing_that_was_acknowledged(
+    ram_path: Path, part: int, record_property: Record
+) -> None:
+    story = told_once(ram_path)
+    images = images_of(story, ram_path, range(part, len(story.log) + 1, PARTS), SEEDS)
+    record_property("stored", {"power cuts": len(range(part, len(story.log) + 1, PARTS)), "images": images})
+    assert images > 5_000 / PARTS
 
 
 # -- what the writer does about it --------------------------------------------------------------------------------
