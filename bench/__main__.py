@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import baselines, changesets, evidence, judging, lists, ours
+from bench import baselines, changesets, evidence, judging, lists, ours, simulation
 
 ROUNDS = 3
 
@@ -179,6 +179,12 @@ def memory_and_start(folder: Path, figures: Figures) -> None:
     figures.at_most("import amends", statistics.median(starts) * 1000, 150, "ms CPU")
 
 
+def simulated(figures: Figures) -> None:
+    schedule_s, undisturbed_s = simulation.schedule_s(), simulation.undisturbed_s()
+    figures.at_most("a simulated schedule of a five-step saga / that saga undisturbed", schedule_s / undisturbed_s, 8)
+    figures.at_most("a simulated schedule of a five-step saga", schedule_s * 1000, 5, "ms CPU")
+
+
 def main() -> int:
     figures = Figures()
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
@@ -191,6 +197,7 @@ def main() -> int:
         asyncio.run(long_sagas(folder, figures))
         asyncio.run(many_sagas(folder, figures))
         asyncio.run(evidence_costs(folder, figures))
+        simulated(figures)
         recovery(folder, figures)
         memory_and_start(folder, figures)
     Console(width=110).print(figures.table)

@@ -344,3 +344,17 @@ def test_what_lands_late_joins_the_incident_that_stopped_the_saga_and_not_the_do
     doubled, stopping = story.saga.open_incidents
     assert (doubled.kind, doubled.left) == (IncidentKind.EFFECT_DOUBLED, (FLIGHT,))
     assert (stopping.kind, stopping.left) == (IncidentKind.PAST_PIVOT, (HOTEL, CAR, FLIGHT))
+
+
+def test_what_lands_while_the_other_attempt_is_taken_back_may_have_doubled_the_effect() -> None:
+    """The compensation that ran was lost, and its repetition took one of the two back."""
+    story = done_again().ends(FLIGHT, DONE).fails().starts_back(FLIGHT).lands(FLIGHT)
+    assert [type(fact) for fact in story.facts] == [e.IncidentOpened, e.LateSuccessEnrolled]
+    story.ends_back(FLIGHT, LOST).later(60).takes_back(FLIGHT).comes_to_its_end()
+    assert (story.phase, story.incident.left) == (SagaStatus.INCIDENT, (FLIGHT,))
+
+
+def test_a_step_that_may_have_happened_is_begun_again_only_where_it_can_be_repeated() -> None:
+    """Its probe had found nothing, and before that was durable its attempt reported late."""
+    story = Story().does(FLIGHT, PROBED, LOST)
+    story.refuses(c.StartAttempt(step=FLIGHT), "is not repeatable, and nobody knows its outcome")

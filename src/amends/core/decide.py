@@ -254,6 +254,8 @@ def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
     step = on_record(saga, command.step)
     if step.rewind is not None:
         raise RefusedError(f"step {step.id} of saga {saga.id} was taken back, with the part of the work it belongs to")
+    if step.status is _S.UNKNOWN and not step.contract.repeatable:
+        raise RefusedError(f"step {step.id} of saga {saga.id} is not repeatable, and nobody knows its outcome")
     used = use(saga, step, command)
     if used and not isinstance(used[-1], e.ApprovalUsed):
         return used

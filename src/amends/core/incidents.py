@@ -18,6 +18,7 @@ from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import next_back, next_rewind, plan
 from amends.core.refusals import end_of, fitting, later, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
+from amends.core.step import LIVE
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import CONTROL, POLICIES, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
@@ -28,7 +29,7 @@ _OVER: Final = "the saga is rolled back"
 _FORWARD: Final = frozenset({e.IncidentKind.VERIFICATION_FAILED, e.IncidentKind.LIMIT_REACHED})
 """Opened while the work goes forward; a person who resolves one has it go on from there."""
 _DOUBLED: Final = e.IncidentKind.EFFECT_DOUBLED
-_MAY_DOUBLE: Final = frozenset({_S.RUNNING, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
+_MAY_DOUBLE: Final = frozenset({*LIVE, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 _SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 
 

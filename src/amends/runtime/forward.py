@@ -288,6 +288,8 @@ class Forward:
             if run.state(step).status is not StepStatus.RUNNING:
                 return  # what was approved is not what would run now, or it is too late
             outcome = await self._attempt(step, action)
+            if outcome is None:
+                return  # another author's news came first, and it is not due any more: plan again
             run.report_if_broken(step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
             if action.look is not None and isinstance(outcome, Succeeded):
@@ -314,8 +316,8 @@ class Forward:
             saga = self._run.book.saga.id
             raise RefusedError(f"saga {saga}: the part of the work that step {step} belongs to was taken back")
 
-    async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome:
-        """From the durable intent to the outcome. What was not dispatched has certainly not happened."""
+    async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome | None:
+        """From the durable intent to the outcome; None where what another wrote meanwhile does not go with that."""
         run, book = self._run, self._run.book
         try:
             await run.commit_to_dispatch()
@@ -325,6 +327,8 @@ class Forward:
         if state is None:
             raise RefusedError(f"saga {book.saga.id} went back before step {step} could begin")
         is_intended = state.status is StepStatus.RUNNING  # else a pause, or a rollback, came before its intent
+        if not is_intended and book.saga.phase is SagaStatus.RUNNING:
+            return None
         if book.saga.phase is not SagaStatus.RUNNING and not (book.saga.phase is SagaStatus.PAUSED and is_intended):
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
         if book.saga.called_back:

@@ -51,7 +51,8 @@ class Flight:
         self._flights[self._step] = self
 
     def __exit__(self, *_: object) -> None:
-        del self._flights[self._step]
+        if self._flights.get(self._step) is self:  # else its compensation has begun: this one had nothing to dispatch
+            del self._flights[self._step]
         self.ended.set_result(None)
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar
@@ -71,7 +72,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.outside = Owner("outside")
         self.owners: list[Owner] = [self.outside]
         self.turns = 0
-        self._unfinished: set[asyncio.Task[Any]] = set()
+        self._begun: list[asyncio.Task[Any]] = []
         self.set_task_factory(self._noted)
 
     def _noted(
@@ -81,8 +82,7 @@ class SimLoop(asyncio.BaseEventLoop):
         **more: Any,  # noqa: ANN401 - asyncio's own
     ) -> asyncio.Task[Any]:
         made: asyncio.Task[Any] = asyncio.Task(work, loop=self, **more)
-        self._unfinished.add(made)
-        made.add_done_callback(self._unfinished.discard)
+        self._begun.append(made)
         return made
 
     def end(self, owner: Owner) -> None:
@@ -96,12 +96,14 @@ class SimLoop(asyncio.BaseEventLoop):
         """Take away what the dead have left: nothing of it runs, and nobody hears of it."""
         for owner in tuple(self.owners):
             self.end(owner)
-        for one in tuple(self._unfinished):
-            left: object = one.get_coro()
-            if isinstance(left, Coroutine):
-                with contextlib.suppress(RuntimeError):  # it would not be closed: it is forgotten all the same
-                    left.close()
-        self._unfinished.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what the dead would begin at their end is never awaited
+            for one in self._begun:
+                left: object = None if one.done() else one.get_coro()
+                if isinstance(left, Coroutine):
+                    with contextlib.suppress(RuntimeError):  # it would not be closed: it is forgotten all the same
+                        left.close()
+        self._begun.clear()
 
     def time(self) -> float:
         return self._now_s

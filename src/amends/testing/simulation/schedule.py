@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import Context
@@ -79,6 +80,8 @@ def simulate(
     asyncio.set_event_loop(None)
     try:
         loop.run_until_complete(schedule.play())
+    except Exception as exc:  # noqa: BLE001 - whatever it was, somebody wants to see it again, by its seed
+        schedule.complaints.append("".join(traceback.format_exception(exc)[-2:]))
     finally:
         loop.bury()
         loop.close()
