@@ -30,12 +30,23 @@ quick = settings(max_examples=100 * SCALE, deadline=None, suppress_health_check=
 thorough = settings(quick, max_examples=1500 * SCALE)
 
 
+# A lost step that a person had asked about after the work had finished; then the definition was called again.
+GIVEN_UP_THEN_CALLED_AGAIN = Tape(
+    bytes.fromhex(
+        "00000000000000000000000000000001000000000100000000000000000000010000000002000000000000000000000100000000030000000000"
+        "0000000000000000000004000003000000000000000100000000028f00a100000035000000000000000001bd0000000089000000002300010001"
+        "0000000000000000000000000000000000000000000000000000000000000000000000000000000000010001000000010001000000010103"
+    ).ljust(170, bytes(1))
+)
+
+
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
 @thorough
 @given(tape=tapes())
 @example(tape=Tape(b""))
+@example(tape=GIVEN_UP_THEN_CALLED_AGAIN)
 def test_every_history_and_every_prefix_of_it_ends_and_its_end_is_true(tape: Tape) -> None:
     """It ends completed, rolled back or as an incident; newest first, one at a time; and the world agrees."""
     judge(tape)

@@ -1199,3 +1199,4 @@ async def cancelled_while_asked(s: Work) -> None:
 import_module("tests.crash.scenarios_of_limits")  # which takes from here what it needs, and adds to ALL
 import_module("tests.crash.scenarios_of_waiting")
 import_module("tests.crash.scenarios_of_isolation")
+import_module("tests.crash.scenarios_of_rewinds")

@@ -43,7 +43,7 @@ def forward(step: Step, now: int) -> Effect | None:
             return Expire(step.id) if until is None or until <= now else Await(step.id, until)
         case StepStatus.QUEUED:
             return Queue(step.id, step.queued_until)
-        case StepStatus.FAILED | StepStatus.UNKNOWN if step.retry_at is None:
+        case StepStatus.FAILED | StepStatus.UNKNOWN if step.retry_at is None or step.given_up:
             return GiveUp(step.id)
         case StepStatus.FAILED:
             return _at(step.retry_at, now, Perform(step.id))

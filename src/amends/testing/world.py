@@ -268,8 +268,9 @@ def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     """Newest first, by the journal's own account; and by the world's, where nobody has interfered."""
     for saga, event in account.before:
         if isinstance(event, e.CompensationStarted):
-            number = saga.steps[event.step].number
-            owed = [step.id for step in saga.steps.values() if step.number > number and _is_owed(saga, step)]
+            number, rewind = saga.steps[event.step].number, saga.steps[event.step].rewind
+            beside = [one for one in saga.steps.values() if rewind not in saga.rewinding or one.rewind == rewind]
+            owed = [step.id for step in beside if step.number > number and _is_owed(saga, step)]
             if owed:
                 yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
     if account.saga.incidents or any(isinstance(event, (*_LATE, e.RewindStarted)) for _, event in account.before):

@@ -1,0 +1,144 @@
+"""Scenarios of surgical rollback: checkpoints, blocks that are tried again, and going back from outside."""
+
+import asyncio
+from contextlib import suppress
+
+from amends import NotDone, SagaDefinition, SagaStatus, Work
+from amends.errors import RefusedError, UnknownSagaError
+from amends.runtime.coordinator import Coordinator
+from amends.testing.crash import here
+from tests.crash.scenarios import (
+    COMPLETED,
+    ID,
+    ROLLED_BACK,
+    _awaited,
+    act,
+    fails_at_first,
+    keyed_a,
+    keyed_b,
+    keyed_c,
+    scenario,
+)
+
+fails_once = act("keyed.fails_once", fails_at_first(NotDone("not this time")), retries=1)
+
+
+@scenario("back to a checkpoint, and on", COMPLETED)
+async def back_to_checkpoint(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.checkpoint("here")
+    await s.do(keyed_b, 2)
+    await s.do(keyed_c, 3)
+    await s.rollback_to("here", "no good")
+    await s.do(keyed_c, 4)
+
+
+@scenario("the last two steps are taken back, and the work goes on", COMPLETED)
+async def last_two(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(keyed_c, 2)
+    await s.do(keyed_b, 3)
+    await s.rollback_last(2, "no good")
+    await s.do(keyed_c, 4)
+
+
+@scenario("a block fails once, and passes", COMPLETED)
+async def block_fails_once(s: Work) -> None:
+    heard: list[list[str]] = []
+    async for attempt in s.attempts("block", max=2):
+        async with attempt:
+            heard.append([] if attempt.feedback is None else [one.topic for one in attempt.feedback.taken_back])
+            await s.do(keyed_a, attempt.number)
+            await s.do(keyed_b, 2)
+            if attempt.number == 1:
+                raise ValueError("no good")
+    assert heard == [[], ["keyed.b", "keyed.a"]]
+
+
+@scenario("a step of a block fails once, and the block passes", COMPLETED, ROLLED_BACK)
+async def step_fails_once(s: Work) -> None:
+    async for attempt in s.attempts("block", max=3):
+        async with attempt:
+            await s.do(keyed_a, attempt.number)
+            await s.do(fails_once, 2)
+
+
+@scenario("a block fails in a branch beside another branch", COMPLETED)
+async def block_in_a_branch(s: Work) -> None:
+    async def block() -> None:
+        async for attempt in s.attempts("block", max=2):
+            async with attempt:
+                await s.do(keyed_a, attempt.number)
+                if attempt.number == 1:
+                    raise ValueError("no good")
+
+    async def other() -> None:
+        await s.do(keyed_b, 1)
+        await s.do(keyed_c, 2)
+
+    await asyncio.gather(block(), other())
+
+
+@scenario("a block fails to its last attempt, and the function goes another way", COMPLETED)
+async def block_fails_for_good(s: Work) -> None:
+    try:
+        async for attempt in s.attempts("block", max=2):
+            async with attempt:
+                await s.do(keyed_a, attempt.number)
+                raise ValueError("no good")
+    except ValueError:
+        await s.do(keyed_c, 3)
+
+
+# -- from outside ----------------------------------------------------------------------------------------------------
+
+
+async def go_back(coordinator: Coordinator) -> None:
+    """Once: whoever asks again after a crash looks first whether it was done."""
+    with suppress(RefusedError, UnknownSagaError):
+        history = await coordinator.show(ID)
+        if history.status is SagaStatus.COMPLETED and not history.saga.rewinds:
+            await coordinator.rollback(ID, to="here", why="another way")
+
+
+async def run_and_go_back(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    await coordinator.run(definition, id=ID)
+    await go_back(coordinator)
+
+
+@scenario("back to a checkpoint from outside, after it had completed", COMPLETED, begin=run_and_go_back, then=go_back)
+async def back_from_outside(s: Work) -> str:
+    await s.do(keyed_a, 1)
+    feedback = await s.checkpoint("here")
+    await s.do(keyed_b, 2 if feedback is None else 3)
+    return "" if feedback is None else feedback.why
+
+
+async def reaches(topic: str) -> str:
+    await here().effect(topic, honours_keys=True)
+    here().signal.set()
+    await here().clock.sleep(5)
+    return topic
+
+
+reaching = act("keyed.reaching", reaches)
+
+
+async def go_back_while_running(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    handle = await coordinator.start(definition, id=ID)
+    ended = asyncio.ensure_future(_awaited(handle))
+    reached = asyncio.ensure_future(here().signal.wait())
+    await asyncio.wait({ended, reached}, return_when=asyncio.FIRST_COMPLETED)
+    reached.cancel()
+    with suppress(RefusedError, UnknownSagaError):
+        await coordinator.rollback(ID, to="here", why="another way")
+    await ended
+
+
+@scenario("back to a checkpoint from outside, while it runs", COMPLETED, begin=go_back_while_running)
+async def back_while_running(s: Work) -> None:
+    feedback = await s.checkpoint("here")
+    await s.do(keyed_a, 1)
+    if feedback is None:
+        await s.do(reaching, 2)
+    await s.do(keyed_c, 3)
