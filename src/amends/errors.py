@@ -39,6 +39,7 @@ AmendsError
 ├── MistakesError               a file that a person wrote cannot be read, or says what it cannot say
 │   ├── PolicyError             a policy's
 │   └── SagaFileError           a saga's, in YAML
+├── DocumentConflictError       someone else changed the document, or is changing it; nothing was written
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 ├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
 ├── EvidenceError               what should be evidence cannot be read or made
@@ -274,6 +275,17 @@ class SagaFileError(MistakesError):
 
 class UnknownChangesetError(UnknownError):
     """No changeset has this id."""
+
+
+class DocumentConflictError(AmendsError):
+    """Someone else changed this document since it was read, or a saga that has not ended is changing it.
+
+    `document` is its name. Nothing was written.
+    """
+
+    def __init__(self, message: str, *, document: str) -> None:
+        super().__init__(message)
+        self.document = document
 
 
 class SecretUnavailableError(AmendsError):

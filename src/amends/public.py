@@ -4,6 +4,7 @@ from amends.bootstrap import Coordinator, run
 from amends.core.contracts import Contract, Retries, Reversibility
 from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.documents.documents import Documents
 from amends.errors import (
     Abort,
     AmendsError,
@@ -11,6 +12,7 @@ from amends.errors import (
     ChangedSince,
     Complete,
     DeadlockError,
+    DocumentConflictError,
     Fatal,
     NotDone,
     PastPivotError,
@@ -29,6 +31,7 @@ from amends.errors import (
     WaitTimeoutError,
     WebhookRefusedError,
 )
+from amends.journal.filing import Document
 from amends.journal.locking import LockRow
 from amends.journal.protocol import ApprovalRow
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
@@ -66,6 +69,9 @@ __all__ = [
     "Contract",
     "Coordinator",
     "DeadlockError",
+    "Document",
+    "DocumentConflictError",
+    "Documents",
     "Done",
     "Ended",
     "Fatal",

@@ -4,7 +4,17 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from amends import DeadlockError, Done, Handle, SagaDefinition, Settings, StepFailedError, Work, register
+from amends import (
+    DeadlockError,
+    DocumentConflictError,
+    Done,
+    Handle,
+    SagaDefinition,
+    Settings,
+    StepFailedError,
+    Work,
+    register,
+)
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import SETTINGS, here
 from tests.crash.scenarios import COMPLETED, INCIDENT, ROLLED_BACK, act, fatal_clean, keyed_a, scenario, works
@@ -139,3 +149,56 @@ async def somebody_meddled(s: Work) -> None:
 @scenario("branches of one saga share what it holds", COMPLETED, **in_line("1", "2"))
 async def shared(s: Work) -> None:
     await asyncio.gather(s.do(only_one, 1), s.do(only_one, 2))
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+async def to_the_end_with_documents(coordinator: Coordinator) -> None:
+    """As above; and the documents are what the sagas that completed made of them, no more and no less."""
+    await to_the_end(coordinator)
+    found = await coordinator.documents.get("count")
+    completed = len(await coordinator.list(status="completed"))
+    assert (0 if found is None else found.body) == completed, (found, completed)
+    versions = [one.version async for one in coordinator.documents.history("count")]
+    assert versions == list(range(1, len(versions) + 1)), versions
+
+
+def counting(*ids: str) -> dict[str, Any]:
+    async def begin(coordinator: Coordinator, definition: SagaDefinition) -> None:
+        await side_by_side(*ids)(coordinator, definition)
+        await to_the_end_with_documents(coordinator)
+
+    return {"begin": begin, "people": to_the_end_with_documents, "settings": IN_LINE}
+
+
+async def count(s: Work) -> None:
+    await s.documents.update("count", lambda n: n + 1, 0)
+
+
+@scenario("a document is changed, for good", COMPLETED, **counting("1"))
+async def document_changed(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await count(s)
+
+
+@scenario("a document is changed twice, and restored", ROLLED_BACK, **counting("1"))
+async def document_restored(s: Work) -> None:
+    await count(s)
+    await s.documents.delete("count")
+    await s.do(fatal_clean, 3)
+
+
+@scenario("two sagas want to change a document, and one of them gives way", COMPLETED, ROLLED_BACK, **in_line("1", "2"))
+async def document_conflict(s: Work) -> str:
+    try:
+        await count(s)
+    except DocumentConflictError:
+        return "gave way"
+    return "counted"
+
+
+@scenario("two sagas wait for a document in turn", COMPLETED, **counting("1", "2"))
+async def document_in_turn(s: Work) -> None:
+    await s.hold("document:count")
+    await count(s)

@@ -23,6 +23,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
 from amends.errors import PayloadRemovedError
 from amends.journal.attested import Attested
+from amends.journal.filing import Filing
 from amends.journal.locking import Locking
 
 _DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
@@ -192,7 +193,7 @@ class ApprovalPage(NamedTuple):
     cursor: str | None
 
 
-class Journal(Attested, Locking, Protocol):
+class Journal(Attested, Locking, Filing, Protocol):
     """Every method is safe to call from several coroutines of the loop that opened it.
 
     Writes are answered in the order of asking. A wait that is cancelled does not take its write back.

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, cast, overload
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.values import Json, SagaId, canonical
+from amends.documents.documents import Documents
 from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
@@ -65,6 +66,10 @@ class Coordinator(Desk, Outside, Controls, Retention):
         self.journal = journal
         self.registry = registry
         self.settings = settings or Settings()
+        self.documents = Documents(
+            journal, clock, most_bytes=self.settings.document_bytes, keep=self.settings.document_versions
+        )
+        """The documents of this journal, from outside of sagas."""
         self._clock = clock
         self._observers = Observers(telemetry)
         self._closing: asyncio.Task[None] | None = None

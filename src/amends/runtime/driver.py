@@ -52,6 +52,7 @@ from amends.runtime.logbook import Logbook
 from amends.runtime.rewind import Rewinds, first
 from amends.runtime.run import Run
 from amends.runtime.secret import Secret, mask, unmask
+from amends.runtime.state import Office, office
 from amends.runtime.surroundings import Surroundings
 from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
@@ -84,6 +85,7 @@ class Driver:
     async def drive(self) -> None:
         """Do everything that is due, until nothing is: the saga has ended, or a person is needed."""
         book, clock = self.book, self._around.clock
+        self._open_office()
         try:
             if book.saga.live:
                 book.tell(c.Recover(now=clock.now(), jitter=clock.jitter()))
@@ -100,6 +102,20 @@ class Driver:
         finally:
             self.run.over = True
             await self.run.let_go_of_files()
+
+    def _open_office(self) -> None:
+        """Where the built-in actions on documents find them, in this drive and in what it starts."""
+        settings, journal = self._around.settings, self._around.turns.journal
+        office.set(
+            Office(
+                journal=journal,
+                saga=self.book.saga.id,
+                epoch=None if self.book.lease is None else self.book.lease.epoch,
+                actor=self.run.begun.actor,
+                most_bytes=settings.document_bytes,
+                keep=settings.document_versions,
+            )
+        )
 
     # -- the function -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ class Settings:
     poll_s: how often a worker looks for what others wrote to its sagas.
     lock_wait_s: how long a step waits for a resource that another saga holds; its action may say otherwise.
     lock_waiters: how many may wait for one resource; one more is refused at once.
+    document_bytes: how large a document may be, as JSON.
+    document_versions: how many versions of a document are kept at least, besides those that a saga may have to restore.
     threads: how many plain functions run at once.
     resumed_at_once: how many sagas `resume` drives side by side.
     """
@@ -31,5 +33,7 @@ class Settings:
     poll_s: float = 1.0
     lock_wait_s: float = 60.0
     lock_waiters: int = 1000
+    document_bytes: int = 262144
+    document_versions: int = 100
     threads: int = 64
     resumed_at_once: int = 256

@@ -17,13 +17,13 @@ from amends.journal.protocol import Journal, Lease
 
 class Turns:
     def __init__(self, journal: Journal, worker: str, nudge: Callable[[tuple[SagaId, ...]], None]) -> None:
-        self._journal = journal
+        self.journal = journal
         self._worker = worker
         self._nudge = nudge
         self._in_line: set[SagaId] = set()
 
     async def ask(self, ask: LockAsk, lease: Lease) -> LockAnswer:
-        answer = await self._journal.lock(ask, lease)
+        answer = await self.journal.lock(ask, lease)
         if isinstance(answer, LocksQueued):
             self._in_line.add(ask.saga)
         else:
@@ -36,7 +36,7 @@ class Turns:
         return bool(self._in_line)
 
     async def wake(self) -> None:
-        self._nudge(await self._journal.awake(self._worker))
+        self._nudge(await self.journal.awake(self._worker))
 
 
 def is_in_line(saga: Saga) -> bool:

@@ -21,6 +21,7 @@ from amends.runtime.limits import Amount
 from amends.runtime.places import Spot
 from amends.runtime.rewind import Feedback, Rewinds
 from amends.runtime.secret import Secret, mask, secrets_in
+from amends.runtime.state import State
 from amends.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ class Work(OnFiles):
         self._layers = layers
         self._rewinds = rewinds
         self._keeper = keeper
+        self.state = State(self.do_named, own=True)
+        """The agent's own documents: they stand under the name of the saga's actor."""
+        self.documents = State(self.do_named, own=False)
+        """All documents, by their full names."""
 
     @overload
     def do(

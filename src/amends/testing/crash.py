@@ -99,8 +99,9 @@ class Ground:
             (name, one.summary, tuple((stored.wire.name, stored.wire.body) for stored in one.entries))
             for name, one in self._memory.sagas.items()
         )
+        documents = tuple((key, one.name, one.version) for key, one in self._memory.documents.items())
         lines = tuple((ticket.resource, ticket.saga, ticket.step) for ticket in self._memory.tickets)
-        return (sagas, lines, tuple((line.what, line.topic, line.key) for line in self.world.everything))
+        return (sagas, documents, lines, tuple((line.what, line.topic, line.key) for line in self.world.everything))
 
     def copy(self) -> Self:
         twin = type(self)()

@@ -14,6 +14,7 @@ from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import JournalFullError
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Removal, Signer, Spared, Stored
+from amends.journal.filing import Document, DocumentPage, DocumentWrite
 from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.protocol import (
     ApprovalPage,
@@ -161,6 +162,25 @@ class Mortal:
 
     async def locks(self, query: LockQuery) -> LockPage:
         return await self._answer(self._inner.locks(query))
+
+    async def write(self, write: DocumentWrite) -> Document:
+        await self._life.reach("document: before")
+        with self._busy():
+            made = await self._inner.write(write)
+        await self._life.reach("document: after")
+        return made
+
+    async def written(self, key: str) -> Document | None:
+        return await self._answer(self._inner.written(key))
+
+    async def document(self, name: str, *, reader: SagaId | None = None, version: int | None = None) -> Document | None:
+        return await self._answer(self._inner.document(name, reader=reader, version=version))
+
+    async def documents(self, prefix: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        return await self._answer(self._inner.documents(prefix, after=after, limit=limit))
+
+    async def versions(self, name: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        return await self._answer(self._inner.versions(name, after=after, limit=limit))
 
     async def awake(self, worker: str) -> tuple[SagaId, ...]:
         return await self._answer(self._inner.awake(worker))

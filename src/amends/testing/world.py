@@ -200,6 +200,8 @@ def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
 def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     saga, nets = account.saga, standing(lines)
     for step in saga.steps.values():
+        if step.topic.startswith("amends."):
+            continue  # what is built in acts on the journal's own store, and is no provider's business
         net = nets.get(account.key_by_step.get(step.id, ""), 0)
         if net > 1 and step.id not in account.doubled:
             yield f"the effect of step {step.id} ({step.topic}) stands {net} times"

@@ -17,8 +17,9 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError
 from amends.journal import cursors, refusals
 from amends.journal.codec import encode
+from amends.journal.filing import Document, DocumentPage, DocumentWrite
 from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
-from amends.journal.memory import lists, locks
+from amends.journal.memory import documents, lists, locks
 from amends.journal.memory.attest import MemoryLog
 from amends.journal.memory.state import Record
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
@@ -216,6 +217,29 @@ class MemoryJournal(MemoryLog):
 
     async def awake(self, worker: str) -> tuple[SagaId, ...]:
         return self.nudged(worker)
+
+    # -- documents ----------------------------------------------------------------------------------------------------
+
+    async def write(self, write: DocumentWrite) -> Document:
+        self._require_open()
+        with self.memory.lock:
+            return documents.write(self.memory, write, self._clock.now())
+
+    async def written(self, key: str) -> Document | None:
+        self._require_open()
+        return documents.written(self.memory, key)
+
+    async def document(self, name: str, *, reader: SagaId | None = None, version: int | None = None) -> Document | None:
+        self._require_open()
+        return documents.document(self.memory, name, reader, version)
+
+    async def documents(self, prefix: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        self._require_open()
+        return documents.documents(self.memory, prefix, after, limit)
+
+    async def versions(self, name: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        self._require_open()
+        return documents.versions(self.memory, name, after, limit)
 
     # -- lists --------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def release(memory: Memory, owner: SagaId) -> None:
 
 def give_up_waiting(memory: Memory, saga: SagaId) -> None:
     """The saga does not go forward any more: what it holds stays its own, and it waits for nothing."""
-    _drop(memory, [one for one in memory.tickets if one.saga == saga and _holder(memory, one.resource) != one.owner])
+    _drop(memory, [one for one in memory.tickets if one.saga == saga and holder_of(memory, one.resource) != one.owner])
 
 
 def locks(memory: Memory, query: LockQuery) -> LockPage:
@@ -67,7 +67,7 @@ class _Lines:
         self._now = now
 
     def holder(self, resource: str) -> SagaId | None:
-        return _holder(self._memory, resource)
+        return holder_of(self._memory, resource)
 
     def standing(self, saga: SagaId, step: StepId) -> frozenset[str]:
         return frozenset(one.resource for one in self._memory.tickets if (one.saga, one.step) == (saga, step))
@@ -93,7 +93,7 @@ class _Lines:
                 yield Wait(owner, mine.resource, others[-1])
 
 
-def _holder(memory: Memory, resource: str) -> SagaId | None:
+def holder_of(memory: Memory, resource: str) -> SagaId | None:
     return next((ticket.owner for ticket in memory.tickets if ticket.resource == resource), None)
 
 
@@ -105,10 +105,10 @@ def _drop(memory: Memory, gone: list[Ticket]) -> None:
     """Those whose turn that makes it, and who have all that they asked for now, are nudged."""
     if not gone:
         return
-    held = {one.resource for one in gone if _holder(memory, one.resource) == one.owner and not _ahead(memory, one)}
+    held = {one.resource for one in gone if holder_of(memory, one.resource) == one.owner and not _ahead(memory, one)}
     memory.tickets = [one for one in memory.tickets if one not in gone]
     for resource in held:
-        holder = _holder(memory, resource)
+        holder = holder_of(memory, resource)
         for next_up in [one for one in memory.tickets if one.resource == resource and one.owner == holder]:
             _wake(memory, next_up)
 
@@ -116,6 +116,6 @@ def _drop(memory: Memory, gone: list[Ticket]) -> None:
 def _wake(memory: Memory, ticket: Ticket) -> None:
     asked = [one for one in memory.tickets if (one.saga, one.step) == (ticket.saga, ticket.step)]
     record = memory.sagas[ticket.saga]
-    has_all = all(_holder(memory, one.resource) == one.owner for one in asked)
+    has_all = all(holder_of(memory, one.resource) == one.owner for one in asked)
     if has_all and record.summary.status is SagaStatus.WAITING:
         record.nudged, record.summary = True, record.summary._replace(wake_at=None)

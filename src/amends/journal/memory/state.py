@@ -10,6 +10,7 @@ from amends.core.values import SagaId, StepId
 from amends.errors import JournalDamagedError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
+from amends.journal.filing import Document
 from amends.journal.protocol import ApprovalRow, Cursor, Entry, IncidentRow, RemovedEntry, Summary
 from amends.journal.tree import Tree, leaf
 
@@ -70,6 +71,7 @@ class Memory:
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     tickets: list[Ticket] = field(default_factory=list[Ticket])
+    documents: dict[str, Document] = field(default_factory=dict[str, Document])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def copy(self) -> Memory:
@@ -90,6 +92,7 @@ class Memory:
             cursors=dict(self.cursors),
             uses={key: list(uses) for key, uses in self.uses.items()},
             tickets=list(self.tickets),
+            documents=dict(self.documents),
         )
 
     def add(self, record: Record, event: e.Event, wire: Wire, at: int) -> Entry:

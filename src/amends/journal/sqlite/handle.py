@@ -9,9 +9,10 @@ from pathlib import Path
 from amends.clock import Clock
 from amends.core.values import SagaId
 from amends.errors import ForkedError
+from amends.journal.filing import Document, DocumentPage, DocumentWrite
 from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.protocol import Lease
-from amends.journal.sqlite import leases, locks
+from amends.journal.sqlite import documents, leases, locks
 from amends.journal.sqlite.reader import Reader
 from amends.journal.sqlite.writer import Writer
 
@@ -41,6 +42,29 @@ class Handle:
     async def locks(self, query: LockQuery) -> LockPage:
         self._require_home()
         return await self._reader.ask(partial(locks.locks, query=query))
+
+    # -- documents ----------------------------------------------------------------------------------------------
+
+    async def write(self, write: DocumentWrite) -> Document:
+        self._require_home()
+        now = self._clock.now
+        return await self._writer.ask(lambda batch: documents.write(batch, write, now()))
+
+    async def written(self, key: str) -> Document | None:
+        self._require_home()
+        return await self._reader.ask(partial(documents.written, key=key))
+
+    async def document(self, name: str, *, reader: SagaId | None = None, version: int | None = None) -> Document | None:
+        self._require_home()
+        return await self._reader.ask(partial(documents.document, name=name, reader=reader, version=version))
+
+    async def documents(self, prefix: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        self._require_home()
+        return await self._reader.ask(partial(documents.documents, prefix=prefix, after=after, limit=limit))
+
+    async def versions(self, name: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        self._require_home()
+        return await self._reader.ask(partial(documents.versions, name=name, after=after, limit=limit))
 
     async def awake(self, worker: str) -> tuple[SagaId, ...]:
         self._require_home()

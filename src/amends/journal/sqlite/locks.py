@@ -37,6 +37,11 @@ def release(database: Database, owner: int) -> None:
         _wake(database, freed)
 
 
+def holder_of(database: Database, resource: str) -> SagaId | None:
+    found = database.first(_HOLDER, (resource,))
+    return None if found is None else SagaId(found[0])
+
+
 def give_up_waiting(database: Database, saga: int) -> None:
     """The saga does not go forward any more: what it holds stays its own, and it waits for nothing."""
     database.run(_GIVE_UP, (saga,))
@@ -48,8 +53,7 @@ class _Lines:
         self._now = now
 
     def holder(self, resource: str) -> SagaId | None:
-        found = self._database.first(_HOLDER, (resource,))
-        return None if found is None else SagaId(found[0])
+        return holder_of(self._database, resource)
 
     def standing(self, saga: SagaId, step: StepId) -> frozenset[str]:
         sql = "SELECT resource FROM ticket WHERE saga = (SELECT id FROM saga WHERE name = ?) AND step = ?"

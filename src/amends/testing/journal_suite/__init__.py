@@ -9,6 +9,7 @@ go by `self.clock`, which the rules move, and have its checkpoints signed by `se
 rule runs its own event loop.
 """
 
+from amends.testing.journal_suite.documents import DocumentRules
 from amends.testing.journal_suite.entries import EntryRules
 from amends.testing.journal_suite.evidence import EvidenceRules
 from amends.testing.journal_suite.leases import LeaseRules
@@ -19,5 +20,5 @@ from amends.testing.journal_suite.log import LogRules
 __all__ = ["JournalSuite"]
 
 
-class JournalSuite(EntryRules, LeaseRules, ListRules, LockRules, LogRules, EvidenceRules):
+class JournalSuite(EntryRules, LeaseRules, ListRules, LockRules, DocumentRules, LogRules, EvidenceRules):
     """All of the rules."""

@@ -1,0 +1,92 @@
+"""The documents of a journal in memory. The rules are in journal.filing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from amends.core.values import SagaId
+from amends.journal import cursors, filing
+from amends.journal.filing import Document, DocumentPage, DocumentWrite, resource_of
+from amends.journal.memory.locks import holder_of
+from amends.journal.memory.state import Memory
+
+
+def write(memory: Memory, asked: DocumentWrite, now: int) -> Document:
+    return filing.changed(_Shelf(memory, now), asked)
+
+
+def written(memory: Memory, key: str) -> Document | None:
+    return _Shelf(memory, 0).written(key)
+
+
+def document(memory: Memory, name: str, reader: SagaId | None, version: int | None) -> Document | None:
+    if version is None:
+        return _told(memory, filing.seen(_Shelf(memory, 0), name, reader))
+    found = [one for one in memory.documents.values() if (one.name, one.version) == (name, version)]
+    return _told(memory, found[0]) if found else None
+
+
+def documents(memory: Memory, prefix: str, after: str | None, limit: int) -> DocumentPage:
+    names = sorted({one.name for one in memory.documents.values() if one.name.startswith(prefix)})
+    every = [filing.seen(_Shelf(memory, 0), name, None) for name in names if name > (after or "")]
+    found = [one for one in every if one is not None and not one.deleted]
+    return DocumentPage(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
+
+
+def versions(memory: Memory, name: str, after: str | None, limit: int) -> DocumentPage:
+    past = 0 if after is None else cursors.read(after, 1)[0]
+    every = [one for one in memory.documents.values() if one.name == name and one.version > past]
+    found = [told for one in sorted(every, key=_version) if (told := _told(memory, one)) is not None]
+    shown = found[:limit]
+    return DocumentPage(tuple(shown), cursors.spell(shown[-1].version) if len(found) > len(shown) else None)
+
+
+def _version(one: Document) -> int:
+    return one.version
+
+
+class _Shelf:
+    def __init__(self, memory: Memory, now: int) -> None:
+        self._memory = memory
+        self._now = now
+
+    def newest(self, name: str, *, without: SagaId | None = None) -> Document | None:
+        every = self._memory.documents.values()
+        found = [one for one in every if one.name == name and (without is None or one.saga != without)]
+        return max(found, key=_version, default=None)
+
+    def written(self, key: str) -> Document | None:
+        return self._memory.documents.get(key)
+
+    def holder(self, name: str) -> SagaId | None:
+        return holder_of(self._memory, resource_of(name))
+
+    def epoch(self, saga: SagaId) -> int | None:
+        record = self._memory.sagas.get(saga)
+        return None if record is None else record.epoch
+
+    def add(self, write: DocumentWrite, version: int) -> Document:
+        body = None if write.body is None else json.loads(write.body)
+        made = Document(
+            name=write.name,
+            version=version,
+            body=body,
+            deleted=write.body is None,
+            saga=write.saga,
+            by=write.by,
+            at=self._now,
+        )
+        self._memory.documents[write.key] = made
+        return made
+
+    def forget(self, name: str, up_to: int) -> None:
+        kept = {key: one for key, one in self._memory.documents.items() if one.name != name or one.version > up_to}
+        self._memory.documents = kept
+
+
+def _told(memory: Memory, found: Document | None) -> Document | None:
+    """With whether it is final."""
+    if found is None or not found.saga or holder_of(memory, resource_of(found.name)) != found.saga:
+        return found
+    return replace(found, final=False)

@@ -1,0 +1,111 @@
+"""Documents, as SQL: writes in the writer's transaction, reads of one moment. The rules are in journal.filing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from amends.core.values import SagaId
+from amends.journal import cursors, filing
+from amends.journal.filing import Document, DocumentPage, DocumentWrite, resource_of
+from amends.journal.sqlite.database import Database, Row
+from amends.journal.sqlite.locks import holder_of
+from amends.journal.sqlite.writer import Batch
+
+
+def write(batch: Batch, asked: DocumentWrite, now: int) -> Document:
+    return filing.changed(_Shelf(batch.database, now), asked)
+
+
+def written(database: Database, key: str) -> Document | None:
+    return _Shelf(database, 0).written(key)
+
+
+def document(database: Database, name: str, reader: SagaId | None, version: int | None) -> Document | None:
+    shelf = _Shelf(database, 0)
+    with database.moment():
+        if version is None:
+            return _told(shelf, filing.seen(shelf, name, reader))
+        return _told(shelf, _of(database.first(f"{_SELECT} WHERE name = ? AND version = ?", (name, version))))
+
+
+def documents(database: Database, prefix: str, after: str | None, limit: int) -> DocumentPage:
+    shelf, found, last = _Shelf(database, 0), list[Document](), after or ""
+    with database.moment():
+        while len(found) <= limit:
+            names = database.rows(_NAMES, {"after": last, "prefix": prefix, "limit": limit + 1})
+            if not names:
+                return DocumentPage(tuple(found), None)
+            for (name,) in names:
+                last = str(name)
+                newest = filing.seen(shelf, last, None)
+                if newest is not None and not newest.deleted:
+                    found.append(newest)
+    return DocumentPage(tuple(found[:limit]), found[limit - 1].name)
+
+
+def versions(database: Database, name: str, after: str | None, limit: int) -> DocumentPage:
+    past = 0 if after is None else cursors.read(after, 1)[0]
+    shelf = _Shelf(database, 0)
+    with database.moment():
+        rows = database.rows(
+            f"{_SELECT} WHERE name = ? AND version > ? ORDER BY version LIMIT ?", (name, past, limit + 1)
+        )
+        found = [told for row in rows if (told := _told(shelf, _of(row))) is not None]
+    shown = found[:limit]
+    return DocumentPage(tuple(shown), cursors.spell(shown[-1].version) if len(found) > len(shown) else None)
+
+
+class _Shelf:
+    def __init__(self, database: Database, now: int) -> None:
+        self._database = database
+        self._now = now
+
+    def newest(self, name: str, *, without: SagaId | None = None) -> Document | None:
+        return _of(self._database.first(_NEWEST, (name, without)))
+
+    def written(self, key: str) -> Document | None:
+        return _of(self._database.first(f"{_SELECT} WHERE key = ?", (key,)))
+
+    def holder(self, name: str) -> SagaId | None:
+        return holder_of(self._database, resource_of(name))
+
+    def epoch(self, saga: SagaId) -> int | None:
+        found = self._database.first("SELECT epoch FROM saga WHERE name = ?", (saga,))
+        return None if found is None else int(found[0])
+
+    def add(self, write: DocumentWrite, version: int) -> Document:
+        values = (write.name, version, write.body, write.saga, write.by, write.key, self._now)
+        self._database.run(_ADD, values)
+        made = _of(self._database.first(f"{_SELECT} WHERE key = ?", (write.key,)))
+        assert made is not None, "it has just been written"  # noqa: S101 - for the checkers
+        return made
+
+    def forget(self, name: str, up_to: int) -> None:
+        if up_to > 0:
+            self._database.run("DELETE FROM document WHERE name = ? AND version <= ?", (name, up_to))
+
+
+def _of(row: Row | None) -> Document | None:
+    if row is None:
+        return None
+    name, version, body, saga, by, at = row
+    parsed = None if body is None else json.loads(body)
+    return Document(name=name, version=version, body=parsed, deleted=body is None, saga=SagaId(saga), by=by, at=at)
+
+
+def _told(shelf: _Shelf, found: Document | None) -> Document | None:
+    """With whether it is final."""
+    if found is None or not found.saga or shelf.holder(found.name) != found.saga:
+        return found
+    return replace(found, final=False)
+
+
+_SELECT: Final = "SELECT name, version, body, saga, by, at FROM document"
+_NEWEST: Final = f"{_SELECT} WHERE name = ?1 AND (?2 IS NULL OR saga <> ?2) ORDER BY version DESC LIMIT 1"
+_ADD: Final = "INSERT INTO document (name, version, body, saga, by, key, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_NAMES: Final = """
+    SELECT DISTINCT name FROM document WHERE name > :after AND substr(name, 1, length(:prefix)) = :prefix
+     ORDER BY name LIMIT :limit
+"""
