@@ -245,3 +245,15 @@ def test_pruning_killed_at_any_call_can_be_done_again(world: World, monkeypatch:
     crashes = Crashes(world, prune_by, prune_by, check).run()
     assert crashes.complaints == []
     assert crashes.points > 5
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+def test_a_file_that_a_tool_renames_was_not_there_under_its_new_name(provider: str, tree: Path, opener: Opener) -> None:
+    """A kernel remembers where a renamed file came from, and that was once taken for somebody else's doing."""
+    changeset = opener(provider, tree)
+    with changeset.begin("rename") as files:
+        assert files.run(["sh", "-c", "mv pkg/one.py pkg/other.py && echo '# more' >> pkg/other.py"]).ok
+    assert changeset.steps()[0].moved == ()
+    assert isinstance(changeset.land(), Landed)
+    assert (tree / "pkg/other.py").exists()
+    assert not (tree / "pkg/one.py").exists()

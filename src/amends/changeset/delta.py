@@ -43,7 +43,16 @@ class Delta:
     def changes(self) -> list[Change]:
         """All of them, by path. What the layer repeats from below is removed from it on the way."""
         root = self._below.find(b"")
-        return sorted(self._inside(b"", root), key=lambda change: change.path)
+        found = sorted(self._inside(b"", root), key=lambda change: change.path)
+        return [self._renamed(change, found) if change.was_there else change for change in found]
+
+    def _renamed(self, change: Change, found: list[Change]) -> Change:
+        """A file that was copied up from under another name, which the layer hides, was not there under this one."""
+        for other in found:
+            gone = self._below.find(other.path) if other.before is not None and other.after is None else None
+            if gone is not None and marks.is_from(self._up(change.path), gone.where):
+                return replace(change, was_there=False)
+        return change
 
     def _inside(self, folder: bytes, below: Found | None) -> Iterator[Change]:
         with os.scandir(self._up(folder)) as inside:

@@ -7,6 +7,7 @@ A folder that hides all that is below it is opaque: it has an attribute that the
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Final
 OPAQUE: Final = "user.overlay.opaque"
 ORIGIN: Final = "user.overlay.origin"
 _STAND_IN: Final = b"(amends: gone)"
+_HERE: Final = -100
 
 
 def make_whiteout(path: bytes) -> None:
@@ -43,6 +45,27 @@ def is_opaque(folder: bytes) -> bool:
 def came_from_below(path: bytes) -> bool:
     """Whether the kernel says that a file was copied up, and not made anew. False also where it does not say."""
     return _attribute(path, ORIGIN) is not None
+
+
+def is_from(path: bytes, below: bytes) -> bool:
+    """Whether the kernel says that the file at `path` was copied up from the one at `below`, whatever its name."""
+    origin, handle = _attribute(path, ORIGIN), _handle(below)
+    return bool(origin and handle and origin.endswith(handle))
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("size", ctypes.c_uint), ("kind", ctypes.c_int), ("value", ctypes.c_ubyte * 128))
+
+
+def _handle(path: bytes) -> bytes:
+    """What a file system knows a file by, under any name; empty where it does not say."""
+    ask = getattr(ctypes.CDLL(None), "name_to_handle_at", None)
+    if ask is None:
+        return b""
+    made, mount = _Handle(size=128), ctypes.c_int()
+    if ask(_HERE, ctypes.c_char_p(path), ctypes.byref(made), ctypes.byref(mount), 0) < 0:
+        return b""
+    return bytes(made.value[: made.size])
 
 
 def _attribute(path: bytes, name: str) -> bytes | None:
