@@ -49,20 +49,20 @@ def came_from_below(path: bytes) -> bool:
 
 def is_from(path: bytes, below: bytes) -> bool:
     """Whether the kernel says that the file at `path` was copied up from the one at `below`, whatever its name."""
-    origin, handle = _attribute(path, ORIGIN), _handle(below)
-    return bool(origin and handle and origin.endswith(handle))
+    origin, token = _attribute(path, ORIGIN), _token(below)
+    return bool(origin and token and origin.endswith(token))
 
 
-class _Handle(ctypes.Structure):
+class _Token(ctypes.Structure):
     _fields_ = (("size", ctypes.c_uint), ("kind", ctypes.c_int), ("value", ctypes.c_ubyte * 128))
 
 
-def _handle(path: bytes) -> bytes:
+def _token(path: bytes) -> bytes:
     """What a file system knows a file by, under any name; empty where it does not say."""
     ask = getattr(ctypes.CDLL(None), "name_to_handle_at", None)
     if ask is None:
         return b""
-    made, mount = _Handle(size=128), ctypes.c_int()
+    made, mount = _Token(size=128), ctypes.c_int()
     if ask(_HERE, ctypes.c_char_p(path), ctypes.byref(made), ctypes.byref(mount), 0) < 0:
         return b""
     return bytes(made.value[: made.size])
