@@ -14,7 +14,9 @@ import pytest
 from amends import Registry, SagaDefinition, SagaStatus, Settings, WaitTimeoutError, Work, saga
 from amends.core import events as e
 from amends.errors import InputError, NotJsonError, RefusedError, TooLargeError, UnknownSagaError
-from amends.journal.memory import Memory
+from amends.gate.load import parse_policy
+from amends.gate.policy import PolicyGate
+from amends.journal.memory import Memory, MemoryJournal
 from amends.runtime.coordinator import Coordinator
 from amends.testing.clock import ManualClock
 from tests.runtime.support import World, coordinator
@@ -418,3 +420,34 @@ async def test_a_definition_that_waits_for_something_else_now_has_diverged() -> 
             await asyncio.sleep(0)
         (incident,) = await other.incidents()
     assert "was a wait for paid and is a wait for settled now; the definition has changed" in incident.why
+
+
+@driven
+async def test_a_branch_that_a_rate_holds_up_is_not_put_away_with_one_that_waits() -> None:
+    """The rate lets it pass in a minute; the signal may take a year."""
+    ground = Ground()
+    rate = "{id: slowly, when: {topic: test.mail}, rate: {max: 1, per: 60s, by: [topic]}, decision: throttle}"
+    gate = PolicyGate(parse_policy(f"version: v1\ndefault: allow\nrules: [{rate}]\n"))
+    mail = ground.world.action("mail")
+
+    @saga("test.slowly")
+    async def slowly(s: Work) -> None:
+        async def mails() -> None:
+            for n in (1, 2, 3):
+                await s.do(mail, n)
+
+        await asyncio.gather(s.wait_for("go"), mails())
+
+    clock = ground.clock
+    settings = Settings(lease_s=1_000_000, settle_s=1, park_s=1.0, poll_s=0.005, drain_s=0.01)
+    made = Coordinator(journal=MemoryJournal(clock), gate=gate, clock=clock, settings=settings, registry=Registry())
+    async with made as process:
+        handle = await process.start(slowly, id="s")
+        for _ in range(150):
+            clock.advance(1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert ground.world.seen == ["mail(1)", "mail(2)", "mail(3)"]
+        assert (await handle.halt()).status is SagaStatus.WAITING
+        await process.signal("s", "go")
+        assert (await handle).status is SagaStatus.COMPLETED

@@ -20,6 +20,7 @@ from amends.errors import AmendsError, JournalError, MistakesError
 from amends.evidence.timeline import span
 from amends.journal.protocol import Journal, PersonQuery, SagaQuery
 from amends.runtime.drills import drilled_at, last_passed
+from amends.runtime.readiness import unresumable
 from amends.runtime.registry import PROCESS
 
 State = Literal["ok", "look", "wrong"]
@@ -27,6 +28,7 @@ LEAST_ROOM: Final = 256 * 1024 * 1024
 READ: Final = 100
 LEASE_MS: Final = 120_000
 SKEW_MS: Final = 2_000
+_SHOWN: Final = 5
 _OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
 
 
@@ -99,7 +101,7 @@ async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIte
     try:
         durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
         yield Finding(name="settings", state="ok", found=durable)
-        for looked in (_clock(journal), _chain(journal), _unfinished(journal), _people(journal)):
+        for looked in (_clock(journal), _chain(journal), _unfinished(journal), _resumable(journal), _people(journal)):
             async for each in looked:
                 yield each
         async for each in _policy(journal, policy, how_policy):
@@ -146,6 +148,21 @@ async def _unfinished(journal: Journal) -> AsyncIterator[Finding]:
         yield Finding(name="leases", state="look", found=what, do=do)
     else:
         yield Finding(name="leases", state="ok", found=f"{len(rows)} going, none left alone")
+
+
+async def _resumable(journal: Journal) -> AsyncIterator[Finding]:
+    """Only where modules were given: without any, nothing is known here."""
+    if not PROCESS.definition_names():
+        return
+    found = [one async for one in unresumable(journal, PROCESS)]
+    for one in found[:_SHOWN]:
+        first = one.obstacles[0]
+        yield Finding(name="resume", state="wrong", found=f"saga {one.saga}: {first.what}", do=first.do)
+    if len(found) > _SHOWN:
+        more = f"{len(found) - _SHOWN} more sagas that this code could not go on with"
+        yield Finding(name="resume", state="wrong", found=more, do="amends saga check, with the same modules")
+    if not found:
+        yield Finding(name="resume", state="ok", found="this code can go on with every saga that is unfinished")
 
 
 async def _people(journal: Journal) -> AsyncIterator[Finding]:

@@ -212,6 +212,9 @@ class Logbook:
             raise
         except JournalConflictError:
             await self.refresh()
+        except JournalError as exc:  # whether it is still ours cannot be told: nothing is dispatched on that
+            self._break(exc)
+            raise
 
 
 def _nothing() -> None:

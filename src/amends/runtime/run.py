@@ -73,6 +73,8 @@ class Run:
         self.on_stopped: Callable[[], None] = self.changed.set
         """The function may not act any more, and does not know it yet."""
         self.over = False
+        self._throttled = 0
+        """How many branches wait for a rate, which no row would wake them for."""
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
         self._layers: Layers | None = None
 
@@ -235,7 +237,11 @@ class Run:
         for rate in rates:
             while (wait_ms := await self.around.admit(rate)) > 0:
                 due = clock.now() + wait_ms
-                await self.wait(due if until is None else min(due, until))
+                self._throttled += 1
+                try:
+                    await self.wait(due if until is None else min(due, until))
+                finally:
+                    self._throttled -= 1
                 self.stop_if_draining()
                 if until is not None and clock.now() >= until:
                     return False
@@ -335,11 +341,16 @@ class Run:
         head, clock = self.book.saga.head, self.around.clock
         await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
         wake_at = wakes_at(self.book.saga)
-        idle = self.book.saga.head == head and not self.in_flight and not self.is_nudged and clock.now() < until
-        if idle and wake_at is not None and await self.book.rest(wake_at) and not self.in_flight and not self.is_nudged:
+        idle = self.book.saga.head == head and not self._is_busy and clock.now() < until
+        if idle and wake_at is not None and await self.book.rest(wake_at) and not self._is_busy:
             self.parked = self.draining = True
             self.on_parked()
             await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether something of it goes on by itself: in flight, held up by a rate for a moment, or just nudged."""
+        return bool(self.in_flight) or self._throttled > 0 or self.is_nudged
 
     async def wait(self, until: int) -> None:
         """Until then, or until something changes."""
