@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from amends import Coordinator, Ended, Fatal, NotDone, Reversibility, SagaDefinition, StepError, Work, action, saga
+from amends import (
+    Coordinator,
+    Ended,
+    Fatal,
+    NotDone,
+    Reversibility,
+    SagaDefinition,
+    Settings,
+    StepError,
+    Work,
+    action,
+    saga,
+)
 from amends.changeset import Changeset, Files, Life, Limits, Terms, list_changesets
 from amends.core.events import AttemptSucceeded, CompensationSucceeded
 from amends.errors import ChangesetLifeError, DeclarationError, InputError
@@ -417,3 +429,101 @@ def test_errors_of_the_step_reach_the_function(tree: Path) -> None:
     assert ran(body).status == "completed"
     assert [each.rpartition(": ")[2] for each in met] == ["not today"]
     assert list((tree.parent / ".tree.changesets/landings").iterdir()) == []
+
+
+def test_a_rollback_to_a_checkpoint_drops_the_layers_above_it_and_the_work_goes_on(tree: Path) -> None:
+    async def body(s: Work) -> None:
+        files = s.files(tree, **API)
+        await s.do(write, files, "kept", "1")
+        await s.checkpoint("half")
+        await s.do(write, files, "wrong", "2")
+        await s.do(write, files, "kept", "spoilt")
+        await s.rollback_to("half", "it went wrong")
+        await s.do(append, files, "kept", "3")
+        await s.land(files)
+
+    ended = ran(body)
+    assert (ended.status, ended.why) == ("completed", "")
+    assert (tree / "kept").read_text() == "13"
+    assert not (tree / "wrong").exists()
+
+
+def test_a_rollback_past_a_landing_takes_it_back_and_goes_on_with_the_layers_before(tree: Path) -> None:
+    met: list[bool] = []
+
+    async def body(s: Work) -> None:
+        files = s.files(tree, **API)
+        await s.do(write, files, "kept", "1")
+        await s.checkpoint("half")
+        await s.do(write, files, "wrong", "2")
+        await s.land(files, "too early")
+        await s.do(write, files, "after", "3")
+        met.append((tree / "wrong").exists())
+        await s.rollback_to("half", "it was too early")
+        met.append((tree / "wrong").exists() or (tree / "kept").exists())
+        await s.do(append, files, "kept", "4")
+        await s.land(files, "in time")
+        await s.do(write, files, "last", "5")
+        await s.land(files, "and more")
+
+    ended = ran(body)
+    assert (ended.status, ended.why) == ("completed", "")
+    assert met == [True, False]
+    assert (tree / "kept").read_text() == "14"
+    assert (tree / "last").read_text() == "5"
+    assert not (tree / "wrong").exists()
+    assert not (tree / "after").exists()
+
+
+def test_an_attempt_that_fails_leaves_nothing_to_the_next(tree: Path) -> None:
+    async def body(s: Work) -> None:
+        files = s.files(tree, **API)
+        await s.do(write, files, "base", "0")
+        async for attempt in s.attempts("try", max=3):
+            async with attempt:
+                await s.do(write, files, f"try{attempt.number}", "x")
+                if attempt.number < 2:
+                    raise RuntimeError("again")
+        await s.land(files)
+
+    ended = ran(body)
+    assert (ended.status, ended.why) == ("completed", "")
+    assert sorted(path.name for path in tree.iterdir() if path.name.startswith(("try", "base"))) == ["base", "try2"]
+
+
+POLICY = """
+version: v1
+default: allow
+rules:
+  - id: somebody-looks
+    when: {topic: amends.changeset.land, phase: forward, args.changed_lines: {gt: 1}}
+    decision: require_human
+"""
+
+
+def test_a_person_is_shown_the_diff_and_approves_just_that(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+
+    @saga("test.files.approved")
+    async def approved(s: Work) -> Any:
+        files = s.files(tree, **API)
+        await s.do(write, files, "page", "one\ntwo\n")
+        return await s.land(files, "a page")
+
+    async def whole() -> tuple[Any, Ended]:
+        settings = Settings(poll_s=0.02, park_s=0.0)
+        database = str(tmp_path / "a.db")
+        async with Coordinator.open(database, policy=str(tmp_path / "policy.yaml"), settings=settings) as on:
+            handle = await on.start(approved, id="approved")
+            while not (asked := await on.approvals()):
+                await asyncio.sleep(0.01)
+            shown = await on.approval(asked[0].id)
+            assert not (tree / "page").exists()
+            await on.grant(shown.id, by="person:ann", digest=shown.digest)
+            return shown, await handle
+
+    shown, ended = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert ended.status == "completed", ended.why
+    assert "+one\n+two\n" in shown.args["diff"]
+    assert (shown.args["changed_files"], shown.args["changed_lines"], shown.args["paths"]) == (1, 2, ["page"])
+    assert (tree / "page").read_text() == "one\ntwo\n"

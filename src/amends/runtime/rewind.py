@@ -160,7 +160,9 @@ class Rewinds:
             self.forward.closed.append(scope)
             self._passed = [one for one in self._passed if not scope.holds(one.checkpoint.place)]
         await Backward(self._run).take_back(place)
-        return self.saga.rewinds[place]
+        rewind = self.saga.rewinds[place]
+        self._run.went_back(rewind.taken_back)
+        return rewind
 
     # -- which steps --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -92,6 +92,11 @@ class Run:
         """Whether a step, by its arguments on record, has a layer, or has landed some."""
         named = state.args.get("files") if isinstance(state.args, dict) else None
         return isinstance(named, dict) and "$files" in named
+
+    def went_back(self, steps: Iterable[StepId]) -> None:
+        """A part of the work was taken back, now or when the function was called before."""
+        if self._layers is not None:
+            self._layers.went_back(steps)
 
     async def let_go_of_files(self) -> None:
         if self._layers is not None:

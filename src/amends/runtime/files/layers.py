@@ -21,7 +21,7 @@ import functools
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -31,6 +31,7 @@ from amends.core.contracts import Reversibility
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import StepId
 from amends.errors import ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
 from amends.runtime.files.given import Place, SagaFiles, arguments, place_in
 from amends.runtime.files.threads import in_thread
@@ -86,6 +87,18 @@ class Layers:
         place = Place(changeset=known_ids[files.landings], roots=files.trees, state=files.state)
         self._terms[place.changeset] = files.terms
         return place
+
+    def went_back(self, steps: Iterable[StepId]) -> None:
+        """Steps were taken back, landings perhaps among them: their files are again what they were before."""
+        from amends.runtime.files.landing import TOPIC
+
+        for step in steps:
+            state = self._run.state(step)
+            place = place_in(state.args)
+            if state.topic == TOPIC and place is not None and isinstance(state.result, dict):
+                for files in self.known:
+                    if state.result.get("landed") and (files.trees, files.state) == (place.roots, place.state):
+                        files.landings -= 1
 
     @property
     def settle_s(self) -> float:
