@@ -5,7 +5,8 @@ AmendsError
 │   ├── Fatal                   no retry, roll back now; happened=False certifies that nothing happened
 │   │   └── Abort               said by a saga's function: the agent gives up, take everything back
 │   ├── NotDone                 nothing happened, certainly; trying again is safe
-│   │   └── Retry               the same, with the delay that the action asks for
+│   │   ├── Retry               the same, with the delay that the action asks for
+│   │   └── Flawed              (in a validation) the result cannot be used, and this is why
 │   ├── ChangedSince            (in a compensation) someone changed it since; do not overwrite
 │   └── CommandError            (of a saga's file) how a command ended says nothing of the world
 ├── said by a saga's function about its work (users raise these)
@@ -100,6 +101,10 @@ class Retry(NotDone):
     def __init__(self, message: str = "", *, after: float) -> None:
         super().__init__(message)
         self.after = after
+
+
+class Flawed(NotDone):
+    """Raised by a validation: what the action returned cannot be used, and this is why."""
 
 
 class ChangedSince(AmendsError):  # noqa: N818 - the product's word, said by users in their compensations

@@ -14,6 +14,7 @@ from amends.errors import (
     DeadlockError,
     DocumentConflictError,
     Fatal,
+    Flawed,
     NotDone,
     PastPivotError,
     PolicyError,
@@ -34,7 +35,7 @@ from amends.errors import (
 from amends.journal.filing import Document
 from amends.journal.locking import LockRow
 from amends.journal.protocol import ApprovalRow
-from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, key, register
+from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, action, feedback, key, register
 from amends.runtime.approvals import Asking
 from amends.runtime.assertions import Check, check
 from amends.runtime.attempts import Attempt, Attempts
@@ -76,6 +77,7 @@ __all__ = [
     "Ended",
     "Fatal",
     "Feedback",
+    "Flawed",
     "Handle",
     "Happened",
     "IncidentKind",
@@ -116,6 +118,7 @@ __all__ = [
     "Work",
     "action",
     "check",
+    "feedback",
     "given",
     "key",
     "register",

@@ -5,7 +5,19 @@ from typing import Any
 from amends import Limits, SagaDefinition, Work, check, to_checkpoint
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
-from tests.crash.scenarios import COMPLETED, ID, INCIDENT, ROLLED_BACK, keyed_a, plain_b, read, scenario, slow
+from tests.crash.scenarios import (
+    COMPLETED,
+    ID,
+    INCIDENT,
+    ROLLED_BACK,
+    act,
+    keyed_a,
+    plain_b,
+    read,
+    reads,
+    scenario,
+    slow,
+)
 
 # -- verify= ---------------------------------------------------------------------------------------------------------
 
@@ -53,6 +65,36 @@ async def retry_what_is_open(coordinator: Coordinator) -> None:
 )
 async def verified_later(s: Work) -> None:
     await s.do(keyed_a, 1)
+
+
+# -- answers that are flawed -----------------------------------------------------------------------------------------
+
+
+async def answers(topic: str) -> str:
+    await here().reach(f"{topic}: asked")
+    return "good" if await here().tally(f"{topic}: answered") > 1 else "bad"
+
+
+def is_good(result: str) -> str | None:
+    return None if result == "good" else "not good"
+
+
+answer = act("plain.answer", answers, undo=None, read_only=True)
+answer.validate(is_good)
+hopeless = act("plain.hopeless", reads, undo=None, read_only=True)
+hopeless.validate(tries=2)(is_good)
+
+
+@scenario("a flawed answer is asked for again", COMPLETED, ROLLED_BACK)
+async def flawed_once(s: Work) -> None:
+    await s.do(plain_b, 1)
+    await s.do(answer, 2)
+
+
+@scenario("every answer is flawed", ROLLED_BACK)
+async def flawed_always(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(hopeless, 2)
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------

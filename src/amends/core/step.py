@@ -16,6 +16,7 @@ _T = TypeVar("_T")
 _S = StepStatus
 IDLE: Final = frozenset({_S.AWAITING, _S.QUEUED})
 """It waits for others: for people, or for sagas that hold what it needs."""
+KEPT_REASONS: Final = 16
 LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING})
 _STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED})
 _DOUBTFUL: Final = frozenset({_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING})
@@ -78,6 +79,8 @@ class Step:
     queued_until: int = 0
     deadlocked: bool = False
     error: str = ""
+    reasons: tuple[str, ...] = ()
+    """Why its attempts did not succeed, the newest last, and not all of many."""
     fatal: bool = False
     given_up: bool = False
     """The definition has been told that this step is over; a success after that is not its wish any more."""
@@ -158,10 +161,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
         case e.ProbeFound(result=result):
             sure = altered(step, certain=True, late=False, unsure=False)
             return altered(sure, status=status, result=result, retry_at=None, error="")
-        case e.AttemptFailed(error=error, fatal=fatal, retry_at=at):
-            return altered(step, status=status, error=error, fatal=fatal, retry_at=at, given_up=at is None)
-        case e.AttemptLost(error=error, fatal=fatal, retry_at=at):
-            return altered(step, status=status, error=error, fatal=fatal, retry_at=at, given_up=at is None, unsure=True)
+        case e.AttemptFailed() | e.AttemptLost():
+            return _ended_badly(step, event, status)
         case e.ProbeFoundNothing(retry_at=at):
             given_up = step.given_up or at is None
             return altered(step, status=status, retry_at=at, given_up=given_up, late=False, unsure=False)
@@ -215,6 +216,19 @@ def told_of(step: Step) -> Told:
         return step.told
     lost = step.status is _S.SUCCEEDED and step.given_up and step.rewind is None
     return Told(_S.UNKNOWN if lost else step.status, step.error, step.fatal)
+
+
+def _ended_badly(step: Step, event: e.AttemptFailed | e.AttemptLost, status: StepStatus) -> Step:
+    return altered(
+        step,
+        status=status,
+        error=event.error,
+        fatal=event.fatal,
+        retry_at=event.retry_at,
+        given_up=event.retry_at is None,
+        unsure=step.unsure or isinstance(event, e.AttemptLost),
+        reasons=(*step.reasons, event.error)[-KEPT_REASONS:],
+    )
 
 
 def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, status: StepStatus) -> Step:

@@ -21,6 +21,7 @@ from typing import Final
 
 from amends.core import events as e
 from amends.core.limits import spelled
+from amends.core.provenance import Sources
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, StepId
@@ -63,9 +64,12 @@ class _Told:
         self.rules: dict[StepId, str] = {}
         self.compensated: set[StepId] = set()
         self.stopped_at: int | None = None
+        self.origins: dict[StepId, dict[str, Json]] = {}
+        self._sources, self._topics = Sources(), dict[StepId, str]()
         goes_back = False
         for entry in entries:
             event = entry.event
+            self._traced(event)
             if isinstance(event, (e.RollbackStarted, e.RollbackResumed)):
                 goes_back, self.stopped_at = True, None
             elif isinstance(event, (e.SagaRolledBack, e.SagaHalted)) and goes_back:
@@ -74,6 +78,25 @@ class _Told:
                 self.compensated.add(event.step)
             elif not isinstance(event, e.CompensationDenied):
                 self._judged(event)
+
+    def _traced(self, event: e.Event) -> None:
+        """Where each argument came from, by what stood on record when its step was proposed."""
+        match event:
+            case e.SagaStarted(input=asked, actor=actor):
+                self._sources.add_input(asked, actor)
+            case e.AttemptSucceeded(step=step, result=result) | e.ProbeFound(step=step, result=result):
+                self._sources.add_result(result, step, self._topics.get(step, ""))
+            case e.SignalReceived(payload=payload, name=name, by=by):
+                self._sources.add_signal(payload, name, by)
+            case (
+                e.StepProposed(step=step, topic=topic, args=args)
+                | e.ActionDispatched(step=step, topic=topic, args=args)
+            ):
+                self._topics[step] = topic
+                found = args if isinstance(args, dict) else {}
+                self.origins[step] = {name: self._sources.origin(name, value).where for name, value in found.items()}
+            case _:
+                pass
 
     def _judged(self, event: e.Event) -> None:
         """Whatever names a step and a rule is a judgement of its action."""
@@ -178,4 +201,5 @@ def _step(step: Step, told: _Told) -> dict[str, Json]:
         "rule": told.rules.get(step.id, ""),
         "attempts": step.attempts,
         "compensation_attempts": step.undo_attempts,
+        "args_from": told.origins.get(step.id, {}),
     }

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeA
 from amends.clock import SystemClock
 from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.outcomes import Outcome
+from amends.core.step import KEPT_REASONS
 from amends.core.values import Json, SagaId, StepId
 from amends.errors import DeclarationError, TopicError
 from amends.runtime.resources import checked_templates, listed
 from amends.runtime.signature import Signature
+from amends.runtime.sourcing import listed_sources
 
 if TYPE_CHECKING:
     from amends.core.saga import Step
@@ -33,6 +35,7 @@ Examine: TypeAlias = "Callable[[Run, Step, Outcome], Awaitable[Outcome]]"
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
 LONGEST_WORDS: Final = 400
 current_key: ContextVar[str] = ContextVar("amends_key")
+current_feedback: ContextVar[tuple[str, ...]] = ContextVar("amends_feedback", default=())
 
 
 def key() -> str:
@@ -41,6 +44,11 @@ def key() -> str:
     In an action that is called as a plain function, outside any saga, each call to key() is a new one.
     """
     return current_key.get("") or f"plain-{SystemClock().new_id()}"
+
+
+def feedback() -> tuple[str, ...]:
+    """Inside an action: why the earlier attempts of this step did not succeed, the newest last; empty on the first."""
+    return current_feedback.get()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,8 @@ class Action(Generic[P, R_co]):
         self.compensate: Callable[..., object] | None = None
         self.ask: Callable[..., object] | None = None
         self.capture: Callable[..., object] | None = None
+        self.sourced: Mapping[str, tuple[str, ...]] = {}
+        """The arguments that may not be made up, each with the topics that it has to come from; none: from anywhere."""
         self.examine: Examine | None = None
         """What is made of an attempt's outcome before it goes on record; None: it goes as it is."""
         self.look: Callable[..., object] | None = None
@@ -157,6 +167,25 @@ class Action(Generic[P, R_co]):
         self.contract = replace(self.contract, before=True)
         return function
 
+    def validate(self, function: Callable[..., object] | None = None, /, *, tries: int = 3) -> Any:  # noqa: ANN401 - the function, or what takes it
+        """Declare what looks at this read-only action's result before it counts.
+
+        It gets the result, and any of the action's own parameters by name. A reason it returns, or anything it raises,
+        makes the attempt a failed one; after `tries` flawed results the step has failed.
+        """
+        if self.contract.side_effect:
+            raise DeclarationError(f"{self.topic} changes something: only a read_only= action's result is validated")
+        if not 1 <= tries <= KEPT_REASONS:
+            raise DeclarationError(f"{self.topic}: tries={tries} must be between 1 and {KEPT_REASONS}")
+
+        def declare(function: Callable[..., object]) -> Callable[..., object]:
+            from amends.runtime.validating import validation
+
+            self.examine = validation(self, function, tries)
+            return function
+
+        return declare if function is None else declare(function)
+
     def reread(self, function: F) -> F:
         """Declare the read-only question about the present that a compensation is preceded by. It gets a Done.
 
@@ -184,6 +213,7 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     on_incident: Literal["stop", "go_on"] = "stop",
     resources: Iterable[str] = (),
     lock_wait: float | None = None,
+    sourced: Iterable[str] | Mapping[str, str | Iterable[str]] = (),
 ) -> Callable[[Callable[P, R]], Action[P, R]]:
     """Make a function an action, known by its topic.
 
@@ -195,6 +225,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         ["account:{account}"]. Another saga's step that needs the same waits for its turn.
     lock_wait: how many seconds it waits for them; then it fails, and nothing happened. 0: it does not wait.
     on_incident: whether a rollback stops when this action's compensation fails for good, or goes on with older ones.
+    sourced: arguments that may not be made up: each has to come from an earlier result, the saga's input or a person;
+        as {"cents": "shop.quote"}, from the result of that action.
     """
     contract = Contract(
         topic=checked_topic(topic),
@@ -220,6 +252,7 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         from amends.runtime.registry import PROCESS
 
         declared = Action(function, contract)
+        declared.sourced = listed_sources(topic, sourced, declared.signature.names)
         PROCESS.add_action(declared)
         return declared
 
@@ -234,6 +267,7 @@ def register(
     probe: Callable[..., object] | None = None,
     before: Callable[..., object] | None = None,
     reread: Callable[..., object] | None = None,
+    validate: Callable[..., object] | None = None,
     **contract: Any,  # noqa: ANN401 - the keywords of `action`, checked there
 ) -> Action[P, R]:
     """Make an action of a function that is not yours to decorate. The keywords are those of `action`."""
@@ -246,6 +280,8 @@ def register(
         declared.before(before)
     if reread is not None:
         declared.reread(reread)
+    if validate is not None:
+        declared.validate(validate)
     return declared
 
 

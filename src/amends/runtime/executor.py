@@ -28,12 +28,12 @@ from amends.core.contracts import Topic
 from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry
-from amends.runtime.action import Happened, NotHappened, current_key
+from amends.runtime.action import Happened, NotHappened, current_feedback, current_key
 from amends.runtime.secret import Secret, mask, scrub
 
 LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
-Part = Literal["action", "compensation", "probe", "before", "reread"]
+Part = Literal["action", "compensation", "probe", "before", "reread", "validate"]
 """Which of an action's functions is called."""
 
 
@@ -51,6 +51,7 @@ class Call:
     timeout_s: float | None
     certain_failure: bool = False
     secrets: tuple[Secret, ...] = ()
+    feedback: tuple[str, ...] = ()
     late: LateReport | None = None
     running: bool = field(default=False, init=False)
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
@@ -91,6 +92,7 @@ class Executor:
 
     async def _returned(self, call: Call) -> object:
         token = current_key.set(call.key)
+        told = current_feedback.set(call.feedback) if call.feedback else None
         try:
             if call.timeout_s is None:
                 return await (call.function() if call.is_async else self._in_a_thread(call))
@@ -98,6 +100,8 @@ class Executor:
                 return await (call.function() if call.is_async else self._in_a_thread(call))
         finally:
             current_key.reset(token)
+            if told is not None:
+                current_feedback.reset(told)
 
     async def _in_a_thread(self, call: Call) -> object:
         async with self._threads:

@@ -29,23 +29,17 @@ from amends.core.effects import (
 from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.plan import forward
 from amends.core.refusals import later
-from amends.core.saga import Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.values import Json, StepId
 from amends.core.verdict import Decision, Verdict
 from amends.errors import (
-    DeadlockError,
     DivergedError,
     NotJsonError,
     RefusedError,
-    StepDeniedError,
-    StepError,
-    StepFailedError,
-    StepFatalError,
-    StepLostError,
 )
 from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.action import Action, captures
+from amends.runtime.endings import step_error
 from amends.runtime.executor import Call
 from amends.runtime.keeping import keep
 from amends.runtime.locks import Line, why_refused
@@ -53,6 +47,7 @@ from amends.runtime.places import Places, Scope, Spot
 from amends.runtime.reread import keep_after
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, unmask
+from amends.runtime.sourcing import unless_made_up
 
 _BREATH = 64
 
@@ -98,7 +93,7 @@ class Forward:
         while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
             if isinstance(effect, GiveUp):
                 book.commit_soon()
-                raise _step_error(book.saga.steps[step])
+                raise step_error(book.saga.steps[step])
             await self._go(effect, step, action)
         done = book.saga.steps[step]
         status, error, _ = done.told or (done.status, done.error, False)
@@ -128,7 +123,7 @@ class Forward:
         approval = book.saga.steps[step].approval
         if approval is None or book.saga.steps[step].status is StepStatus.DENIED:
             book.commit_soon()
-            raise _step_error(book.saga.steps[step])
+            raise step_error(book.saga.steps[step])
         self._asked.setdefault((_name(action), digest), deque()).append(step)
         return approval.signers
 
@@ -164,6 +159,8 @@ class Forward:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
         verdict = await run.judge(run.facts(step, contract, args))
+        if action.sourced:
+            verdict = unless_made_up(run, action, args, verdict)
         straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
         straight = straight and (not contract.resources or await self._is_free(step, contract, args))
         if run.book.saga.budget is not None:
@@ -179,6 +176,8 @@ class Forward:
         run = self._run
         state = run.state(step)
         verdict = await run.judge(run.facts(step, action.contract, state.args, approval_present=ahead))
+        if action.sourced and not ahead:
+            verdict = unless_made_up(run, action, state.args, verdict)
         await self._judged(step, action, verdict, ahead=ahead)
 
     async def _judged(self, step: StepId, action: Action[..., Any], verdict: Verdict, *, ahead: bool = False) -> None:
@@ -346,6 +345,7 @@ class Forward:
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
             secrets=run.secrets.get(step, ()),
+            feedback=state.reasons,
             late=lambda outcome: run.ended_late(step, state.attempts, outcome),
         )
         outcome = await run.around.executor.perform(call)
@@ -380,18 +380,3 @@ class Forward:
 
 def _name(action: Action[..., Any]) -> str:
     return f"{action.contract.topic}/{action.contract.version}"
-
-
-def _step_error(step: Step) -> StepError:
-    """How a step that ended badly looks to the function: the same now and when it is called again."""
-    status, error, fatal = step.told or (step.status, step.error, step.fatal)
-    if status is StepStatus.DENIED:
-        return StepDeniedError(error, step=step.id, topic=step.topic)
-    if fatal:
-        happened = False if status is StepStatus.FAILED else None
-        return StepFatalError(error, step=step.id, topic=step.topic, happened=happened)
-    if step.deadlocked:
-        return DeadlockError(error, step=step.id, topic=step.topic)
-    if status is StepStatus.FAILED:
-        return StepFailedError(error, step=step.id, topic=step.topic)
-    return StepLostError(error, step=step.id, topic=step.topic)
