@@ -12,7 +12,7 @@ NO_SUCH = [
     ("nope:x", "there is no module nope; looked in "),
     ("package.nope:x", "there is no module package.nope; looked in "),
     ("shop:bye", "module shop has no saga 'bye'; did you mean shop:buy? it has buy, chat, deliver, "),
-    ("shop:NOT_A_SAGA", "module shop has no saga 'NOT_A_SAGA'; it has buy, chat, deliver, log_in, paint, tidy, unload"),
+    ("shop:NOT_A_SAGA", "module shop has no saga 'NOT_A_SAGA'; it has buy, chat, deliver, guarded, "),
     ("shop", "module shop has to be followed by a saga; did you mean shop:buy? it has buy, "),
     ("shop:", "'shop:' does not name a saga; write it as module:saga"),
     (":buy", "':buy' does not name a saga; write it as module:saga"),

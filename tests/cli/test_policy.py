@@ -266,7 +266,7 @@ def test_coverage_names_what_cannot_be_taken_back(amends: Shell) -> None:
     assert ["mail.list", "1", "read-only", "-"] in lines
     assert ["mail.send", "1", "irreversible", "never", "a mail cannot be unsent"] in lines
     assert ["shelf.repaint", "1", "undeclared", "never"] in lines
-    assert said.out.splitlines()[-1] == "8 actions: 1 undeclared, 1 irreversible, 7 never drilled"
+    assert said.out.splitlines()[-1] == "9 actions: 2 undeclared, 1 irreversible, 8 never drilled"
     records = amends("policy", "coverage", "post", "--json").records
     assert [(record["topic"], record["reversibility"]) for record in records[:2]] == [
         ("mail.list", "reversible"),

@@ -14,6 +14,7 @@ from amends import (
     DeadlockError,
     Done,
     Fatal,
+    Handle,
     Registry,
     SagaDefinition,
     SagaStatus,
@@ -95,7 +96,7 @@ def test_one_at_a_time_in_the_order_of_asking(tmp_path: Path) -> None:
         bank = Bank()
         first = await on.start(bank.visit("A!"), "s1", id="s1")
         await until_seen(bank, "s1 at A!")
-        later = []
+        later = list[Handle]()
         for number in range(2, 6):
             later.append(await on.start(bank.visit("A!"), f"s{number}", id=f"s{number}"))
             await waiting(on, number - 1)

@@ -28,6 +28,7 @@ _HAPPENED: Final[Mapping[IncidentKind, str]] = {
     _K.PAST_PIVOT: "the work failed after a step that cannot be taken back, so all of it stays as it is",
     _K.DIVERGED: "the saga's function asks for something else than the journal remembers",
     _K.LIMIT_REACHED: "the saga has reached a limit",
+    _K.CALLED: "the work came to a place where its definition calls a person",
     _K.VERIFICATION_FAILED: "the work is done, and an assertion that it has to meet does not hold",
 }
 
@@ -80,6 +81,12 @@ _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
         _LEAVE,
     ),
     _K.LIMIT_REACHED: (("go on:", _AGAIN), ("take the saga back:", _CANCEL), _LEAVE),
+    _K.CALLED: (
+        ("mend the cause, then go on forward:", _AGAIN),
+        ("take the saga back:", _CANCEL),
+        ("let it end as completed, with everything that stands:", _VOUCH),
+        _LEAVE,
+    ),
     _K.VERIFICATION_FAILED: (
         ("mend the cause, then have it asked again:", _AGAIN),
         ("take the saga back:", _CANCEL),

@@ -42,7 +42,7 @@ def require_turn(saga: Saga, step: Step) -> None:
 
     While the definition acts, that is said of a rewind's own steps.
     """
-    if saga.works and step.rewind in saga.rewinding:
+    if saga.works and step.rewind is not None and step.rewind in saga.rewinding:
         rewind = saga.rewinds[step.rewind]
         is_its_turn = next_of(saga, rewind) is step and not in_flight(saga, rewind)
     else:

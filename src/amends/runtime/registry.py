@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("amends.registry")
 
+BUILT_IN: Final = "amends."
+"""How the topics of the runtime's own actions begin."""
+
 
 class Registry:
     """A later declaration of a name and version takes the earlier one's place: modules get reloaded, cells rerun."""
@@ -62,7 +65,8 @@ class Registry:
         return found
 
     def actions(self) -> tuple[Action[..., Any], ...]:
-        return tuple(self._actions.values())
+        """What users have declared; the runtime's own are left out."""
+        return tuple(action for action in self._actions.values() if not action.topic.startswith(BUILT_IN))
 
     def definition_names(self) -> frozenset[str]:
         """Each as `name/version`."""
