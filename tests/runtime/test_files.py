@@ -527,3 +527,35 @@ def test_a_person_is_shown_the_diff_and_approves_just_that(tree: Path, tmp_path:
     assert "+one\n+two\n" in shown.args["diff"]
     assert (shown.args["changed_files"], shown.args["changed_lines"], shown.args["paths"]) == (1, 2, ["page"])
     assert (tree / "page").read_text() == "one\ntwo\n"
+
+
+def test_a_branch_that_is_taken_back_alone_does_not_take_anothers_layer_along(tree: Path) -> None:
+    async def scene(on: Coordinator) -> tuple[Ended, Any]:
+        @saga("test.files.branches")
+        async def made(s: Work) -> None:
+            files = s.files(tree, **API)
+            second, third = asyncio.Event(), asyncio.Event()
+
+            async def one() -> None:
+                await s.checkpoint("one")
+                await s.do(write, files, "one", "1")
+                second.set()
+                await third.wait()
+                await s.rollback_to("one", "alone")
+
+            async def two() -> None:
+                await second.wait()
+                await s.do(write, files, "two", "2")
+                third.set()
+
+            await asyncio.gather(one(), two())
+            await s.land(files)
+
+        ended = await on.run(made)
+        return ended, (await on.incidents())[0]
+
+    ended, incident = play(scene)
+    assert ended.status == "incident"
+    assert (incident.kind, "lies over layer 1" in incident.why) == ("changed_since", True)
+    (left,) = list_changesets(tree)
+    assert len(left.steps) == 2

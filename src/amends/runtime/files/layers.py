@@ -32,7 +32,7 @@ from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
-from amends.errors import ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
+from amends.errors import ChangedSince, ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
 from amends.runtime.files.given import Place, SagaFiles, arguments, place_in
 from amends.runtime.files.threads import in_thread
 
@@ -166,6 +166,10 @@ class Layers:
         from amends.runtime.files.landing import TOPIC, take_back
 
         async def back(done: Done) -> None:
+            async with self.turn:  # a branch beside this one may be at work
+                await take(done)
+
+        async def take(done: Done) -> None:
             if state.topic == TOPIC:
                 changeset = await self._for_the_way_back(place)
                 await self.in_thread(lambda: take_back(changeset, place, done))
@@ -192,6 +196,12 @@ class Layers:
     async def _drop(self, state: Step, place: Place) -> None:
         changeset = await self._for_the_way_back(place)
         number = int(state.layer.partition(":")[0]) if state.layer else len(self._on_record(place)[0]) + 1
+        over = [each for each in self._on_record(place)[0] if each > number]
+        if over and self._run.book.saga.rollback is None:
+            raise ChangedSince(
+                f"layer {max(over)} lies over layer {number}, and its step stands: a step beside this one has worked "
+                "on the same files since. Take both back, or give branches that may go back alone files of their own"
+            )
         await self.in_thread(lambda: _rewound(changeset, number - 1))
 
     # -- at the end ---------------------------------------------------------------------------------------------------
