@@ -16,11 +16,13 @@ SINCE ?= 0
 SEED ?=
 # For make images.
 IMAGES ?= 100000
+# For make mutants.
+MUTANTS ?=
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak simulate images spin model check format coverage bench lock clean
+.PHONY: help venv demo test soak simulate images mutants spin model check format coverage bench lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +43,18 @@ simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed 
 
 images: $(VENV)/.dev ## Cut the power under the journal at every operation, and open IMAGES disks as they may be found.
 	@$(BIN)/python -m tests.journal.power --images $(IMAGES) $(ARGS)
+
+# In a copy of the tree, because mutmut writes beside what it reads. MUTANTS names some, as globs; all, if left out.
+mutants: $(VENV).mutants/.made ## Change the core and the gate in every small way, and count what the quick tests notice.
+	@rm -rf .mutants; mkdir .mutants; git ls-files -z | xargs -0 cp --parents -t .mutants
+	@cd .mutants && ../$(VENV).mutants/bin/mutmut run $(MUTANTS); ../$(VENV).mutants/bin/mutmut results
+
+$(VENV).mutants/.made: $(VENV)/.made requirements-mutants.lock
+	@echo "installing mutmut into $(VENV).mutants"
+	@$(BIN)/python -m venv --clear $(VENV).mutants
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).mutants/bin/python -m pip --quiet install --require-hashes \
+		-r requirements.lock -r requirements-mutants.lock
+	@touch $@
 
 # The model checker is a Debian package. Without it and without root, the tests of the model are left out, and say so.
 spin: ## Install the model checker, where that can be done.
@@ -86,13 +100,14 @@ lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(PIP) install uv
 	@$(call compile,build,requirements.lock)
 	@$(call compile,dev,requirements-dev.lock,--constraints requirements.lock)
+	@$(call compile,mutants,requirements-mutants.lock,--constraints requirements.lock)
 
 compile = $(BIN)/uv pip compile pyproject.toml --group $(1) --output-file $(2) $(3) --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
-	rm -rf $(VENV) $(VENV).boot dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV).boot $(VENV).mutants .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
