@@ -45,6 +45,7 @@ EVENTS: list[e.Event] = [
     ),
     e.ActionAllowed(step=STEP_ID, rule="r", policy="p"),
     e.ActionDenied(step=STEP_ID, rule="r", policy="p", why=""),
+    e.StepDropped(step=STEP_ID, why=""),
     e.BeforeCaptured(step=STEP_ID, before=None),
     e.LockAwaited(step=STEP_ID, resources=("r",), holder="s", until=0),
     e.LockTaken(step=STEP_ID),

@@ -190,7 +190,8 @@ def test_nothing_leaves_succeeded_but_a_compensation_or_a_person() -> None:
 def test_what_was_taken_back_comes_back_only_by_its_own_late_end() -> None:
     late: set[type[e.Event]] = {e.LateSuccessEnrolled, e.LateLossEnrolled}
     assert left_by(_S.COMPENSATED) == left_by(_S.SETTLED) == late
-    assert left_by(_S.DENIED) == set()
+    assert left_by(_S.DENIED) == {e.StepDropped}  # where it was held, and a person has seen to it
+    assert left_by(_S.DROPPED) == set()
 
 
 def test_an_approval_moves_the_step_that_it_is_about() -> None:

@@ -142,3 +142,31 @@ async def back_while_running(s: Work) -> None:
     if feedback is None:
         await s.do(reaching, 2)
     await s.do(keyed_c, 3)
+
+
+# -- hold until settled ----------------------------------------------------------------------------------------------
+
+held_mail = act("keyed.held_mail", no_rollback="a mail cannot be unsent", hold=True)
+
+
+@scenario("what is held is released in the end", COMPLETED)
+async def held_and_released(s: Work) -> None:
+    await s.do(held_mail, 1)
+    await s.do(keyed_a, 2)
+    await s.do(held_mail, 3)
+
+
+@scenario("what is held is dropped by a rollback", ROLLED_BACK)
+async def held_and_dropped(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(held_mail, 2)
+    raise ValueError("no good")
+
+
+@scenario("what is held is dropped with its block, and held again by the next attempt", COMPLETED)
+async def held_in_a_block(s: Work) -> None:
+    async for attempt in s.attempts("block", max=2):
+        async with attempt:
+            await s.do(held_mail, attempt.number)
+            if attempt.number == 1:
+                raise ValueError("no good")

@@ -54,6 +54,7 @@ FROZEN = {
     "action.dispatched/1": "after? args contract? digest key policy rule step topic version",
     "action.allowed/1": "policy rule step",
     "action.denied/1": "policy rule step why",
+    "step.dropped/1": "step why",
     "before.captured/1": "before step",
     "lock.awaited/1": "holder resources step until",
     "lock.taken/1": "step",
@@ -99,8 +100,8 @@ FROZEN = {
     "limit.raised/1": "by limit most why?",
 }
 CONTRACT_FIELDS = (
-    "atomic? before? does? idempotent? lock_wait_s? no_rollback? on_incident? probe? reread? resources? reversibility? "
-    "risk? retries? side_effect? timeout_s? tool? topic undo_retries? undo_timeout_s? undoes? version?"
+    "atomic? before? does? hold? idempotent? lock_wait_s? no_rollback? on_incident? probe? reread? resources? "
+    "reversibility? risk? retries? side_effect? timeout_s? tool? topic undo_retries? undo_timeout_s? undoes? version?"
 )
 
 

@@ -28,6 +28,7 @@ PERSON: Final = "person:"
 OWNER: Final = "owner"
 DELEGATES: Final = "delegates"
 AHEAD: Final = "asked-ahead"
+_ON_ITS_WAY: Final = frozenset({StepStatus.RUNNING, StepStatus.UNKNOWN})
 
 
 # -- asking -----------------------------------------------------------------------------------------------------------
@@ -172,9 +173,16 @@ def expire(saga: Saga, command: c.ExpireApproval) -> tuple[e.Event, ...]:
     return (fitting(saga, e.ApprovalExpired(step=step.id)),)
 
 
-def void_all(saga: Saga, why: str) -> tuple[e.ApprovalVoided, ...]:
-    """Nothing that people were asked will happen any more."""
-    return tuple(e.ApprovalVoided(step=step, why=why) for step in sorted(saga.asked))
+def void_all(saga: Saga, why: str, *, but_held: bool = False) -> tuple[e.ApprovalVoided, ...]:
+    """Nothing that people were asked will happen any more; but what is held, where the work has finished."""
+    asked = (step for step in sorted(saga.asked) if not (but_held and step in saga.held))
+    return tuple(e.ApprovalVoided(step=step, why=why) for step in asked)
+
+
+def drop(saga: Saga, steps: Iterable[StepId], why: str) -> tuple[e.StepDropped, ...]:
+    """What is held is never dispatched; what is on its way already is left to whoever settles it."""
+    held = sorted(step for step in steps if step in saga.held and saga.steps[step].status not in _ON_ITS_WAY)
+    return tuple(e.StepDropped(step=step, why=why) for step in held)
 
 
 def void(saga: Saga, steps: Iterable[StepId], why: str) -> tuple[e.ApprovalVoided, ...]:
@@ -193,6 +201,8 @@ def use(saga: Saga, step: Step, command: c.StartAttempt) -> tuple[e.ApprovalEven
     if approval.status is not ApprovalStatus.GRANTED:
         return ()  # it was allowed by the gate after its approval became void
     if command.now >= approval.expires_at:
+        if step.held:
+            return (e.ApprovalVoided(step=step.id, why="it expired while the step was held"),)
         return (e.ApprovalExpired(step=step.id),)
     now = shown_of(saga, step, approval, command.contract or step.contract, command.policy)
     if digest_of(now) != approval.digest:

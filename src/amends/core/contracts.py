@@ -72,6 +72,8 @@ class Contract:
     undo_timeout_s: float = 30.0
     undo_retries: Retries = field(default=BACK)
     on_incident: OnIncident = OnIncident.STOP
+    hold: bool = False
+    """It is released only after the work has finished and everything that could fail has passed."""
     does: str = ""
     """What the action does, in its author's words; a person who approves it is shown them."""
     undoes: str = ""

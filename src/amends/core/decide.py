@@ -22,7 +22,7 @@ from amends.core.incidents import (
 from amends.core.keeping import decide_limits
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES, in_flight
-from amends.core.refusals import fitting, later, on_record, require_new, require_turn, require_work
+from amends.core.refusals import fitting, later, on_record, require_new, require_release, require_turn, require_work
 from amends.core.rewinds import decide_rewind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
@@ -148,10 +148,11 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
 
 def _finish(saga: Saga, command: c.FinishWork) -> tuple[e.Event, ...]:
     require_work(saga)
-    settled = not saga.live and not saga.doubts and not saga.open_incidents and not saga.rewinding
+    clear = not saga.live and not saga.doubts and not saga.open_incidents
+    settled = clear and not saga.rewinding and not saga.held
     kind = e.SagaCompleted if settled else e.WorkFinished
     finished = kind(result=command.result, early=command.early)
-    return (*void_all(saga, "the work has finished without it"), finished)
+    return (*void_all(saga, "the work has finished without it", but_held=True), finished)
 
 
 def _decide_timing(
@@ -212,6 +213,8 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
     require_work(saga)
     require_new(saga, command.step)
     contract, verdict = command.contract, command.verdict
+    if contract.hold:
+        raise RefusedError(f"step {command.step} is held until everything that could fail has passed; propose it")
     if verdict.decision not in {Decision.ALLOW, Decision.THROTTLE}:
         raise RefusedError(f"step {command.step} is not allowed by {verdict.rule}; propose it instead")
     return e.ActionDispatched(
@@ -250,8 +253,11 @@ def _unless_known(saga: Saga, contract: Contract) -> Contract | None:
 
 def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
     """The intent; where people approved the step, what became of that first. Void or expired, there is no intent."""
-    require_work(saga)
     step = on_record(saga, command.step)
+    if step.contract.hold:
+        require_release(saga, step)
+    else:
+        require_work(saga)
     if step.rewind is not None:
         raise RefusedError(f"step {step.id} of saga {saga.id} was taken back, with the part of the work it belongs to")
     if step.status is _S.UNKNOWN and not step.contract.repeatable:
@@ -287,14 +293,19 @@ def _retry_at(
 ) -> int | None:
     """When a step that goes forward is tried again; None when it is not."""
     tried = step.attempts - step.renewed_at
-    if not saga.goes_forward or step.rewind is not None or tried >= step.contract.retries.attempts:
+    if not _goes_on(saga, step) or tried >= step.contract.retries.attempts:
         return None
     return _due(step.contract.retries, tried, command.now, command.jitter, after_s)
 
 
+def _goes_on(saga: Saga, step: Step) -> bool:
+    """Whether somebody still wants it: the definition, or whoever releases what is held."""
+    return (saga.goes_forward or (step.held and saga.rollback is None)) and step.rewind is None
+
+
 def _settle_at(saga: Saga, step: Step, command: c.RecordOutcome, after_s: float | None = None) -> int | None:
     """When a lost attempt is asked about or repeated. Asking is no attempt: it is done even when those are used up."""
-    if step.contract.probe and saga.goes_forward and step.rewind is None:
+    if step.contract.probe and _goes_on(saga, step):
         return _due(step.contract.retries, step.attempts - step.renewed_at, command.now, command.jitter, after_s)
     return _retry_at(saga, step, command, after_s) if step.contract.repeatable else None
 

@@ -34,6 +34,12 @@ from amends.core.people import (
     IncidentResolved as IncidentResolved,
     IncidentRetried as IncidentRetried,
 )
+from amends.core.returns import (
+    CheckpointMade as CheckpointMade,
+    RewindEnded as RewindEnded,
+    RewindStarted as RewindStarted,
+    StepDropped as StepDropped,
+)
 from amends.core.spending import (
     BudgetSpent as BudgetSpent,
     LimitEvent as LimitEvent,
@@ -120,42 +126,6 @@ class WorkResumed:
 
     by: str
     deadline_at: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointMade:
-    """A named place that a rollback can stop at. `place` says where the definition made it."""
-
-    place: StepId
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewindStarted:
-    """These steps are taken back, newest first, and then the work goes on.
-
-    `place` is where the definition asked for it; None: someone asked from outside, so the definition is stopped, and
-    called again afterwards: all that it did or marked after entry `above` is forgotten then, and done anew. `to` is the
-    place of the checkpoint that it goes back to, `step` the one that failed, `attempt` the number of a block's try.
-    """
-
-    place: StepId | None
-    steps: tuple[StepId, ...]
-    why: str
-    by: str
-    deadline_at: int
-    step: StepId | None = None
-    to: StepId | None = None
-    attempt: int = 0
-    above: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewindEnded:
-    """`taken_back`: the steps of which nothing stands any more, in the order in which they were taken back."""
-
-    place: StepId | None
-    taken_back: tuple[StepId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +346,7 @@ SagaEvent: TypeAlias = (
 StepEvent: TypeAlias = (
     ActionAllowed
     | ActionDenied
+    | StepDropped
     | BeforeCaptured
     | LockAwaited
     | LockTaken

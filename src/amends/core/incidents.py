@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Final
 
 from amends.core import commands as c, events as e
-from amends.core.approvals import PERSON, requesters, void_all
+from amends.core.approvals import PERSON, drop, requesters, void_all
 from amends.core.effects import End
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
@@ -60,6 +60,7 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     if saga.pivot is None and not command.calls:
         return (
             *void_all(saga, _OVER),
+            *drop(saga, saga.held, _OVER),
             e.RollbackStarted(
                 cause=command.cause,
                 why=command.why,
@@ -94,6 +95,7 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     return (
         *closed(saga, command.by, "the saga was cancelled"),
         *void_all(saga, _OVER),
+        *drop(saga, saga.held, _OVER),
         e.RollbackStarted(
             cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
         ),
@@ -300,8 +302,10 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     if incident.kind is e.IncidentKind.LIMIT_REACHED:
         more = one_more(saga.budget, command.by, command.reason, command.now)
         return (resolved, *more, _work_resumed(saga, command))
+    by_hand = () if incident.step is None else drop(saga, (incident.step,), command.reason)
     if saga.finished or rewinds or incident.kind in _FORWARD:
-        return (resolved, _work_resumed(saga, command))
+        return (resolved, *by_hand, _work_resumed(saga, command))
     if saga.live:
         return (resolved, _work_resumed(saga, command), e.WorkFinished(result=saga.result, early=saga.early))
-    return (resolved, e.SagaCompleted(result=saga.result, early=saga.early))
+    never = drop(saga, saga.held, "its saga was brought to an end by hand")
+    return (resolved, *void_all(saga, _OVER), *never, e.SagaCompleted(result=saga.result, early=saga.early))

@@ -21,6 +21,7 @@ class IncidentKind(StrEnum):
     EFFECT_DOUBLED = "effect_doubled"
     CHANGED_SINCE = "changed_since"
     PAST_PIVOT = "past_pivot"
+    RELEASE_FAILED = "release_failed"
     DIVERGED = "diverged"
     CALLED = "called"
     LIMIT_REACHED = "limit_reached"

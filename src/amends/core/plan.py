@@ -80,8 +80,18 @@ def plan(saga: Saga, now: int) -> Effect | None:
     if step is None or step.named:  # an incident is open at this place: no further before a person acts
         return End()
     if not rolling_back:
-        return backward(step, now)
+        return _releasing(step, now) if step.held else backward(step, now)
     return _in_time(step, now, saga.deadline_at)
+
+
+def _releasing(step: Step, now: int) -> Effect:
+    """What a held step needs now that nothing else can fail; where it fails for good, a person."""
+    effect = forward(step, now)
+    if effect is not None and not isinstance(effect, GiveUp):
+        return effect
+    if step.status is StepStatus.UNKNOWN:
+        return backward(step, now)
+    return CallPerson(IncidentKind.RELEASE_FAILED, step.id, step.error)
 
 
 def rewinding(saga: Saga, rewind: Rewind, now: int) -> Effect:
@@ -121,14 +131,18 @@ def next_of(saga: Saga, rewind: Rewind) -> Step | None:
 
 
 def next_back(saga: Saga) -> Step | None:
-    """The step whose turn it is to be taken back: the newest that is owed or, after the work, in doubt."""
+    """The step whose turn it is to be taken back: the newest that is owed or, after the work, in doubt.
+
+    Where nothing is, the oldest that is held: it is its turn to be released.
+    """
     if saga.phase is SagaStatus.ROLLING_BACK:
         return saga.steps[saga.order[saga.top]] if saga.top else None
     if saga.phase is not SagaStatus.RUNNING or saga.works:
         return None
     if saga.rewinding:
         return next_of(saga, next_rewind(saga))
-    return max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number, default=None)
+    doubted = max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number, default=None)
+    return doubted or min((saga.steps[step] for step in saga.held), key=lambda step: step.entry, default=None)
 
 
 def backward(step: Step, now: int) -> Effect:

@@ -9,7 +9,7 @@ from amends.core.marks import Rewind
 from amends.core.plan import in_flight, next_back, next_of
 from amends.core.rewound import taken_back
 from amends.core.saga import Saga, Step
-from amends.core.transitions import STEP, SagaStatus
+from amends.core.transitions import STEP, SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.errors import RefusedError
 
@@ -49,6 +49,13 @@ def require_turn(saga: Saga, step: Step) -> None:
         is_its_turn = next_back(saga) is step and not saga.live
     if not is_its_turn:
         raise RefusedError(f"saga {saga.id} is {saga.phase}: it is not the turn of step {step.id} to be taken back")
+
+
+def require_release(saga: Saga, step: Step) -> None:
+    """A held step starts after the work, when nothing else is left, and it is its turn."""
+    started = step.status in {StepStatus.FAILED, StepStatus.UNKNOWN}
+    if not saga.finished or saga.live or (next_back(saga) is not step and not started):
+        raise RefusedError(f"step {step.id} of saga {saga.id} is held until everything that could fail has passed")
 
 
 def end_of(saga: Saga, rewind: Rewind) -> tuple[e.Event, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, assert_never
 
 from amends.core import commands as c, events as e
-from amends.core.approvals import void
+from amends.core.approvals import drop, void
 from amends.core.contracts import Reversibility
 from amends.core.incidents import closed, pivot_says, require_whole
 from amends.core.marks import Checkpoint
@@ -72,7 +72,7 @@ def rewind(saga: Saga, command: c.Rewind) -> tuple[e.Event, ...]:
     waits = tuple(
         e.WaitEnded(place=wait.place, signal=None) for wait in open_waits(saga) if wait.place in command.waits
     )
-    return (*void(saga, started.steps, _BACK), *waits, started)
+    return (*void(saga, started.steps, _BACK), *drop(saga, started.steps, _BACK), *waits, started)
 
 
 def end_rewind(saga: Saga, command: c.EndRewind) -> tuple[e.Event, ...]:
@@ -105,7 +105,8 @@ def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
         to=to,
         above=above,
     )
-    return (*closed(saga, command.by, "the saga goes back"), *void(saga, started.steps, _BACK), started)
+    over = closed(saga, command.by, "the saga goes back")
+    return (*over, *void(saga, started.steps, _BACK), *drop(saga, started.steps, _BACK), started)
 
 
 def place_of(saga: Saga, *, to: str | None, last: int | None) -> tuple[int, int, StepId | None]:

@@ -107,3 +107,15 @@ def taken_back(saga: Saga, rewind: Rewind) -> tuple[StepId, ...]:
     """Those of its steps that took effect, or may have, and of which nothing stands any more."""
     steps = (saga.steps[name] for name in rewind.begun.steps)
     return tuple(step.id for step in steps if step.status in _GONE and step.id not in rewind.gone)
+
+
+def gives_up(saga: Saga) -> Saga:
+    """The definition has ended: what was to be tried again for it is not, and is not its wish any more."""
+    steps, waiting = saga.steps, saga.waiting
+    for step in map(steps.__getitem__, saga.waiting):
+        if step.status is _S.QUEUED:
+            waiting = waiting.drop(step.id)
+        elif step.retry_at is not None:
+            steps = steps.set(step.id, altered(step, retry_at=None, given_up=True))
+            waiting = waiting.drop(step.id)
+    return altered(saga, steps=steps, waiting=waiting)

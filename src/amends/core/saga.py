@@ -49,6 +49,8 @@ class Saga:
     doubts: Pmap[StepId, None]
     asked: Pmap[StepId, None]
     """The steps that people were asked about, as long as their answer may still let something happen."""
+    held: Pmap[StepId, None]
+    """The steps that are released once everything that could fail has passed."""
     checkpoints: Pmap[StepId, Checkpoint]
     """By place; of those with the same name, the newest counts."""
     rewinds: Pmap[StepId, Rewind]
@@ -115,6 +117,7 @@ def unstarted(saga: SagaId) -> Saga:
         waiting=Pmap(),
         doubts=Pmap(),
         asked=Pmap(),
+        held=Pmap(),
         checkpoints=Pmap(),
         rewinds=Pmap(),
     )
@@ -218,6 +221,10 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
     new = changed(old, event, _next_status(saga, old, event))
     if new.rewind is not None and new.told is None:
         new = rewound.told_when_over(new)
+    held = saga.held
+    if new.contract.hold:
+        new = altered(new, accepted=new.accepted or new.status is _S.READY)
+        held = _member(held, new.id, is_in=new.held)
     order, top = saga.order, saga.top
     if old.number == 0 and isinstance(event, e.AttemptStarted):
         new = altered(new, number=len(order) + 1)
@@ -238,6 +245,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
             live=_member(saga.live, new.id, is_in=new.status in LIVE),
             waiting=_member(saga.waiting, new.id, is_in=waits(new)),
             doubts=_member(saga.doubts, new.id, is_in=new.doubtful),
+            held=held,
             asked=_member(saga.asked, new.id, is_in=new.approval is not None and new.approval.unsettled),
         ),
         again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled),
@@ -302,7 +310,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
     match event:
         case e.WorkFinished(result=result, early=early) | e.SagaCompleted(result=result, early=early):
             rewinding = () if phase is SagaStatus.COMPLETED else saga.rewinding
-            return altered(_gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
+            return altered(rewound.gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
         case e.RollbackStarted(deadline_at=deadline_at):
             top = len(saga.order)
             return _walked(altered(moved, rollback=event, deadline_at=deadline_at, top=top, rewinding=()))
@@ -339,18 +347,6 @@ def _waits(saga: Saga, event: e.WaitEvent) -> Waits:
         raise _impossible(saga, event, str(exc)) from None
 
 
-def _gives_up(saga: Saga) -> Saga:
-    """The definition has ended: what was to be tried again for it is not, and is not its wish any more."""
-    steps, waiting = saga.steps, saga.waiting
-    for step in map(steps.__getitem__, saga.waiting):
-        if step.status is _S.QUEUED:
-            waiting = waiting.drop(step.id)
-        elif step.retry_at is not None:
-            steps = steps.set(step.id, altered(step, retry_at=None, given_up=True))
-            waiting = waiting.drop(step.id)
-    return altered(saga, steps=steps, waiting=waiting)
-
-
 def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
     if isinstance(event, e.IncidentOpened):
         return _open_incident(saga, event)
@@ -371,7 +367,9 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
         step = altered(_known(saga, event, name), named=name in still_named)
         if isinstance(event, e.IncidentRetried):
             let_run_by = event.by if event.let_run else step.let_run_by
-            step = altered(renewed(step, given_up=step.given_up and saga.finished), let_run_by=let_run_by)
+            step = altered(
+                renewed(step, given_up=step.given_up and saga.finished and not step.held), let_run_by=let_run_by
+            )
         elif name in settled:
             step = changed(step, event, _next_status(saga, step, event))
         steps, top = steps.set(name, step), max(top, step.number if step.owed else 0)

@@ -20,6 +20,7 @@ KEPT_REASONS: Final = 16
 LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING})
 _STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED})
 _DOUBTFUL: Final = frozenset({_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING})
+_HELD: Final = frozenset({_S.PROPOSED, _S.AWAITING, _S.READY, _S.RUNNING, _S.FAILED, _S.UNKNOWN, _S.DENIED})
 _TAKEN_BACK: Final = frozenset({_S.COMPENSATING, _S.UNCOMPENSATED, _S.COMPENSATED, _S.SETTLED})
 
 
@@ -99,6 +100,8 @@ class Step:
     """Who has its compensation run against the gate."""
     named: bool = False
     """An open incident stopped at it: the rollback goes on without it where its contract says so, else no further."""
+    accepted: bool = False
+    """It is held until the saga has settled: allowed, and approved where that is needed."""
     entry: int = 0
     """The number of the entry that proposed it."""
     rewind: StepId | None = None
@@ -134,6 +137,11 @@ class Step:
         """Whether something of it may stand that the definition does not count on."""
         doubtful = self.status in _DOUBTFUL or (self.status is _S.SUCCEEDED and self.given_up)
         return doubtful and self.contract.side_effect
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for the saga to settle, or is being released."""
+        return self.accepted and self.status in _HELD
 
     @property
     def doubtful(self) -> bool:
@@ -194,7 +202,7 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, error=why)
         case e.IncidentResolved():
             return altered(step, status=status, told=told_of(step))
-        case e.ActionAllowed():
+        case e.ActionAllowed() | e.StepDropped():
             return altered(step, status=status)
         case (
             e.ApprovalRequested()

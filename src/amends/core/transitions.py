@@ -22,6 +22,7 @@ Invariants that the tables carry:
 | COMPENSATING, RECOMPENSATING | maybe        | an outcome; after a crash: lost             |
 | UNCOMPENSATED | maybe                       | another try, or an incident                 |
 | COMPENSATED   | nothing                     | nothing                                     |
+| DROPPED       | nothing                     | nothing                                     |
 | SETTLED       | what a person vouches for   | nothing                                     |
 """
 
@@ -72,6 +73,7 @@ class StepStatus(StrEnum):
     UNCOMPENSATED = "uncompensated"
     COMPENSATED = "compensated"
     SETTLED = "settled"
+    DROPPED = "dropped"
 
 
 class ApprovalStatus(StrEnum):
@@ -155,6 +157,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ActionAllowed: _S.READY,
         e.ActionDenied: _S.DENIED,
         e.ApprovalRequested: _S.AWAITING,
+        e.StepDropped: _S.DROPPED,
     },
     _S.AWAITING: {
         e.ApprovalSigned: _S.AWAITING,
@@ -166,6 +169,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     _S.READY: {
         e.BeforeCaptured: _S.READY,
         e.ApprovalUsed: _S.READY,
+        e.StepDropped: _S.DROPPED,
         e.AttemptStarted: _S.RUNNING,
         e.ApprovalVoided: _S.PROPOSED,
         e.ApprovalExpired: _S.DENIED,
@@ -191,6 +195,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.IncidentResolved: _S.SETTLED,
     },
     _S.FAILED: {
+        e.StepDropped: _S.DROPPED,
         e.ApprovalVoided: _S.FAILED,
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,
@@ -234,7 +239,8 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.LateSuccessEnrolled: _S.UNKNOWN,
         e.LateLossEnrolled: _S.UNKNOWN,
     },
-    _S.DENIED: {},
+    _S.DENIED: {e.StepDropped: _S.DROPPED},
+    _S.DROPPED: {},
 }
 
 APPROVAL: Final[Mapping[ApprovalStatus, Mapping[type[e.ApprovalEvent], ApprovalStatus]]] = {

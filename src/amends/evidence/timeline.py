@@ -80,6 +80,7 @@ _Forward: TypeAlias = (
     | e.ActionDispatched
     | e.ActionAllowed
     | e.ActionDenied
+    | e.StepDropped
     | e.BeforeCaptured
     | e.AfterCaptured
     | e.LockAwaited
@@ -272,6 +273,8 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt 1{_allowed(rule)})"
         case e.ActionDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"{_call(seen)} denied by {short(rule)}: {said(why)}"
+        case e.StepDropped(why=why):
+            return direction, Tone.PLAIN, f"{_call(seen)} dropped, and never dispatched: {said(why)}"
         case e.BeforeCaptured(before=before):
             return direction, Tone.PLAIN, f"before-image kept{_of(before)}"
         case e.AfterCaptured(after=after):

@@ -38,6 +38,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "action.dispatched/1": e.ActionDispatched,
     "action.allowed/1": e.ActionAllowed,
     "action.denied/1": e.ActionDenied,
+    "step.dropped/1": e.StepDropped,
     "before.captured/1": e.BeforeCaptured,
     "lock.awaited/1": e.LockAwaited,
     "lock.taken/1": e.LockTaken,

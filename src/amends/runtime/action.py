@@ -211,6 +211,7 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     compensation_timeout: float = 30.0,
     compensation_retries: Retries | int = BACK,
     on_incident: Literal["stop", "go_on"] = "stop",
+    hold: bool = False,
     resources: Iterable[str] = (),
     lock_wait: float | None = None,
     sourced: Iterable[str] | Mapping[str, str | Iterable[str]] = (),
@@ -227,6 +228,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     on_incident: whether a rollback stops when this action's compensation fails for good, or goes on with older ones.
     sourced: arguments that may not be made up: each has to come from an earlier result, the saga's input or a person;
         as {"cents": "shop.quote"}, from the result of that action.
+    hold: it is released only after the work has finished and everything that could fail has passed; a rollback before
+        that drops it. For actions with no_rollback=.
     """
     contract = Contract(
         topic=checked_topic(topic),
@@ -242,6 +245,7 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         undo_timeout_s=_positive(topic, "compensation_timeout", compensation_timeout) or 30.0,
         undo_retries=_retries(topic, compensation_retries),
         on_incident=OnIncident(on_incident),
+        hold=_held(topic, hold, no_rollback),
         resources=listed(topic, resources),
         lock_wait_s=_not_negative(topic, lock_wait),
     )
@@ -321,6 +325,14 @@ def _reason(topic: str, no_rollback: str | None, *, read_only: bool) -> str | No
         what = "read_only= needs no" if read_only else "is empty; say in words why there is no way back as the"
         raise DeclarationError(f"{topic}: {what} no_rollback= reason")
     return no_rollback
+
+
+def _held(topic: str, hold: bool, no_rollback: str | None) -> bool:  # noqa: FBT001 - a clause of the contract
+    if hold and no_rollback is None:
+        raise DeclarationError(
+            f"{topic}: hold=True is for what cannot be taken back; say why with no_rollback=, or leave hold= out"
+        )
+    return hold
 
 
 def _positive(topic: str, what: str, seconds: float | None) -> float | None:

@@ -35,6 +35,8 @@ from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
 from amends.errors import DivergedError, RefusedError, UnknownActionError
+from amends.runtime.forward import Forward
+from amends.runtime.hold import release
 from amends.runtime.reread import changed_since
 from amends.runtime.run import Run, let_cancellation_go_on
 
@@ -95,10 +97,20 @@ class Backward:
                 book.tell(c.OpenIncident(kind=kind, step=step, why=why))
             case End():
                 book.tell(c.EndSaga())
-            case GiveUp() | Judge() | Perform() | Await() | Queue() | Expire():
+            case Judge(step=step) | Perform(step=step) | Await(step=step) | Queue(step=step) | Expire(step=step):
+                await self._release(effect, step)
+            case GiveUp():
                 raise AssertionError(f"{effect} is never due for a saga that goes back")
             case _:
                 assert_never(effect)
+
+    async def _release(self, effect: Effect, step: StepId) -> None:
+        """The work has finished, and nothing that could fail is left: what was held goes out, one after the other."""
+        run = self._run
+        try:
+            await release(run, Forward(run).go, effect, step)
+        except (UnknownActionError, DivergedError) as exc:
+            run.book.tell(c.OpenIncident(kind=IncidentKind.RELEASE_FAILED, step=step, why=str(exc)))
 
     async def _settle(self, steps: tuple[StepId, ...]) -> None:
         """Let what runs come to its end, for a while; then cancel it. Nothing is taken back before."""

@@ -41,6 +41,7 @@ from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.action import Action, captures
 from amends.runtime.endings import step_error
 from amends.runtime.executor import Call
+from amends.runtime.hold import hold, step_error
 from amends.runtime.keeping import keep
 from amends.runtime.locks import Line, why_refused
 from amends.runtime.places import Places, Scope, Spot
@@ -90,11 +91,13 @@ class Forward:
             await self._breathe()
         else:
             await self._begin(step, action, args, digest, () if at is None else at.after)
+        if action.contract.hold:
+            return await hold(self._run, self.go, step, action)
         while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
             if isinstance(effect, GiveUp):
                 book.commit_soon()
                 raise step_error(book.saga.steps[step])
-            await self._go(effect, step, action)
+            await self.go(effect, step, action)
         done = book.saga.steps[step]
         status, error, _ = done.told or (done.status, done.error, False)
         if status is not StepStatus.SUCCEEDED:
@@ -119,7 +122,7 @@ class Forward:
             book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest))
             await self._judge(step, action, ahead=True)
         while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
-            await self._go(effect, step, action)
+            await self.go(effect, step, action)
         approval = book.saga.steps[step].approval
         if approval is None or book.saga.steps[step].status is StepStatus.DENIED:
             book.commit_soon()
@@ -162,6 +165,7 @@ class Forward:
         if action.sourced:
             verdict = unless_made_up(run, action, args, verdict)
         straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
+        straight = straight and not contract.hold
         straight = straight and (not contract.resources or await self._is_free(step, contract, args))
         if run.book.saga.budget is not None:
             await keep(run, contract.topic, args)
@@ -188,7 +192,7 @@ class Forward:
         now = run.around.clock.now()
         run.book.tell(c.RecordVerdict(step=step, verdict=verdict, now=now, ahead=ahead, contract=action.contract))
 
-    async def _go(self, effect: Effect, step: StepId, action: Action[..., Any]) -> None:
+    async def go(self, effect: Effect, step: StepId, action: Action[..., Any]) -> None:
         run = self._run
         match effect:
             case Judge():

@@ -187,7 +187,7 @@ class Rewinds:
         for number in range(len(saga.order), floor, -1):
             if scope.holds(saga.order[number]):
                 yield saga.order[number]
-        for step in saga.asked:
+        for step in dict.fromkeys((*saga.asked, *saga.held)):
             if saga.steps[step].number == 0 and scope.holds(step):
                 yield step
 

@@ -1,0 +1,51 @@
+"""Facts about parts of the work: places to go back to, going back, and what was held and is never dispatched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amends.core.values import StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointMade:
+    """A named place that a rollback can stop at. `place` says where the definition made it."""
+
+    place: StepId
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindStarted:
+    """These steps are taken back, newest first, and then the work goes on.
+
+    `place` is where the definition asked for it; None: someone asked from outside, so the definition is stopped, and
+    called again afterwards: all that it did or marked after entry `above` is forgotten then, and done anew. `to` is the
+    place of the checkpoint that it goes back to, `step` the one that failed, `attempt` the number of a block's try.
+    """
+
+    place: StepId | None
+    steps: tuple[StepId, ...]
+    why: str
+    by: str
+    deadline_at: int
+    step: StepId | None = None
+    to: StepId | None = None
+    attempt: int = 0
+    above: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindEnded:
+    """`taken_back`: the steps of which nothing stands any more, in the order in which they were taken back."""
+
+    place: StepId | None
+    taken_back: tuple[StepId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDropped:
+    """It was held until the saga had settled, and is never dispatched."""
+
+    step: StepId
+    why: str

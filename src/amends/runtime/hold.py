@@ -1,0 +1,53 @@
+"""Hold until settled: bringing a step to where it is held, and releasing it when nothing else can fail any more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from amends.core.effects import Await, Effect, GiveUp
+from amends.core.plan import forward
+from amends.core.saga import Step
+from amends.core.transitions import StepStatus
+from amends.core.values import StepId
+from amends.errors import DeadlockError, StepDeniedError, StepError, StepFailedError, StepFatalError, StepLostError
+from amends.runtime.action import Action
+from amends.runtime.run import Run
+
+Go: TypeAlias = Callable[[Effect, StepId, Action[..., Any]], Awaitable[None]]
+
+
+async def hold(run: Run, go: Go, step: StepId, action: Action[..., Any]) -> None:
+    """Bring a step to where it is held: allowed, and approved where that is needed. Raises StepDeniedError."""
+    book = run.book
+    while not book.saga.steps[step].accepted:
+        effect = forward(book.saga.steps[step], run.around.clock.now())
+        if effect is None or isinstance(effect, GiveUp):
+            book.commit_soon()
+            raise step_error(book.saga.steps[step])
+        await go(effect, step, action)
+    book.commit_soon()
+
+
+async def release(run: Run, go: Go, effect: Effect, step: StepId) -> None:
+    """Do what a held step needs, when it is its turn. Raises UnknownActionError, DivergedError."""
+    action = run.find(run.state(step).contract)
+    if isinstance(effect, Await):
+        await run.wait(effect.until)
+    else:
+        await go(effect, step, action)
+
+
+def step_error(step: Step) -> StepError:
+    """How a step that ended badly looks to the function: the same now and when it is called again."""
+    status, error, fatal = step.told or (step.status, step.error, step.fatal)
+    if status is StepStatus.DENIED:
+        return StepDeniedError(error, step=step.id, topic=step.topic)
+    if fatal:
+        happened = False if status is StepStatus.FAILED else None
+        return StepFatalError(error, step=step.id, topic=step.topic, happened=happened)
+    if step.deadlocked:
+        return DeadlockError(error, step=step.id, topic=step.topic)
+    if status is StepStatus.FAILED:
+        return StepFailedError(error, step=step.id, topic=step.topic)
+    return StepLostError(error, step=step.id, topic=step.topic)
