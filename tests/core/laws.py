@@ -86,7 +86,7 @@ def hold(walk: Walk, told: Told) -> None:
                 hold_turn(told.before, event.step)
             case e.AttemptStarted() | e.ActionDispatched():
                 assert told.before.phase is _G.RUNNING
-                assert not told.before.finished
+                assert told.before.finished == told.after.steps[event.step].contract.hold
             case e.RollbackStarted():
                 assert [step.id for step in told.before.steps.values() if is_pivot(step)] == []
             case e.SagaRolledBack():

@@ -28,7 +28,7 @@ PERSON: Final = "person:"
 OWNER: Final = "owner"
 DELEGATES: Final = "delegates"
 AHEAD: Final = "asked-ahead"
-_ON_ITS_WAY: Final = frozenset({StepStatus.RUNNING, StepStatus.UNKNOWN})
+_TRIED: Final = frozenset({StepStatus.QUEUED, StepStatus.RUNNING, StepStatus.FAILED, StepStatus.UNKNOWN})
 
 
 # -- asking -----------------------------------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ def void_all(saga: Saga, why: str, *, but_held: bool = False) -> tuple[e.Approva
 
 
 def drop(saga: Saga, steps: Iterable[StepId], why: str) -> tuple[e.StepDropped, ...]:
-    """What is held is never dispatched; what is on its way already is left to whoever settles it."""
-    held = sorted(step for step in steps if step in saga.held and saga.steps[step].status not in _ON_ITS_WAY)
+    """What is held is never dispatched; what was tried already is left to whoever settles it."""
+    held = sorted(step for step in steps if step in saga.held and saga.steps[step].status not in _TRIED)
     return tuple(e.StepDropped(step=step, why=why) for step in held)
 
 

@@ -279,6 +279,11 @@ def comment_incident(saga: Saga, command: c.CommentIncident) -> tuple[e.Event, .
     return (e.IncidentCommented(incident=incident.number, by=command.by, text=command.text),)
 
 
+def _settleable(step: Step) -> bool:
+    """Whether a person may vouch for it: something of it may stand, or should and does not."""
+    return step.status in _SETTLEABLE or (step.status is _S.FAILED and step.held)
+
+
 def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, ...]:
     """A person vouches for the step at which it stopped; where there is no way on, for all that is in doubt."""
     incident = _open(saga, command.incident)
@@ -289,7 +294,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     seen_to = incident.left if stuck else () if incident.step is None else (incident.step,)
     seen_to = () if incident.kind in _FORWARD else seen_to  # it goes on, and they vouch for none of the steps
     settled = tuple(
-        step for step in seen_to if saga.steps[step].status in _SETTLEABLE and (saga.steps[step].unsettled or not stuck)
+        step for step in seen_to if _settleable(saga.steps[step]) and (saga.steps[step].unsettled or not stuck)
     )
     resolved = e.IncidentResolved(
         incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
@@ -302,10 +307,11 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     if incident.kind is e.IncidentKind.LIMIT_REACHED:
         more = one_more(saga.budget, command.by, command.reason, command.now)
         return (resolved, *more, _work_resumed(saga, command))
-    by_hand = () if incident.step is None else drop(saga, (incident.step,), command.reason)
+    unsettled = [step for step in saga.held if step not in settled]
+    by_hand = drop(saga, [step for step in unsettled if step == incident.step], command.reason)
     if saga.finished or rewinds or incident.kind in _FORWARD:
         return (resolved, *by_hand, _work_resumed(saga, command))
     if saga.live:
         return (resolved, _work_resumed(saga, command), e.WorkFinished(result=saga.result, early=saga.early))
-    never = drop(saga, saga.held, "its saga was brought to an end by hand")
+    never = drop(saga, unsettled, "its saga was brought to an end by hand")
     return (resolved, *void_all(saga, _OVER), *never, e.SagaCompleted(result=saga.result, early=saga.early))

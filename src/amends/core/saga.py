@@ -368,7 +368,7 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
         if isinstance(event, e.IncidentRetried):
             let_run_by = event.by if event.let_run else step.let_run_by
             step = altered(
-                renewed(step, given_up=step.given_up and saga.finished and not step.held), let_run_by=let_run_by
+                renewed(step, given_up=step.given_up and saga.finished and not step.releasable), let_run_by=let_run_by
             )
         elif name in settled:
             step = changed(step, event, _next_status(saga, step, event))
@@ -386,11 +386,12 @@ def _open_incident(saga: Saga, event: e.IncidentOpened) -> Saga:
 
 
 def _regrouped(saga: Saga, touched: Iterable[StepId]) -> Saga:
-    waiting, doubts = saga.waiting, saga.doubts
+    waiting, doubts, held = saga.waiting, saga.doubts, saga.held
     for step in map(saga.steps.__getitem__, touched):
         waiting = _member(waiting, step.id, is_in=waits(step))
         doubts = _member(doubts, step.id, is_in=step.doubtful)
-    return altered(saga, waiting=waiting, doubts=doubts)
+        held = _member(held, step.id, is_in=step.held)
+    return altered(saga, waiting=waiting, doubts=doubts, held=held)
 
 
 def _impossible(saga: Saga, event: e.Event, why: str) -> JournalDamagedError:

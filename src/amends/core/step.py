@@ -20,7 +20,7 @@ KEPT_REASONS: Final = 16
 LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING})
 _STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED})
 _DOUBTFUL: Final = frozenset({_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING})
-_HELD: Final = frozenset({_S.PROPOSED, _S.AWAITING, _S.READY, _S.RUNNING, _S.FAILED, _S.UNKNOWN, _S.DENIED})
+_HELD: Final = frozenset({_S.PROPOSED, _S.AWAITING, _S.QUEUED, _S.READY, _S.RUNNING, _S.FAILED, _S.UNKNOWN, _S.DENIED})
 _TAKEN_BACK: Final = frozenset({_S.COMPENSATING, _S.UNCOMPENSATED, _S.COMPENSATED, _S.SETTLED})
 
 
@@ -142,6 +142,11 @@ class Step:
     def held(self) -> bool:
         """Whether it waits for the saga to settle, or is being released."""
         return self.accepted and self.status in _HELD
+
+    @property
+    def releasable(self) -> bool:
+        """Whether it is held, and trying it again could not do it twice."""
+        return self.held and (self.status is not _S.UNKNOWN or self.contract.repeatable or self.contract.probe)
 
     @property
     def doubtful(self) -> bool:

@@ -195,7 +195,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.IncidentResolved: _S.SETTLED,
     },
     _S.FAILED: {
-        e.StepDropped: _S.DROPPED,
+        e.IncidentResolved: _S.SETTLED,
         e.ApprovalVoided: _S.FAILED,
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,

@@ -139,6 +139,7 @@ def any_contract(tape: Tape, step: StepId) -> Contract:
         retries=Retries(attempts=tape.pick([3, 2, 1])),
         undo_retries=Retries(attempts=tape.pick([2, 1])),
         on_incident=tape.pick([*OnIncident]),
+        hold=reversibility is Reversibility.IRREVERSIBLE and tape.once_in(2),
     )
 
 

@@ -187,7 +187,7 @@ class Walk:
         moves: list[Move] = [*map(self._ends, self.saga.live), *rewinds.due(self)]
         for step in steps:
             effect = forward(step, self.now)
-            if effect is not None:
+            if effect is not None and not (step.contract.hold and isinstance(effect, Perform)):
                 moves.append(partial(self._raced, partial(self._go, step, effect)))
         moves += [partial(self._raced, spending) for spending in spendings(self)]
         if len(self.saga.steps) < self.most_steps:
@@ -234,7 +234,7 @@ class Walk:
         step = StepId(str(len(self.saga.steps) + 1))
         contract = any_contract(self.tape, step)
         self.truths[step] = Truth(idempotent=contract.repeatable)
-        if self.tape.once_in(2) and not contract.before:
+        if self.tape.once_in(2) and not contract.before and not contract.hold:
             self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=ALLOW))
         else:
             self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest=""))
@@ -334,8 +334,6 @@ class Walk:
         outcome = Lost(error="no answer") if self.tape.once_in(2) else Succeeded()
         self.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self.now, window_s=900))
 
-    # -- backward -----------------------------------------------------------------------------------------------------
-
     def walk_back(self, effect: Effect) -> None:
         match effect:
             case Probe(step=step):
@@ -349,7 +347,9 @@ class Walk:
                 self.tell(c.OpenIncident(kind=kind, step=step, why=why))
             case End():
                 self.tell(c.EndSaga())
-            case GiveUp() | Judge() | Perform() | Settle() | Await() | Queue() | Expire():
+            case Judge(step=name) | Perform(step=name) | Await(step=name) | Queue(step=name) | Expire(step=name):
+                self._go(self.saga.steps[name], effect)
+            case _:
                 raise AssertionError(f"{effect} is never due here")
 
     def _end_back(self, step: StepId) -> None:
