@@ -41,7 +41,7 @@ from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.action import Action, captures
 from amends.runtime.endings import step_error
 from amends.runtime.executor import Call
-from amends.runtime.hold import hold, step_error
+from amends.runtime.hold import hold
 from amends.runtime.keeping import keep
 from amends.runtime.locks import Line, why_refused
 from amends.runtime.places import Places, Scope, Spot

@@ -7,11 +7,9 @@ from typing import Any, TypeAlias
 
 from amends.core.effects import Await, Effect, GiveUp
 from amends.core.plan import forward
-from amends.core.saga import Step
-from amends.core.transitions import StepStatus
 from amends.core.values import StepId
-from amends.errors import DeadlockError, StepDeniedError, StepError, StepFailedError, StepFatalError, StepLostError
 from amends.runtime.action import Action
+from amends.runtime.endings import step_error
 from amends.runtime.run import Run
 
 Go: TypeAlias = Callable[[Effect, StepId, Action[..., Any]], Awaitable[None]]
@@ -36,18 +34,3 @@ async def release(run: Run, go: Go, effect: Effect, step: StepId) -> None:
         await run.wait(effect.until)
     else:
         await go(effect, step, action)
-
-
-def step_error(step: Step) -> StepError:
-    """How a step that ended badly looks to the function: the same now and when it is called again."""
-    status, error, fatal = step.told or (step.status, step.error, step.fatal)
-    if status is StepStatus.DENIED:
-        return StepDeniedError(error, step=step.id, topic=step.topic)
-    if fatal:
-        happened = False if status is StepStatus.FAILED else None
-        return StepFatalError(error, step=step.id, topic=step.topic, happened=happened)
-    if step.deadlocked:
-        return DeadlockError(error, step=step.id, topic=step.topic)
-    if status is StepStatus.FAILED:
-        return StepFailedError(error, step=step.id, topic=step.topic)
-    return StepLostError(error, step=step.id, topic=step.topic)
