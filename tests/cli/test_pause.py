@@ -11,7 +11,7 @@ def test_a_topic_is_paused_and_the_saga_goes_on_once_it_is_not(amends: Shell) ->
     assert (held.code, held.out) == (0, "pause 3 holds\n")
     begun = amends.here("run", "shop:buy", "--input", LAMP, "--id", "b-1")
     assert begun.code == 6
-    assert begun.out.splitlines()[-1] == "saga b-1 paused"
+    assert begun.out.splitlines()[-1] == "saga b-1 paused: the bank is down"
     (listed,) = amends.here("pause", "list").out.splitlines()
     assert listed.startswith("3  topic payments.*  since ")
     assert listed.endswith(" by person:ann: the bank is down")
