@@ -9,6 +9,8 @@ import pytest
 from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.journal.attested import Notary
+from amends.journal.filing import Document, DocumentWrite
+from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.memory.state import Record
 from amends.journal.protocol import Cursor, Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
@@ -112,6 +114,38 @@ class RemovesWhatIsGoingOn(MemoryJournal):
         return True
 
 
+class LocksNothing(MemoryJournal):
+    async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:
+        await super().lock(ask, lease)
+        return LocksTaken()
+
+
+class WakesNobody(MemoryJournal):
+    async def awake(self, worker: str) -> tuple[SagaId, ...]:
+        return ()
+
+
+class WritesWhateverIsThere(MemoryJournal):
+    async def write(self, write: DocumentWrite) -> Document:
+        return await super().write(write._replace(expect=None))
+
+
+class LetsAnyDriverWrite(MemoryJournal):
+    async def write(self, write: DocumentWrite) -> Document:
+        return await super().write(write._replace(epoch=None))
+
+
+class ShowsWhatIsNotFinal(MemoryJournal):
+    async def document(self, name: str, *, reader: SagaId | None = None, version: int | None = None) -> Document | None:
+        newest = [one async for one in _every(self, name)][-1:]
+        return newest[0] if newest and version is None else await super().document(name, version=version)
+
+
+async def _every(journal: MemoryJournal, name: str) -> AsyncIterator[Document]:
+    for one in (await journal.versions(name)).rows:
+        yield one
+
+
 class StaysOpen(MemoryJournal):
     async def close(self) -> None:
         """As if nothing had been said."""
@@ -147,6 +181,12 @@ def breaks(kind: Callable[..., Journal], rule: str) -> bool:
         (SignsNothing, "test_what_ends_a_saga_is_signed_with_it"),
         (SignsByAnyKey, "test_every_handle_of_a_journal_signs_by_the_same_key"),
         (RemovesWhatIsGoingOn, "test_only_what_ended_before_and_has_nothing_open_is_removed"),
+        (LocksNothing, "test_who_comes_first_holds_and_the_others_stand_in_line"),
+        (LocksNothing, "test_a_request_that_closes_a_circle_is_refused_and_only_it"),
+        (WakesNobody, "test_the_end_of_a_saga_gives_the_next_one_its_turn"),
+        (WritesWhateverIsThere, "test_a_write_that_expects_another_version_changes_nothing"),
+        (LetsAnyDriverWrite, "test_a_driver_that_was_replaced_writes_nothing"),
+        (ShowsWhatIsNotFinal, "test_what_a_saga_holds_only_it_changes_and_others_read_what_is_final"),
         (StaysOpen, "test_after_close_every_call_is_refused"),
     ],
 )
