@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from amends.bootstrap import journal_file, open_journal
 from amends.clock import SystemClock
-from amends.core.contracts import Reversibility
+from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
 from amends.core.transitions import SagaStatus
 from amends.core.values import POLICIES, SagaId
@@ -208,8 +208,13 @@ async def _adopted(journal: Journal) -> PolicyAdopted | None:
     return newest
 
 
+def _is_users(contract: Contract) -> bool:
+    """Whether it changes something, and is not one of amends' own."""
+    return contract.side_effect and not contract.topic.startswith("amends.")
+
+
 def _actions_without_journal() -> Iterator[Finding]:
-    contracts = [each.contract for each in PROCESS.actions() if each.contract.side_effect]
+    contracts = [each.contract for each in PROCESS.actions() if _is_users(each.contract)]
     undeclared = [each.topic for each in contracts if each.reversibility is Reversibility.UNDECLARED]
     yield _undeclared(list(map(str, undeclared)), len(contracts))
 
@@ -226,7 +231,7 @@ def _undeclared(topics: list[str], count: int) -> Finding:
 async def _actions(journal: Journal) -> AsyncIterator[Finding]:
     for each in _actions_without_journal():
         yield each
-    contracts = [each.contract for each in PROCESS.actions() if each.contract.side_effect]
+    contracts = [each.contract for each in PROCESS.actions() if _is_users(each.contract)]
     passed = await last_passed(journal)
     never = [each.topic for each in contracts if drilled_at(passed, each) is None]
     if never:
