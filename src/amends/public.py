@@ -39,6 +39,7 @@ from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, ac
 from amends.runtime.approvals import Asking
 from amends.runtime.assertions import Check, check
 from amends.runtime.attempts import Attempt, Attempts
+from amends.runtime.calling import Child, child
 from amends.runtime.definition import SagaDefinition, saga
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.limits import Limit, Limits, ToCheckpoint, to_checkpoint
@@ -65,6 +66,7 @@ __all__ = [
     "CallPerson",
     "ChangedSince",
     "Check",
+    "Child",
     "Command",
     "Complete",
     "Contract",
@@ -118,6 +120,7 @@ __all__ = [
     "Work",
     "action",
     "check",
+    "child",
     "feedback",
     "given",
     "key",

@@ -1093,6 +1093,57 @@ ALL["a person is called about a step, and has it go on"] = Scenario(
 )
 
 
+# -- children --------------------------------------------------------------------------------------------------------
+
+
+@saga("crash.child")
+async def small(s: Work) -> str:
+    await s.do(keyed_a, 11)
+    return str(await s.do(keyed_b, 12))
+
+
+@saga("crash.child_fatal")
+async def small_fatal(s: Work) -> None:
+    await s.do(plain_a, 11)
+    await s.do(fatal, 12)
+
+
+@scenario("a child completes, and its parent after it", COMPLETED)
+async def parent(s: Work) -> Any:
+    await s.do(keyed_a, 1)
+    return await s.call(small)
+
+
+@scenario("a parent fails after its child completed", ROLLED_BACK)
+async def parent_back(s: Work) -> None:
+    await s.call(small)
+    await s.do(fatal_clean, 2)
+
+
+@scenario("a child fails, and its parent with it", ROLLED_BACK)
+async def child_fails(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.call(small_fatal)
+
+
+@saga("crash.child_slow")
+async def slow_child(s: Work) -> None:
+    await s.do(plain_a, 1)
+    await s.do(cancellable, 2)
+
+
+@scenario(
+    "a parent is cancelled while its child runs",
+    ROLLED_BACK,
+    COMPLETED,
+    begin=cancel_while_running,
+    then=cancel,
+    at_last=statuses(ROLLED_BACK),
+)
+async def parent_cancelled(s: Work) -> None:
+    await s.call(slow_child)
+
+
 @scenario("an undeclared action is denied in production", ROLLED_BACK, env="production")
 async def denied(s: Work) -> None:
     await s.do(keyed_a, 1)

@@ -201,6 +201,18 @@ async def goes_back(s: Work) -> None:
     await s.do(fatal, 3)
 
 
+@saga("victim.parent")
+async def calls(s: Work) -> object:
+    await s.do(plain_a, 0)
+    return await s.call(all_keyed)
+
+
+@saga("victim.parent_back")
+async def calls_and_fails(s: Work) -> None:
+    await s.call(all_keyed)
+    await s.do(fatal, 3)
+
+
 @saga("victim.threads")
 async def in_threads(s: Work) -> None:
     await s.do(thread, 1)
@@ -278,6 +290,8 @@ SAGAS = {
         all_keyed,
         all_plain,
         goes_back,
+        calls,
+        calls_and_fails,
         in_threads,
         in_threads_back,
         with_probe,

@@ -41,6 +41,10 @@ def _explain(tmp_path: Path) -> Generator[Explain]:
             SagaQuery(definition="d", env="e", before="5.1"),
             ["SEARCH saga USING INDEX saga_definition (definition=? AND started_at<?)"],
         ),
+        (
+            SagaQuery(parent=SagaId("p"), env="e", before="5.1"),
+            ["SEARCH saga USING INDEX saga_parent (<expr>=? AND started_at<?)"],
+        ),
         (SagaQuery(env="e", started_until=5), ["SEARCH saga USING INDEX saga_env (env=? AND started_at<?)"]),
         (SagaQuery(statuses=STATUSES[:1]), ["SEARCH saga USING INDEX saga_status (status=?)"]),
         (

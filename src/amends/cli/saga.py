@@ -35,6 +35,7 @@ saga.add_command(raise_limit)
 @click.option("--definition", metavar="NAME", help="Only sagas made from this definition.")
 @click.option("--topic", metavar="TOPIC", help="Only sagas with a step of this topic.")
 @click.option("--env", metavar="ENV", help="Only sagas of this environment.")
+@click.option("--parent", metavar="SAGA", help="Only the children of this saga.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
 @click.option("--all", "is_all", is_flag=True, help="All of them.")
 @with_journal
@@ -44,6 +45,7 @@ def list_sagas(
     definition: str | None,
     topic: str | None,
     env: str | None,
+    parent: str | None,
     limit: int,
     is_all: bool,
     journal: str,
@@ -56,10 +58,18 @@ def list_sagas(
     from amends.cli import looks
     from amends.cli.output import Output, hint
     from amends.cli.session import opened_to_read
+    from amends.core.values import SagaId
     from amends.journal.protocol import SagaQuery
 
     wanted = tuple(map(_status, statuses)) or None
-    query = SagaQuery(statuses=wanted, definition=definition, topic=topic, env=env, limit=500 if is_all else limit)
+    query = SagaQuery(
+        statuses=wanted,
+        definition=definition,
+        topic=topic,
+        env=env,
+        parent=None if parent is None else SagaId(parent),
+        limit=500 if is_all else limit,
+    )
     out = Output(as_json=as_json)
 
     async def whole() -> None:

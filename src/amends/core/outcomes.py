@@ -55,9 +55,10 @@ class FoundNothing:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """A probe could not tell."""
+    """A probe could not tell. With `look_again_s` it will, later: that is no answer to be put on record."""
 
     error: str
+    look_again_s: float | None = None
 
 
 Answer: TypeAlias = Found | FoundNothing | NoAnswer

@@ -26,6 +26,8 @@ from amends.journal.attested import Attested
 from amends.journal.filing import Filing
 from amends.journal.locking import Locking
 
+PARENT: Final = "amends.parent"
+"""The label that says of which saga another is a child."""
 _DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
 
@@ -162,6 +164,7 @@ class SagaQuery:
     definition: str | None = None
     topic: str | None = None
     env: str | None = None
+    parent: SagaId | None = None
     started_from: int | None = None
     started_until: int | None = None
     before: str | None = None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from amends.clock import SystemClock
 from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic
@@ -34,8 +34,18 @@ Examine: TypeAlias = "Callable[[Run, Step, Outcome], Awaitable[Outcome]]"
 
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
 LONGEST_WORDS: Final = 400
-current_key: ContextVar[str] = ContextVar("amends_key")
 current_feedback: ContextVar[tuple[str, ...]] = ContextVar("amends_feedback", default=())
+
+
+class Current(Protocol):
+    """The call that is being made: of which step, under which key."""
+
+    saga: SagaId
+    step: StepId
+    key: str
+
+
+current_call: ContextVar[Current] = ContextVar("amends_call")
 
 
 def key() -> str:
@@ -43,7 +53,8 @@ def key() -> str:
 
     In an action that is called as a plain function, outside any saga, each call to key() is a new one.
     """
-    return current_key.get("") or f"plain-{SystemClock().new_id()}"
+    call = current_call.get(None)
+    return f"plain-{SystemClock().new_id()}" if call is None else call.key
 
 
 def feedback() -> tuple[str, ...]:
@@ -88,6 +99,13 @@ class Happened:
 @dataclass(frozen=True, slots=True)
 class NotHappened:
     """A probe's answer: it did not, and it will not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A built-in probe's answer: not yet. Nothing goes on record; it is asked again after so long, or when stirred."""
+
+    after_s: float
 
 
 ProbeAnswer: TypeAlias = "Happened | NotHappened | None"

@@ -55,4 +55,6 @@ def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in checked.items():
         if not isinstance(cast("object", name), str) or not isinstance(cast("object", value), str):
             raise InputError(f"label {name!r}: names and values must be strings")
+        if name.startswith("amends."):
+            raise InputError(f"label {name!r}: names that begin with amends. are the runtime's own; use another")
     return checked

@@ -39,11 +39,12 @@ class Desk:
         definition: str | None = None,
         topic: str | None = None,
         env: str | None = None,
+        parent: str | None = None,
         started_from: int | None = None,
         started_until: int | None = None,
         limit: int = 100,
     ) -> Listing[SagaRow]:
-        """Sagas, newest first: `await` gives a page, `async for` all."""
+        """Sagas, newest first: `await` gives a page, `async for` all. `parent`: only this saga's children."""
         statuses = (status,) if isinstance(status, str) else status
 
         async def page(cursor: str | None) -> tuple[tuple[SagaRow, ...], str | None]:
@@ -52,6 +53,7 @@ class Desk:
                 definition=definition,
                 topic=topic,
                 env=env,
+                parent=None if parent is None else SagaId(parent),
                 started_from=started_from,
                 started_until=started_until,
                 before=cursor,

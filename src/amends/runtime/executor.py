@@ -28,7 +28,7 @@ from amends.core.contracts import Topic
 from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry
-from amends.runtime.action import Happened, NotHappened, current_feedback, current_key
+from amends.runtime.action import Happened, NotHappened, Pending, current_call, current_feedback
 from amends.runtime.secret import Secret, mask, scrub
 
 LONGEST_ERROR: Final = 4096
@@ -86,12 +86,14 @@ class Executor:
             raise
         except BaseException as exc:  # noqa: BLE001 - a probe that fails in any way has not answered
             return NoAnswer(scrub(_told(exc), call.secrets))
+        if isinstance(answer, Pending):
+            return NoAnswer("not yet", look_again_s=answer.after_s)
         if isinstance(answer, NotHappened):
             return FoundNothing()
         return NoAnswer(f"the probe returned {type(answer).__name__}, neither Happened nor NotHappened")
 
     async def _returned(self, call: Call) -> object:
-        token = current_key.set(call.key)
+        token = current_call.set(call)
         told = current_feedback.set(call.feedback) if call.feedback else None
         try:
             if call.timeout_s is None:
@@ -99,7 +101,7 @@ class Executor:
             async with asyncio.timeout(call.timeout_s):
                 return await (call.function() if call.is_async else self._in_a_thread(call))
         finally:
-            current_key.reset(token)
+            current_call.reset(token)
             if told is not None:
                 current_feedback.reset(told)
 

@@ -41,6 +41,7 @@ from amends.errors import (
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, Lease
 from amends.runtime.checked import SYSTEM
+from amends.runtime.children import Children
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
@@ -64,8 +65,6 @@ _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
 _SHORTEST_S: Final = 0.05
 _AGAIN_S: Final = 5.0
-
-
 _UNDER_WAY: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
 
@@ -112,6 +111,7 @@ class LocalEngine:
             turns=Turns(journal, self.worker, self._nudge),
             lease_in_time=lambda: clock.elapsed() < self._alive_until,
         )
+        self._children = Children(self, self._around, journal, self._nudge, self._errands)
 
     async def start(self) -> None:
         since = self._clock.elapsed()
@@ -193,6 +193,7 @@ class LocalEngine:
 
     async def _drive(self, driver: Driver, definition: SagaDefinition | None, secrets: tuple[Secret, ...]) -> Ended:
         book = driver.book
+        self._children.enter()
         try:
             await driver.drive()
             while driver.goes_on:  # someone answered as it was parked, or had it go on as it was paused
@@ -219,6 +220,7 @@ class LocalEngine:
             self._runs.pop(book.saga.id, None)
         if book.saga.status.ended and self._around.turns.are_waited_for(book.saga.id):
             self._errands.run(self._around.turns.wake())
+        self._children.ended(book.saga)
         return self.told(book.saga)
 
     def told(self, saga: Saga) -> Ended:
@@ -231,8 +233,8 @@ class LocalEngine:
         return await record_of(self._journal, saga)
 
     def _report_unrecorded(self, book: Logbook) -> None:
-        for step, attempt, outcome in unrecorded_ends(book):
-            self._ended_late(book.saga.id, step, attempt, outcome)
+        for ended_late in unrecorded_ends(book):
+            self._ended_late(book.saga.id, *ended_late)
 
     async def load(self, saga: SagaId) -> Saga:
         return await load(self._journal, saga)
@@ -347,9 +349,7 @@ class LocalEngine:
     def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""
         if self._stopped:
-            _log.warning(
-                "saga %s: step %s ended after this coordinator had closed; nobody has it on record", saga, step
-            )
+            _log.warning("saga %s: step %s ended after this coordinator had closed; it is not on record", saga, step)
             return
         self._errands.run(self._enrol_late(saga, step, attempt, outcome))
 
@@ -375,6 +375,7 @@ class LocalEngine:
 
     async def stop(self) -> None:
         """Drain, write what is known, give the leases back. Correctness does not depend on it."""
+        self._children.closing.set()
         runs = list(self._runs.values())
         for driver, _ in runs:
             driver.run.draining = True

@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from amends.core.commands import Command, EnrolLate, RecordOutcome
 from amends.core.decide import decide
@@ -32,6 +33,7 @@ from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
 
 _log = logging.getLogger("amends.logbook")
+_NONE: Final[Mapping[StepId, int]] = {}
 
 
 class Logbook:
@@ -221,14 +223,17 @@ def _nothing() -> None:
     """Who is told that a saga moved, before anyone wants to know."""
 
 
-def wakes_at(saga: Saga) -> int | None:
-    """When something is due again, for a saga that waits for others or for the time; None for any other."""
+def wakes_at(saga: Saga, looks: Mapping[StepId, int] = _NONE) -> int | None:
+    """When something is due again, for a saga that waits for others or for the time; None for any other.
+
+    `looks`: when steps are looked at again that wait for another saga.
+    """
     if saga.live or saga.status is not SagaStatus.WAITING:
         return None
     steps = [saga.steps[step] for step in saga.waiting]
-    if not all(step.status in IDLE for step in steps):
+    if not all(step.status in IDLE or step.id in looks for step in steps):
         return None
-    asked = [at for step in steps if (at := step.wake_at) is not None]
+    asked = [at for step in steps if (at := looks.get(step.id, step.wake_at)) is not None]
     waited = [wait.until for wait in open_waits(saga)]
     until_at = None if saga.budget is None else saga.budget.until_at
     if until_at is not None and (asked or waited):

@@ -69,6 +69,8 @@ class Run:
         self.nudges = 0
         """How often somebody wrote to it from elsewhere, or its turn came."""
         self._looked = 0
+        self.looks: dict[StepId, int] = {}
+        """When those steps are looked at again that wait for what is not in this saga's journal: a child's end."""
         self.on_parked: Callable[[], None] = self.changed.set
         self.on_stopped: Callable[[], None] = self.changed.set
         """The function may not act any more, and does not know it yet."""
@@ -315,12 +317,25 @@ class Run:
         state = self.state(step)
         if state.status is StepStatus.UNKNOWN:
             answer = await self._answer(state)
+            if isinstance(answer, NoAnswer) and answer.look_again_s is not None:
+                await self._look_again(step, answer.look_again_s)
+                return
             if not has_ended and not isinstance(answer, Found):
                 answer = NoAnswer("its attempt is still running in a thread, and may yet take effect")
             let_cancellation_go_on()
             if self.state(step).status is StepStatus.UNKNOWN:
                 now, jitter = clock.now(), clock.jitter()
                 book.tell(c.RecordAnswer(step=step, answer=answer, now=now, jitter=jitter, reports=state.reports))
+
+    async def _look_again(self, step: StepId, after_s: float) -> None:
+        """Not yet: nothing goes on record, and what waits for nothing else does not wait in memory."""
+        let_cancellation_go_on()
+        self.looks[step] = self.around.clock.now() + round(after_s * 1000)
+        try:
+            await self.wait_outside(self.looks[step])
+        finally:
+            del self.looks[step]
+        self.stop_if_draining()
 
     async def _answer(self, state: Step) -> Answer:
         try:
@@ -345,7 +360,7 @@ class Run:
         self._looked = self.nudges if looked is None else looked
         head, clock = self.book.saga.head, self.around.clock
         await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
-        wake_at = wakes_at(self.book.saga)
+        wake_at = wakes_at(self.book.saga, self.looks)
         idle = self.book.saga.head == head and not self._is_busy and clock.now() < until
         if idle and wake_at is not None and await self.book.rest(wake_at) and not self._is_busy:
             self.parked = self.draining = True

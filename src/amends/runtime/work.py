@@ -5,7 +5,7 @@ back through its rollbacks; it does nothing itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -14,6 +14,7 @@ from amends.errors import Abort, DeclarationError, InputError
 from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
+from amends.runtime.calling import Child, OnChildFailure, call_group, call_one, child
 from amends.runtime.files.work import OnFiles, with_room_for_files
 from amends.runtime.holding import hold
 from amends.runtime.keeping import Keeper
@@ -25,6 +26,7 @@ from amends.runtime.state import State
 from amends.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
+    from amends.runtime.definition import SagaDefinition
     from amends.runtime.files.layers import Layers
 
 P = ParamSpec("P")
@@ -160,6 +162,33 @@ class Work(OnFiles):
         """Give up: all is taken back, and `why` is on record as the reason. Nothing after it runs."""
         await self._keeper.abort(why)
         raise Abort(why)
+
+    async def call(
+        self,
+        definition: SagaDefinition,
+        *args: Any,  # noqa: ANN401 - the saga's own
+        actor: str | None = None,
+        restarts: int = 0,
+        **kwargs: Any,  # noqa: ANN401 - the saga's own
+    ) -> Any:  # noqa: ANN401 - the saga's own
+        """Run another saga to its end, as a child of this one; gives its result.
+
+        Taking this step back rolls the child back, even after it completed. A child that was rolled back raises
+        StepFatalError, or is started again up to `restarts` times. `actor`: the agent that it is delegated to.
+        """
+        wanted = child(definition, *args, actor=actor, **kwargs)
+        return (await call_one(self.do_named, wanted, restarts))["result"]
+
+    async def call_all(
+        self, children: Sequence[Child], *, on_failure: OnChildFailure = "revert_all", restarts: int = 1
+    ) -> list[Any]:
+        """Run several children side by side; gives their results in order.
+
+        When one is rolled back, the others come to their end first. Then "revert_all" takes them back and raises;
+        "restart_one" has started only that one again; "restart_all" takes them back and starts all of them again. Both
+        do so up to `restarts` times.
+        """
+        return await call_group(self.do_named, children, on_failure, restarts)
 
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None

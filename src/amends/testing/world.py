@@ -24,10 +24,11 @@ from amends.core.saga import Incident, Saga, Step, evolve, unstarted
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.journal.codec import FIRST, chain
-from amends.journal.protocol import Entry
+from amends.journal.protocol import PARENT, Entry
 
 _S = StepStatus
 INTENTS: Final = (e.ActionDispatched, e.AttemptStarted)
+_PARENT_STEP: Final = "amends.parent_step"
 _ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
 
 
@@ -138,6 +139,7 @@ def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Ru
     - an action that is not repeatable is not called again unless its last attempt certainly did nothing;
     - a compensation is repeated only after one that failed or was lost, and with the same key;
     - compensations go newest first, in the order of intents;
+    - a child saga is gone where its parent is, or goes on without it;
     - each chain of hashes verifies.
 
     `rules` may be fewer: those in ON_RECORD ask what was called and what is on record, not what stands.
@@ -145,13 +147,27 @@ def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Ru
     lines, held = world.lines, tuple(RULES if rules is None else rules)
     known: set[str] = set()
     complaints: list[str] = []
-    for history in histories:
-        account = Account(tuple(history))
+    accounts = [Account(tuple(history)) for history in histories]
+    complaints += _families({account.saga.id: account.saga for account in accounts})
+    for account in accounts:
         known |= account.steps_by_key.keys()
         for rule in held:
             complaints += [f"saga {account.saga.id}: {what}" for what in rule(account, lines)]
     strangers = [line for line in lines if line.of not in known]
     return complaints + [f"{line.topic} took effect without an intent on record (key {line.key})" for line in strangers]
+
+
+def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
+    """A child stands as its parent's step says: gone with it, or complete with it."""
+    for saga in sagas.values():
+        labels = {} if saga.begun is None else saga.begun.labels
+        parent = sagas.get(SagaId(labels.get(PARENT, "")))
+        step = None if parent is None else parent.steps.get(StepId(labels.get(_PARENT_STEP, "")))
+        if parent is None or saga.phase is SagaStatus.INCIDENT:
+            continue
+        gone = parent.phase is SagaStatus.ROLLED_BACK or step is None or step.status is not _S.SUCCEEDED
+        if parent.phase.ended and gone and saga.phase is not SagaStatus.ROLLED_BACK:
+            yield f"saga {saga.id} is {saga.phase}, and its parent {parent.id} is {parent.phase} without it"
 
 
 class Account:

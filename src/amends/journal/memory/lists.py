@@ -10,7 +10,7 @@ from amends.core.transitions import ApprovalStatus, IncidentStatus
 from amends.journal import cursors
 from amends.journal.memory.state import Memory, Record
 from amends.journal.projection import topic_of
-from amends.journal.protocol import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
+from amends.journal.protocol import PARENT, ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
 
 _Row = TypeVar("_Row", IncidentRow, ApprovalRow)
 
@@ -46,6 +46,7 @@ def matches(record: Record, query: SagaQuery) -> bool:
         and (query.definition is None or record.begun.definition == query.definition)
         and (query.topic is None or query.topic in record.topics)
         and (query.env is None or record.begun.env == query.env)
+        and (query.parent is None or record.begun.labels.get(PARENT) == query.parent)
         and (query.started_from is None or record.started_at >= query.started_from)
         and (query.started_until is None or record.started_at < query.started_until)
     )

@@ -14,6 +14,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
 from amends.journal import cursors
 from amends.journal.protocol import (
+    PARENT,
     ApprovalPage,
     ApprovalRow,
     IncidentPage,
@@ -27,6 +28,7 @@ from amends.journal.sqlite.database import Database, Row
 
 Statement = tuple[str, tuple[str | int, ...]]
 
+_PARENT: Final = f"""json_extract(saga.labels, '$."{PARENT}"')"""
 _SAGA: Final = """
     saga.started_at AS started_at, saga.id AS id, name, definition, version, env, actor, status, labels, updated_at,
     ended_at, head, open_incidents, open_approvals, removed
@@ -82,6 +84,8 @@ def _filters(query: SagaQuery) -> list[tuple[str, tuple[str | int, ...]]]:
     filters: list[tuple[str, tuple[str | int, ...]]] = []
     if query.topic is not None:
         filters.append(("seen.topic", (query.topic,)))
+    if query.parent is not None:
+        filters.append((_PARENT, (query.parent,)))
     if query.statuses is not None:
         filters.append(("saga.status", tuple([status.value for status in query.statuses])))
     if query.definition is not None:

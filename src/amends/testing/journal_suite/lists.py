@@ -99,7 +99,7 @@ class ListRules(Ground):
         rows = (("a", "one", "dev", "mail.send"), ("b", "two", "dev", "mail.send"), ("c", "one", "prod", "pay.charge"))
         moments: list[int] = []
         for name, definition, env, topic in rows:
-            saga = await begin(journal, name, definition=definition, env=env)
+            saga = await begin(journal, name, definition=definition, env=env, parent="p" if name in "bc" else "")
             summary = COMPLETED if name == "b" else RUNNING
             await add(journal, saga, proposed("x.1", topic), proposed("x.2", "all.do"), summary=summary)
             await add(journal, saga, proposed("x.3", topic), summary=summary)
@@ -111,6 +111,9 @@ class ListRules(Ground):
             (SagaQuery(), "cba"),
             (SagaQuery(definition="one"), "ca"),
             (SagaQuery(env="dev"), "ba"),
+            (SagaQuery(parent=SagaId("p")), "cb"),
+            (SagaQuery(parent=SagaId("p"), env="dev"), "b"),
+            (SagaQuery(parent=SagaId("q")), ""),
             (SagaQuery(topic="mail.send"), "ba"),
             (SagaQuery(topic="all.do"), "cba"),
             (SagaQuery(topic="nothing"), ""),

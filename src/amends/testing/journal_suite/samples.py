@@ -8,6 +8,7 @@ from amends.core import events as e
 from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.values import Json, StepId
 from amends.core.verdict import Need
+from amends.journal.protocol import PARENT
 
 STEP: Final = StepId("charge.1")
 CHARGE: Final = Topic("payments.charge")
@@ -41,9 +42,14 @@ PAYLOAD: Final[Json] = {
 
 
 def started(
-    *, definition: str = "trip.book", env: str = "production", actor: str = "agent:ann", about: Json = None
+    *,
+    definition: str = "trip.book",
+    env: str = "production",
+    actor: str = "agent:ann",
+    about: Json = None,
+    parent: str = "",
 ) -> e.SagaStarted:
-    labels = {"team": "travel", "ключ": "значение"}
+    labels = {"team": "travel", "ключ": "значение", **({PARENT: parent} if parent else {})}
     return e.SagaStarted(definition=definition, version=2, input=about, actor=actor, env=env, labels=labels)
 
 

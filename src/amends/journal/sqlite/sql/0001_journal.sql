@@ -77,6 +77,8 @@ CREATE INDEX saga_definition ON saga (definition, started_at);
 CREATE INDEX saga_env        ON saga (env, started_at);
 CREATE INDEX saga_held       ON saga (worker) WHERE status IN ('running', 'waiting', 'rolling_back');
 CREATE INDEX saga_asleep     ON saga (worker, wake_at) WHERE status = 'waiting';
+CREATE INDEX saga_parent     ON saga (json_extract(labels, '$."amends.parent"'), started_at)
+                             WHERE json_extract(labels, '$."amends.parent"') IS NOT NULL;
 CREATE INDEX saga_nudged     ON saga (worker) WHERE nudged = 1;
 
 CREATE TABLE saga_topic (

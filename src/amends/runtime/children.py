@@ -1,0 +1,333 @@
+"""Child sagas: `s.call` as a built-in action, whose effect is that another saga runs to its end.
+
+Judged, journaled, repeated, probed and compensated like any step, so it needs no machinery of its own: the forward call
+starts the child or joins it (its id follows from the parent's and the step's), the probe asks how the child ended, and
+the compensation takes the child back, also after it completed.
+
+| the child                      | the parent's step                                                                 |
+|--------------------------------|-----------------------------------------------------------------------------------|
+| completed                      | succeeded, with the child's result                                                |
+| was rolled back                | certainly failed: nothing of it stands                                            |
+| waits, or is an incident       | nobody knows yet: the parent rests, and looks again when the child has ended      |
+| completed, and is taken back   | compensated once the child is rolled back                                         |
+| has a pivot, or cannot go back | its compensation failed: an incident of the parent's that names the child         |
+| never began, and is taken back | is put on record as cancelled before its first step: nobody can begin it any more |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from amends.core import commands as c
+from amends.core.approvals import DELEGATES
+from amends.core.contracts import Contract, Retries, Reversibility, Topic
+from amends.core.decide import decide
+from amends.core.events import Event, SagaStarted
+from amends.core.saga import Saga, evolve, unstarted
+from amends.core.transitions import SagaStatus
+from amends.core.values import Json, SagaId, StepId, canonical
+from amends.errors import (
+    Fatal,
+    JournalConflictError,
+    JournalError,
+    PastPivotError,
+    RefusedError,
+    UnknownDefinitionError,
+)
+from amends.journal.protocol import PARENT, Journal, Summary
+from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
+from amends.runtime.checked import LONGEST_ID
+from amends.runtime.secret import mask, secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amends.runtime.definition import SagaDefinition
+    from amends.runtime.errands import Errands
+    from amends.runtime.local import LocalEngine
+    from amends.runtime.surroundings import Surroundings
+
+PARENT_STEP: Final = "amends.parent_step"
+DEPTH: Final = "amends.depth"
+ON_BEHALF_OF: Final = "amends.on_behalf_of"
+DEEPEST: Final = 16
+_RUNTIME: Final = "system:runtime"
+_LOOK_AGAIN_S: Final = 30.0
+_KEPT: Final = 90
+_here: ContextVar[Children] = ContextVar("amends_children")
+
+
+class Children:
+    """What one engine's built-in actions act through."""
+
+    def __init__(
+        self,
+        engine: LocalEngine,
+        around: Surroundings,
+        journal: Journal,
+        nudge: Callable[[tuple[SagaId, ...]], None],
+        errands: Errands,
+    ) -> None:
+        self._engine = engine
+        self._around = around
+        self._journal = journal
+        self._nudge = nudge
+        self._errands = errands
+        self.closing = asyncio.Event()
+        for built_in in BUILT_IN:
+            around.registry.ensure_action(built_in)
+
+    def enter(self) -> None:
+        """The calling task drives sagas of this engine; so does whatever it starts."""
+        _here.set(self)
+
+    def know(self, definition: SagaDefinition) -> None:
+        """A saga has called it: it is found by its name from now on, here and in the steps to come."""
+        self._around.registry.add_definition(definition)
+
+    # -- forward ------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self, parent: SagaId, step: StepId, definition: str, version: int, given: object, actor: str
+    ) -> Json:
+        child = child_id(parent, step)
+        if await self._engine.begun(child) is None:
+            await self._begin(child, parent, step, definition, version, given, actor)
+        state = await self._at_rest(child)
+        if state is None or not state.phase.ended:
+            raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
+        if state.phase is SagaStatus.ROLLED_BACK:
+            raise Fatal(f"child {child} was rolled back: {_why(state)}", happened=False)
+        return {"child": child, "result": state.result}
+
+    async def _begin(
+        self, child: SagaId, parent: SagaId, step: StepId, definition: str, version: int, given: object, actor: str
+    ) -> None:
+        above = await self._engine.begun(parent)
+        if above is None:
+            raise Fatal(f"saga {parent} calls {definition}, and is not on record", happened=False)
+        try:
+            declared = self._around.registry.definition(definition, version)
+        except UnknownDefinitionError as exc:
+            raise Fatal(str(exc), happened=False) from None
+        start = _started(child, above, parent, step, definition, version, given, actor)
+        await self._require_an_end(start, above)
+        _ = self._engine.begin(declared, start, child, tuple(secrets_in(cast("Any", given))))
+
+    async def _require_an_end(self, start: c.StartSaga, above: SagaStarted) -> None:
+        """A saga that calls itself, or whoever called it, with what it was given, would never end."""
+        if int(start.labels[DEPTH]) > DEEPEST:
+            raise Fatal(
+                f"{start.definition} would be a child {start.labels[DEPTH]} deep, and {DEEPEST} is the most: "
+                "let one saga call several instead",
+                happened=False,
+            )
+        wanted = canonical(start.input)
+        ancestor: SagaStarted | None = above
+        while ancestor is not None:
+            same = (ancestor.definition, ancestor.version) == (start.definition, start.version)
+            if same and canonical(ancestor.input) == wanted:
+                raise Fatal(
+                    f"{start.definition} calls itself with the input that it was given, directly or through a child, "
+                    "and would never end; give it less to do each time",
+                    happened=False,
+                )
+            over = ancestor.labels.get(PARENT)
+            ancestor = None if over is None else await self._engine.begun(SagaId(over))
+
+    async def _state(self, saga: SagaId) -> Saga | None:
+        """How a saga stands by the journal; None where there is no such saga."""
+        return None if await self._journal.saga(saga) is None else await self._engine.load(saga)
+
+    def ended(self, saga: Saga) -> None:
+        """A saga is not driven any more. Where it is a child that has ended, its parent need not wait to look."""
+        parent = None if saga.begun is None else saga.begun.labels.get(PARENT)
+        if parent is not None and saga.phase.ended and not self.closing.is_set():
+            self._errands.run(self._stir(SagaId(parent)))
+
+    async def _stir(self, parent: SagaId) -> None:
+        begun = await self._engine.begun(parent)
+        if begun is not None and f"{begun.definition}/{begun.version}" in self._around.registry.definition_names():
+            self._nudge((parent,))
+
+    # -- asked, and taken back ----------------------------------------------------------------------------------------
+
+    async def ask(self, asked: Asked) -> Happened | NotHappened | Pending:
+        child = child_id(asked.saga, asked.step)
+        parent = await self._state(asked.saga)
+        goes_back = parent is not None and parent.rollback is not None
+        state = await self._state(child)
+        if state is not None and not goes_back:
+            state = await self._at_rest(child)
+        if state is None or state.phase is SagaStatus.ROLLED_BACK:
+            return NotHappened()
+        if state.phase is SagaStatus.COMPLETED or goes_back:
+            return Happened({"child": child, "result": state.result})
+        return Pending(_LOOK_AGAIN_S)
+
+    async def take_back(self, done: Done) -> None:
+        """Cancel the child of a step, and see it rolled back."""
+        child = child_id(done.saga, done.step)
+        if await self._state(child) is None and await self._bury(child, done):
+            return
+        await self.revert(child, f"its parent {done.saga} takes back step {done.step}")
+
+    async def revert(self, child: SagaId, why: str) -> None:
+        engine = self._engine
+        cancel = c.CancelSaga(
+            by=_RUNTIME, why=why, now=self._around.clock.now(), window_s=self._around.settings.rollback_s
+        )
+        try:
+            await engine.request(child, cancel)
+        except PastPivotError as exc:
+            raise Fatal(f"child {exc}", happened=False) from None
+        except RefusedError:
+            pass  # its rollback has begun already
+        while True:
+            await engine.drive(child)
+            state = await self._state(child)
+            if state is None or state.phase is SagaStatus.ROLLED_BACK:
+                return
+            if state.phase is SagaStatus.INCIDENT:
+                named = ", ".join(f"{child}/{one.number}" for one in state.open_incidents)
+                raise Fatal(f"child {child} could not be rolled back ({named}): {_why(state)}", happened=False)
+            await self._around.clock.sleep(self._around.settings.poll_s)  # another worker has it
+
+    async def _bury(self, child: SagaId, done: Done) -> bool:
+        """Put a child that never began on record as cancelled, so that a late attempt of its parent begins nothing."""
+        above = await self._engine.begun(done.saga)
+        if above is None:
+            return True
+        start = _started(child, above, done.saga, done.step, **done.args)
+        now, window_s = self._around.clock.now(), self._around.settings.rollback_s
+        cancel = c.CancelSaga(by=_RUNTIME, why="its parent was taken back first", now=now, window_s=window_s)
+        state, events = unstarted(child), list[Event]()
+        for command in (start, cancel, c.EndSaga()):
+            for event in decide(state, command):
+                state = evolve(state, event)
+                events.append(event)
+        try:
+            await self._journal.append(child, events, after=0, summary=Summary(state.status))
+        except JournalConflictError:
+            return False
+        return True
+
+    async def _at_rest(self, child: SagaId) -> Saga | None:
+        """Drive the child where nobody else does, until nothing more is due; how it stands then."""
+        engine = self._engine
+        try:
+            if engine.running(child) is None:
+                await engine.go_on(child)
+            handle = engine.running(child)
+            if handle is not None:
+                driven = asyncio.ensure_future(handle.halt())
+                closing = asyncio.ensure_future(self.closing.wait())
+                try:
+                    await asyncio.wait({driven, closing}, return_when=asyncio.FIRST_COMPLETED)
+                    if driven.done():
+                        driven.result()
+                finally:
+                    driven.cancel()
+                    closing.cancel()
+        except JournalError as exc:  # another worker has it now, or the journal failed: its parent looks again
+            raise RefusedError(f"child {child} is not driven here any more: {exc}") from exc
+        return await self._state(child)
+
+
+def know(definition: SagaDefinition) -> None:
+    """Make a child's definition known to the engine that drives the calling saga."""
+    _here.get().know(definition)
+
+
+def child_id(parent: SagaId, step: StepId) -> SagaId:
+    """The id of the child that a step calls: the same on every attempt, in every process."""
+    name = f"{parent}~{step.replace('/', '-')}"
+    if len(name) <= LONGEST_ID and name.isascii():
+        return SagaId(name)
+    return SagaId(f"{parent[:_KEPT]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}")
+
+
+def _started(
+    child: SagaId,
+    above: SagaStarted,
+    parent: SagaId,
+    step: StepId,
+    definition: str,
+    version: int,
+    given: object,
+    actor: str,
+) -> c.StartSaga:
+    """What a child is started with. Environment, labels and actor come from its parent; nothing goes the other way."""
+    labels = {**above.labels, PARENT: parent, PARENT_STEP: step, DEPTH: str(int(above.labels.get(DEPTH, "0")) + 1)}
+    if actor and actor != above.actor:
+        labels[ON_BEHALF_OF] = above.actor
+        labels[DELEGATES] = ",".join(filter(None, (above.labels.get(DELEGATES, ""), above.actor)))
+    return c.StartSaga(
+        definition=definition,
+        version=version,
+        input=cast("Json", mask(given, child)),
+        actor=actor or above.actor,
+        env=above.env,
+        labels=labels,
+    )
+
+
+def _stands(state: Saga | None) -> str:
+    return "has not begun" if state is None else f"is {state.status.replace('_', ' ')}"
+
+
+def _why(state: Saga) -> str:
+    incidents = "; ".join(one.why for one in state.open_incidents)
+    return incidents or (state.rollback.why if state.rollback is not None else "")
+
+
+# -- the built-in actions ---------------------------------------------------------------------------------------------
+
+
+async def _call(definition: str, version: int, given: object, actor: str = "") -> Json:
+    """Run another saga to its end, as a child of this one."""
+    here = current_call.get()
+    return await _here.get().call(here.saga, here.step, definition, version, given, actor)
+
+
+async def _take_back(done: Done) -> None:
+    """Cancels the child and rolls it back, even after it completed."""
+    await _here.get().take_back(done)
+
+
+async def _ask(asked: Asked) -> Happened | NotHappened | Pending:
+    return await _here.get().ask(asked)
+
+
+async def _revert(child: str) -> None:
+    """Take a child of this saga back, while the saga goes on."""
+    await _here.get().revert(SagaId(child), f"its parent {current_call.get().saga} reverts it")
+
+
+async def _stays_reverted(done: Done) -> None:
+    """Nothing: what was taken back stays so."""
+
+
+def _built_in(topic: str, function: Any, undo: Any, probe: Any = None) -> Action[..., Any]:  # noqa: ANN401 - functions of this module
+    retries = Retries(attempts=1_000_000, first_s=0.1, cap_s=30.0)
+    contract = Contract(
+        topic=Topic(topic),
+        reversibility=Reversibility.COMPENSATABLE,
+        idempotent=True,
+        timeout_s=None,
+        retries=retries,
+        undo_timeout_s=3600.0,
+    )
+    built_in: Action[..., Any] = Action(function, contract)
+    built_in.compensation(undo)
+    if probe is not None:
+        built_in.probe(probe)
+    return built_in
+
+
+CALL: Final = _built_in("amends.call", _call, _take_back, _ask)
+REVERT: Final = _built_in("amends.revert", _revert, _stays_reverted)
+BUILT_IN: Final = (CALL, REVERT)
