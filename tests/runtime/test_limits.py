@@ -314,6 +314,29 @@ def test_an_agent_may_give_up_and_says_why() -> None:
     assert world.seen == ["buy(1)", "unbuy"] * 2
 
 
+def test_giving_up_ends_a_block_that_would_be_tried_again_and_its_branches() -> None:
+    world = World()
+
+    @saga("limits.gives_up")
+    async def in_a_block(s: Work) -> None:
+        async for attempt in s.attempts("buy", max=3):
+            async with attempt:
+                await s.do(world.action("buy"), attempt.number)
+                raise Abort("nobody sells this")
+
+    async def raises() -> None:
+        raise Abort("nobody sells this")
+
+    @saga("limits.gives_up_aside")
+    async def in_a_branch(s: Work) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(raises())
+
+    for ended in (play(lambda on: on.run(in_a_block)), play(lambda on: on.run(in_a_branch))):
+        assert (ended.status, ended.cause, ended.why) == ("rolled_back", "aborted", "nobody sells this")
+    assert world.seen == ["buy(1)", "unbuy"]
+
+
 def test_a_kill_forgets_nothing_that_was_spent_and_counts_nothing_twice() -> None:
     memory, world, clock = Memory(), World(), QuickClock()
     gone: list[int] = []

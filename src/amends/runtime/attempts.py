@@ -11,7 +11,16 @@ from types import TracebackType
 from typing import Self
 
 from amends.core.values import StepId
-from amends.errors import CallPerson, Complete, DeclarationError, DivergedError, InputError, PastPivotError, StepError
+from amends.errors import (
+    Abort,
+    CallPerson,
+    Complete,
+    DeclarationError,
+    DivergedError,
+    InputError,
+    PastPivotError,
+    StepError,
+)
 from amends.runtime.rewind import Feedback, Passed, Rewinds, checked_name, feedback_of, first
 
 
@@ -64,7 +73,7 @@ def _is_failure(error: BaseException) -> bool:
     """Whether it says that the block failed; not that the work has ended, or is stopped."""
     if not isinstance(error, Exception) or isinstance(error, DivergedError):
         return False
-    return first(Complete, error) is None and first(CallPerson, error) is None
+    return all(first(kind, error) is None for kind in (Abort, Complete, CallPerson))
 
 
 class Attempts:

@@ -174,6 +174,8 @@ class Driver:
         except Exception as exc:
             if self.book.broken is not None:
                 raise
+            if (gave_up := first(Abort, exc)) is not None:
+                return self._failed(Cause.ABORTED, str(gave_up), None)
             if (call := first(CallPerson, exc)) is not None:
                 return self._failed(Cause.ERROR, str(call), StepId(call.step) if call.step else None, calls=True)
             cause = first(StepError, exc)
