@@ -225,3 +225,18 @@ def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell
         amends.here("prune", "--older-than", "soon").complaint
         == "'soon' is no age; write 90d, 12h, or a number of seconds"
     )
+
+
+def test_a_plan_says_what_a_rollback_would_do_and_then_it_is_done(amends: Shell) -> None:
+    bought(amends, "b-1")
+    before = len(amends.here("saga", "show", "b-1", "--json").records)
+    plan = amends.here("saga", "rollback", "b-1", "--module", "shop", "--last", "1", "--plan")
+    assert plan.code == 0, plan
+    assert "back to before its last 1: 1 steps would be taken back" in plan.out
+    steps = amends.here("saga", "rollback", "b-1", "--module", "shop", "--plan", "--json").records
+    assert [step["order"] for step in steps] == list(range(1, len(steps) + 1))
+    assert len(amends.here("saga", "show", "b-1", "--json").records) == before
+    done = amends.here("saga", "rollback", "b-1", "--module", "shop", "--last", "1", "--by", "person:ann")
+    assert done.code == 0, done
+    assert "the work goes on" in amends.here("saga", "show", "b-1").out
+    assert amends.here("saga", "rollback", "b-1", "--module", "shop", "--to", "nowhere").code != 0

@@ -331,3 +331,46 @@ def hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as
     asyncio.run(whole())
     out.record("hold", {"saga": saga_id, "is_held": not lift, "by": who})
     out.say(f"saga {visible(saga_id)} is {'not held any more' if lift else 'held'}")
+
+
+@saga.command()
+@click.argument("saga_id", metavar="ID")
+@with_modules(required=True)
+@click.option("--to", metavar="NAME", help="Back to this checkpoint.")
+@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Back by its last steps that stand, so many.")
+@click.option("--plan", is_flag=True, help="Change nothing: say what would be taken back, and what cannot be.")
+@click.option("--why", default="rolled back", show_default=True, help="The reason, as it goes on record.")
+@with_author
+@with_journal
+def rollback(
+    *,
+    saga_id: str,
+    modules: tuple[str, ...],
+    to: str | None,
+    last: int | None,
+    plan: bool,
+    why: str,
+    by: str | None,
+    journal: str,
+    as_json: bool,
+) -> int:
+    """Take a part of a saga back, and have it go on from there.
+
+    Without --to and --last, all of it is taken back, as `amends saga cancel` does. The exit code is 0 once the saga has
+    ended, 4 if it needs a person, 6 if another process is at it; with --plan, 0 if nothing stands in the way, else 4.
+    """
+    from amends.bootstrap import Coordinator
+    from amends.cli import session
+    from amends.cli.planned import show_plan
+    from amends.core.saga import Saga
+    from amends.runtime.handle import Ended
+
+    if plan:
+        return show_plan(saga_id, modules=modules, to=to, last=last, journal=journal, as_json=as_json)
+    who = author(by)
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        session.require_known(state, coordinator.registry, forward=to is not None or last is not None)
+        return await coordinator.rollback(saga_id, to=to, last=last, why=why, by=who)
+
+    return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

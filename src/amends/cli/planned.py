@@ -1,0 +1,35 @@
+"""`amends saga rollback --plan`: what would be taken back, a line each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from amends.cli.modules import load as load_modules
+from amends.cli.output import Output
+from amends.cli.session import load, opened_to_read
+from amends.core.values import SagaId
+from amends.evidence.timeline import visible
+from amends.runtime.registry import PROCESS
+from amends.runtime.rollback import planned
+
+
+def show_plan(
+    saga: str, *, modules: Iterable[str], to: str | None, last: int | None, journal: str, as_json: bool
+) -> int:
+    """The exit code: 0 where nothing stands in the way, 4 where something does."""
+    out = Output(as_json=as_json)
+
+    async def whole() -> int:
+        async with opened_to_read(journal) as opened:
+            plan = planned(await load(opened, SagaId(saga)), PROCESS, to=to, last=last)
+        for step in plan.steps:
+            fields = {name: getattr(step, name) for name in ("order", "step", "topic", "undoes", "certain", "why_not")}
+            out.record("planned", fields)
+        for line in str(plan).splitlines():
+            out.say(visible(line))
+        return 0 if plan.is_clean else 4
+
+    with out.kept_clean():
+        load_modules(modules)
+    return asyncio.run(whole())
