@@ -123,9 +123,9 @@ class Coordinator(runtime.Coordinator):
 
     async def close(self) -> None:
         """Drain and give the leases back; then, if SIGTERM asked for it, end as the process would have."""
+        await super().close()
         if self._telemetry is not None:
             await self._telemetry.stop()
-        await super().close()
         if self._restore_signals is not None:
             self._restore_signals()
             self._restore_signals = None

@@ -29,6 +29,7 @@ _HAPPENED: Final[Mapping[IncidentKind, str]] = {
     _K.DIVERGED: "the saga's function asks for something else than the journal remembers",
     _K.LIMIT_REACHED: "the saga has reached a limit",
     _K.CALLED: "the work came to a place where its definition calls a person",
+    _K.RELEASE_FAILED: "the work is done, and a step that was held until then could not be done",
     _K.VERIFICATION_FAILED: "the work is done, and an assertion that it has to meet does not hold",
 }
 
@@ -85,6 +86,11 @@ _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
         ("mend the cause, then go on forward:", _AGAIN),
         ("take the saga back:", _CANCEL),
         ("let it end as completed, with everything that stands:", _VOUCH),
+        _LEAVE,
+    ),
+    _K.RELEASE_FAILED: (
+        ("mend the cause, then try again:", _AGAIN),
+        ("do it by hand, then say so:", _VOUCH),
         _LEAVE,
     ),
     _K.VERIFICATION_FAILED: (

@@ -54,7 +54,8 @@ def require_turn(saga: Saga, step: Step) -> None:
 def require_release(saga: Saga, step: Step) -> None:
     """A held step starts after the work, when nothing else is left, and it is its turn."""
     started = step.status in {StepStatus.FAILED, StepStatus.UNKNOWN}
-    if not saga.finished or saga.live or (next_back(saga) is not step and not started):
+    releases = saga.phase is SagaStatus.RUNNING and saga.finished and not saga.live
+    if not releases or (next_back(saga) is not step and not started):
         raise RefusedError(f"step {step.id} of saga {saga.id} is held until everything that could fail has passed")
 
 

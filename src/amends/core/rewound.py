@@ -76,16 +76,23 @@ def told_when_over(step: Step) -> Step:
 
 
 def walked(saga: Saga, *, again: bool = False) -> Saga:
-    """Move every open rewind past what is not owed; from its beginning, where something may be owed again."""
+    """Move every open rewind past what is not owed; from its beginning, where something may be owed again.
+
+    What a later rewind has set aside too is taken back by that one.
+    """
     rewinds = saga.rewinds
     for key in saga.rewinding:
         rewind = rewinds[key]
         steps, at = rewind.begun.steps, 0 if again else rewind.at
-        while at < len(steps) and not saga.steps[steps[at]].owed:
+        while at < len(steps) and not _is_due(saga.steps[steps[at]], rewind):
             at += 1
         if at != rewind.at:
             rewinds = rewinds.set(key, altered(rewind, at=at))
     return saga if rewinds is saga.rewinds else altered(saga, rewinds=rewinds)
+
+
+def _is_due(step: Step, rewind: Rewind) -> bool:
+    return step.owed and step.rewind == rewind.key
 
 
 def end(saga: Saga, event: RewindEnded) -> Saga:

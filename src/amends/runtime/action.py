@@ -263,7 +263,7 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         undo_timeout_s=_positive(topic, "compensation_timeout", compensation_timeout) or 30.0,
         undo_retries=_retries(topic, compensation_retries),
         on_incident=OnIncident(on_incident),
-        hold=_held(topic, hold, no_rollback),
+        hold=_held(topic, hold, no_rollback, resources),
         resources=listed(topic, resources),
         lock_wait_s=_not_negative(topic, lock_wait),
     )
@@ -345,7 +345,12 @@ def _reason(topic: str, no_rollback: str | None, *, read_only: bool) -> str | No
     return no_rollback
 
 
-def _held(topic: str, hold: bool, no_rollback: str | None) -> bool:  # noqa: FBT001 - a clause of the contract
+def _held(topic: str, hold: bool, no_rollback: str | None, resources: object) -> bool:  # noqa: FBT001 - a clause
+    if hold and resources:
+        raise DeclarationError(
+            f"{topic}: what is held goes out when nothing can fail any more, and waiting for a resource can; "
+            "take it before, with `await s.hold(…)` or the definition's resources="
+        )
     if hold and no_rollback is None:
         raise DeclarationError(
             f"{topic}: hold=True is for what cannot be taken back; say why with no_rollback=, or leave hold= out"

@@ -250,7 +250,7 @@ class Walk:
                 self.tell(c.ExpireApproval(step=step.id, now=self.now))
             case Queue():
                 self.tell(self.tape.pick(ends_in_line(step)))
-            case Perform() if step.number == 0 and self.tape.once_in(6):
+            case Perform() if step.number == 0 and not step.held and self.tape.once_in(6):
                 self.tell(self.tape.pick(ways_into_line(step, self.now)))
             case Perform():
                 if step.contract.before and step.number == 0:
