@@ -3,7 +3,8 @@
     python -m tests.changeset.stress WHO TREE LOG SEED
 
 worker    writes one token into three files and lands them together, or drops them
-editor    knows nothing of changesets, and appends its tokens in place
+editor    knows nothing of changesets, and appends its tokens in place: as fast as it can for a while, then not until
+          something has landed, so that some landing gets through however slow the disk is
 holder    the same, by files that it has had open for a while, and longer than any landing takes
 renamer   saves whole files by renaming, and looks whether what it saved is there before it saves the same file again
 
@@ -69,7 +70,11 @@ def work(tree: Path, log: Path, seed: str) -> None:
 
 def edit(tree: Path, log: Path, seed: str) -> None:
     chance = random.Random(seed)
+    rests_at = time.monotonic()
     for number in range(1_000_000):
+        if time.monotonic() > rests_at:
+            wait_for_a_landing(log.parent)
+            rests_at = time.monotonic() + chance.uniform(0, 2)
         token = f"<{seed}.{number}>"
         with opened(tree, chance) as file:
             file.write(f"{token}\n".encode())
@@ -77,6 +82,16 @@ def edit(tree: Path, log: Path, seed: str) -> None:
         os.sched_yield()
         for _ in range(chance.randrange(20_000)):
             pass
+
+
+def wait_for_a_landing(logs: Path) -> None:
+    before = landings(logs)
+    while landings(logs) == before:
+        time.sleep(0.01)
+
+
+def landings(logs: Path) -> int:
+    return sum(log.read_text().count("landed ") for log in logs.glob("w*.log"))
 
 
 def opened(tree: Path, chance: random.Random) -> io.FileIO:
