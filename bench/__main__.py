@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from amends import Coordinator
 from bench import baselines, changesets, evidence, judging, lists, ours, simulation
 
 ROUNDS = 3
@@ -121,6 +122,26 @@ async def long_sagas(folder: Path, figures: Figures) -> None:
     figures.at_most("CPU of steps 9,000-10,000 / of steps 100-1,100", min(late), 1.3)
 
 
+async def families(folder: Path, figures: Figures) -> None:
+    """What it costs to take back one child of many, against one child of few."""
+    few, many = [], []
+    async with ours.coordinator(fresh(folder)) as opened:
+        for children in (100, 1_000, 100, 100):
+            (few if children == 100 else many).append(await rollback_s(opened, children))
+    print(f"a child is taken back in {min(few) * 1e6:.0f} us CPU of 100, in {min(many) * 1e6:.0f} of 1,000")
+    figures.at_most("rollback of each of 1,000 children / of each of 100", min(many) / min(few), 1.5)
+
+
+async def rollback_s(opened: Coordinator, children: int) -> float:
+    """CPU for each child, with its own compensation."""
+    ours.MARKS.clear()
+    gc.collect()
+    ended = await opened.run(ours.family, children)
+    if ended.status != "rolled_back":
+        raise AssertionError(ended)
+    return (time.process_time() - ours.MARKS[0]) / children
+
+
 async def many_sagas(folder: Path, figures: Figures) -> None:
     """Lists among many, disk per step, recovery, memory."""
     small, large = await lists.page_times(fresh(folder), 1_000), await lists.page_times(fresh(folder), 200_000)
@@ -189,12 +210,16 @@ def main() -> int:
     figures = Figures()
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
         folder = Path(name)
-        if "changesets" in sys.argv[1:]:
-            changesets.measured(folder, figures)
+        if sys.argv[1:]:
+            if "changesets" in sys.argv[1:]:
+                changesets.measured(folder, figures)
+            if "families" in sys.argv[1:]:
+                asyncio.run(families(folder, figures))
             Console(width=110).print(figures.table)
             return 1 if figures.missed else 0
         asyncio.run(saga_costs(folder, figures))
         asyncio.run(long_sagas(folder, figures))
+        asyncio.run(families(folder, figures))
         asyncio.run(many_sagas(folder, figures))
         asyncio.run(evidence_costs(folder, figures))
         simulated(figures)

@@ -41,6 +41,19 @@ async def long(s: Work, steps: int, marks: list[int], *, fail: bool) -> int:
     return steps
 
 
+@saga("bench.one")
+async def one(s: Work, n: int) -> int:
+    return await s.do(step, n)
+
+
+@saga("bench.family")
+async def family(s: Work, children: int) -> None:
+    for n in range(children):
+        await s.call(one, n)
+    MARKS.append(_cpu())
+    raise Fatal("the end")
+
+
 @action("bench.wait")
 async def wait(n: int) -> int:
     await RELEASE[0].wait()

@@ -14,6 +14,7 @@ from amends import (
     StepFailedError,
     Work,
     register,
+    saga,
 )
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import SETTINGS, here
@@ -109,6 +110,18 @@ async def deadlock(s: Work) -> str:
     except DeadlockError:
         return "gave way"
     return "went on"
+
+
+@saga("crash.child_in_line")
+async def shares(s: Work) -> None:
+    await s.do(only_one_plain, 11)
+
+
+@scenario("a child shares what its parent holds, and both go back", ROLLED_BACK, **in_line("1"))
+async def family_in_line(s: Work) -> None:
+    await s.do(only_one, 1)
+    await s.call(shares)
+    await s.do(fatal_clean, 2)
 
 
 # -- looking again ----------------------------------------------------------------------------------------------------

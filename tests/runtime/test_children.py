@@ -213,7 +213,13 @@ def test_actor_environment_and_labels_pass_down_and_delegation_is_on_record() ->
     assert (own.actor, own.env, own.labels) == (
         "agent:bot",
         "staging",
-        {"tenant": "t1", "amends.parent": "p", "amends.parent_step": "1", "amends.depth": "1"},
+        {
+            "tenant": "t1",
+            "amends.parent": "p",
+            "amends.parent_step": "1",
+            "amends.root": "p",
+            "amends.depth": "1",
+        },
     )
     assert delegated.actor == "agent:other"
     assert delegated.labels["amends.on_behalf_of"] == "agent:bot"

@@ -187,3 +187,26 @@ async def test_the_file_gets_smaller_and_what_is_left_still_verifies(tmp_path: P
         assert report.conclusion is Conclusion.COVERED, report
     finally:
         await journal.close()
+
+
+@driven
+async def test_a_child_is_kept_as_long_as_its_parent_may_take_it_back() -> None:
+    ground = Ground()
+
+    @saga("test.parent")
+    async def parent(s: Work) -> None:
+        await s.call(ground.done)
+        await s.wait_for("go")
+        raise Fatal("and back")
+
+    async with ground.open() as process:
+        handle = await process.start(parent, id="p")
+        assert (await handle.halt()).status == "waiting"
+        ground.clock.advance(100 * DAY)
+        assert (await process.prune("90d")).sagas == 0
+        await process.signal("p", "go", None)
+        assert (await handle).status == "rolled_back"
+        assert ground.world.seen == ["act", "unact"]
+        ground.clock.advance(100 * DAY)
+        await process.prune("90d")
+        assert await pruned(process) == {"p", "p~1"}

@@ -28,6 +28,8 @@ from amends.journal.locking import Locking
 
 PARENT: Final = "amends.parent"
 """The label that says of which saga another is a child."""
+ROOT: Final = "amends.root"
+"""The label that says of a child which saga its family goes back to: the one that is nobody's child."""
 _DUE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
 

@@ -37,7 +37,7 @@ from amends.errors import (
     RefusedError,
     UnknownDefinitionError,
 )
-from amends.journal.protocol import PARENT, Journal, Summary
+from amends.journal.protocol import PARENT, ROOT, Journal, Summary
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
 from amends.runtime.checked import LONGEST_ID
 from amends.runtime.secret import mask, secrets_in
@@ -261,7 +261,13 @@ def _started(
     actor: str,
 ) -> c.StartSaga:
     """What a child is started with. Environment, labels and actor come from its parent; nothing goes the other way."""
-    labels = {**above.labels, PARENT: parent, PARENT_STEP: step, DEPTH: str(int(above.labels.get(DEPTH, "0")) + 1)}
+    labels = {
+        **above.labels,
+        PARENT: parent,
+        PARENT_STEP: step,
+        ROOT: above.labels.get(ROOT, parent),
+        DEPTH: str(int(above.labels.get(DEPTH, "0")) + 1),
+    }
     if actor and actor != above.actor:
         labels[ON_BEHALF_OF] = above.actor
         labels[DELEGATES] = ",".join(filter(None, (above.labels.get(DELEGATES, ""), above.actor)))

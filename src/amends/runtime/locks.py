@@ -8,6 +8,7 @@ from amends.core.saga import Step
 from amends.core.values import Json, SagaId, StepId
 from amends.errors import RefusedError
 from amends.journal.locking import LockAnswer, LockAsk, LocksRefused, LocksTaken
+from amends.journal.protocol import ROOT
 from amends.runtime.resources import resources_of
 from amends.runtime.run import Run
 
@@ -32,7 +33,7 @@ class Line:
         asked = LockAsk(
             saga=book.saga.id,
             step=step,
-            owner=book.saga.id,
+            owner=SagaId(run.begun.labels.get(ROOT, book.saga.id)),  # a family shares what it holds
             resources=tuple(sorted(set(wanted) - self._held)),
             until=now + round(self._wait_s(contract) * 1000) if until is None else until,
             most_waiting=settings.lock_waiters,

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
 from amends.clock import Clock
-from amends.core.values import CONTROL, POLICIES
+from amends.core.values import CONTROL, POLICIES, SagaId
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored, origin_of
 from amends.journal.codec import Wire, without_payload
 from amends.journal.memory import lists
 from amends.journal.memory.state import Kept, Memory, Record
-from amends.journal.protocol import Cursor, Logged
+from amends.journal.protocol import ROOT, Cursor, Logged
 from amends.journal.tree import Tree
 
 
@@ -198,7 +198,15 @@ class MemoryLog:
     def _over(self, ended_before: int, spared: Spared) -> list[Record]:
         every = self.memory.sagas.values()
         over = [record for record in every if self._is_over(record, ended_before)]
-        return [record for record in over if not spared.spares(record.id, record.begun.labels)]
+        free = [record for record in over if not spared.spares(record.id, record.begun.labels)]
+        return [record for record in free if self._root_is_over(record, ended_before, spared)]
+
+    def _root_is_over(self, record: Record, ended_before: int, spared: Spared) -> bool:
+        """Whether nobody can have a child taken back any more: its family's root would be removed too, or is."""
+        root = self.memory.sagas.get(SagaId(record.begun.labels.get(ROOT, "")))
+        if root is None or root.removed:
+            return True
+        return self._is_over(root, ended_before) and root.id not in spared.sagas
 
     def _is_over(self, record: Record, ended_before: int) -> bool:
         row = lists.row(self.memory, record)

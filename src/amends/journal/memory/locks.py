@@ -20,7 +20,8 @@ def lock(memory: Memory, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
             raise UnknownSagaError(f"no saga has the id {name}")
         if name == ask.saga and record.epoch != lease.epoch:
             raise refusals.lease_lost(lease, record.epoch, record.worker)
-        if not record.summary.status.goes_forward:
+        status = record.summary.status
+        if status.ended or (name == ask.saga and not status.goes_forward):
             raise locking.ended(name)
     return locking.answered(_Lines(memory, now), ask, now)
 

@@ -14,6 +14,7 @@ from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
 _FORWARD: Final = frozenset({"running", "waiting", "paused"})
+_ENDED: Final = frozenset({"completed", "rolled_back"})
 
 
 def lock(batch: Batch, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
@@ -25,7 +26,7 @@ def lock(batch: Batch, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
         epoch, worker, status = found
         if name == ask.saga and epoch != lease.epoch:
             raise refusals.lease_lost(lease, epoch, worker)
-        if status not in _FORWARD:
+        if status in _ENDED or (name == ask.saga and status not in _FORWARD):
             raise locking.ended(name)
     return locking.answered(_Lines(database, now), ask, now)
 

@@ -116,6 +116,10 @@ _ENDED: Final = """
        AND name NOT IN (SELECT value FROM json_each(:sagas))
        AND NOT EXISTS (SELECT 1 FROM json_each(saga.labels) AS label JOIN json_each(:labels) AS spared
                         WHERE spared.value IN (label.key, label.key || '=' || label.value))
+       AND NOT EXISTS (SELECT 1 FROM saga AS root
+                        WHERE root.name = json_extract(saga.labels, '$."amends.root"') AND root.removed = 0
+                          AND (root.ended_at IS NULL OR root.ended_at >= :ended_before OR root.open_incidents > 0
+                               OR root.open_approvals > 0 OR root.name IN (SELECT value FROM json_each(:sagas))))
 """
 _LAST_USES: Final = """
     DELETE FROM blob WHERE digest IN (

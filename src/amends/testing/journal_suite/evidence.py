@@ -11,7 +11,7 @@ from amends.core.values import POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
 from amends.journal.attested import Attested, Checkpoint, Removal, Spared
 from amends.journal.codec import INLINE, chain
-from amends.journal.protocol import Journal, PersonQuery, SagaQuery, Summary
+from amends.journal.protocol import ROOT, Journal, PersonQuery, SagaQuery, Summary
 from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, refusal, rule
 from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
@@ -287,6 +287,24 @@ class EvidenceRules(Ground):
         equal(await journal.remove_payloads(ended_before=now, spared=spared), Removal(1, 2))
         page = await journal.sagas(SagaQuery())
         equal({row.id: row.pruned for row in page.rows}, {"a": False, "b": False, "c": True, "d": False})
+
+    @rule
+    async def test_a_child_is_spared_as_long_as_its_family_may_take_it_back(self, journal: Journal) -> None:
+        completed, running = Summary(status=SagaStatus.COMPLETED), Summary(status=SagaStatus.RUNNING)
+        for name, root, summary in (("p", "", running), ("p~1", "p", completed), ("p~1~1", "p", completed)):
+            labels = {ROOT: root} if root else {}
+            begun = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="e", labels=labels)
+            ended = [] if summary is running else [e.SagaCompleted(result=None)]
+            await journal.append(SagaId(name), [begun, *ended], after=0, summary=summary)
+        self.clock.advance(10)
+        equal(await journal.removable(ended_before=self.clock.now()), 0)
+        before = self.clock.now()
+        await journal.append(SagaId("p"), [e.SagaCompleted(result=None)], after=1, summary=completed)
+        self.clock.advance(1)
+        equal(await journal.remove_payloads(ended_before=before), Removal(0, 0))  # it can still be cancelled
+        now = self.clock.now()
+        equal(await journal.removable(ended_before=now, spared=Spared(frozenset({"p"}))), 0)
+        equal((await journal.remove_payloads(ended_before=now)).sagas, 3)
 
     @rule
     async def test_no_more_is_removed_at_once_than_is_asked_for(self, journal: Journal) -> None:

@@ -14,6 +14,7 @@ from amends.testing.journal_suite.samples import resumed
 
 WAITING = Summary(status=SagaStatus.WAITING)
 ROLLED_BACK = Summary(status=SagaStatus.ROLLED_BACK)
+HALTED = Summary(status=SagaStatus.INCIDENT)
 TAKEN = LocksTaken()
 
 
@@ -169,9 +170,11 @@ class LockRules(Ground):
         equal(await self.ask(journal, s, "a"), TAKEN)
         child = LockAsk(t, StepId("1"), s, ("a", "b"), until, 1)
         equal(await journal.lock(child, held(t, "w")), TAKEN)
+        await journal.append(s, [resumed()], after=1, summary=HALTED, lease=held(s, "w"))
+        equal(await journal.lock(child._replace(step=StepId("2"), resources=("c",)), held(t, "w")), TAKEN)
         await journal.append(t, [resumed()], after=1, summary=ROLLED_BACK, lease=held(t, "w"))
         equal(await self.ask(journal, u, "b"), LocksQueued("b", s))
-        await journal.append(s, [resumed()], after=1, summary=ROLLED_BACK, lease=held(s, "w"))
+        await journal.append(s, [resumed()], after=2, summary=ROLLED_BACK, lease=held(s, "w"))
         equal(await journal.awake("w"), (u,))
 
     @rule
