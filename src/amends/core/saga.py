@@ -100,7 +100,7 @@ class Saga:
     @property
     def called_back(self) -> bool:
         """Whether someone outside has it go back, and its definition is to be called again afterwards."""
-        return any(self.rewinds[key].from_outside for key in self.rewinding)
+        return bool(self.rewinding) and any(self.rewinds[key].from_outside for key in self.rewinding)
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
