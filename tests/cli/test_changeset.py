@@ -87,6 +87,22 @@ def test_rewind_drop_keep_and_prune(amends: Shell) -> None:
     assert amends.here("changeset", "prune", "--older", "0", "--root", "tree").out == "pruned: other\n"
 
 
+def test_one_step_is_dropped_from_under_later_ones_or_it_is_said_why_not(amends: Shell) -> None:
+    given(amends.place)
+    assert amends.here("changeset", "drop", "work", "--step", "1", "--root", "tree").out == "dropped step 1  edit\n"
+    assert "step 1      edit  dropped\n" in amends.here("changeset", "show", "work", "--root", "tree").out
+    assert amends.here("changeset", "land", "work", "--root", "tree").out == "landed: 1 paths\n"
+    assert (amends.place / "tree/file").read_text() == "as it was\n"
+    given(amends.place, id="other")
+    with Changeset.open(amends.place / "tree", id="other") as changeset, changeset.begin("more") as files:
+        files.write_text("file", "changed\nmore\n")
+    said = amends.here("changeset", "drop", "other", "--step", "1", "--root", "tree")
+    assert (said.code, "file: content: step 3 (more) worked on it since" in said.out) == (4, True)
+    (record,) = amends.here("changeset", "drop", "other", "--step", "1", "--root", "tree", "--json").records
+    assert (record["type"], record["step"], record["conflicts"][0]["path"]) == ("conflicted", 1, "file")
+    assert "no sealed step 9" in amends.here("changeset", "drop", "other", "--step", "9", "--root", "tree").complaint
+
+
 def test_what_is_unknown_or_no_tree_is_one_line(amends: Shell) -> None:
     (amends.place / "tree").mkdir()
     assert "no changeset" in amends.here("changeset", "show", "nothing", "--root", "tree").complaint

@@ -529,8 +529,10 @@ def test_a_person_is_shown_the_diff_and_approves_just_that(tree: Path, tmp_path:
     assert (tree / "page").read_text() == "one\ntwo\n"
 
 
-def test_a_branch_that_is_taken_back_alone_does_not_take_anothers_layer_along(tree: Path) -> None:
-    async def scene(on: Coordinator) -> tuple[Ended, Any]:
+def branches(tree: Path, *, before: str, after: str | None) -> tuple[Ended, list[Any], Any]:
+    """One branch works, another does too (or lands all), and then the first is taken back alone."""
+
+    async def scene(on: Coordinator) -> tuple[Ended, list[Any]]:
         @saga("test.files.branches")
         async def made(s: Work) -> None:
             files = s.files(tree, **API)
@@ -538,24 +540,46 @@ def test_a_branch_that_is_taken_back_alone_does_not_take_anothers_layer_along(tr
 
             async def one() -> None:
                 await s.checkpoint("one")
-                await s.do(write, files, "one", "1")
+                await s.do(write, files, "one", before)
                 second.set()
                 await third.wait()
                 await s.rollback_to("one", "alone")
 
             async def two() -> None:
                 await second.wait()
-                await s.do(write, files, "two", "2")
+                if after is None:
+                    await s.land(files)
+                else:
+                    await s.do(write, files, after, "2")
                 third.set()
 
             await asyncio.gather(one(), two())
+            await s.do(write, files, "three", "3")
             await s.land(files)
 
         ended = await on.run(made)
-        return ended, (await on.incidents())[0]
+        return ended, list(await on.incidents())
 
-    ended, incident = play(scene)
-    assert ended.status == "incident"
-    assert (incident.kind, "lies over layer 1" in incident.why) == ("changed_since", True)
-    (left,) = list_changesets(tree)
-    assert len(left.steps) == 2
+    ended, incidents = play(scene)
+    return ended, incidents, list_changesets(tree)[0]
+
+
+def test_a_branch_that_is_taken_back_alone_does_not_take_anothers_layer_along(tree: Path) -> None:
+    ended, incidents, left = branches(tree, before="1", after="two")
+    assert (ended.status, incidents, left.life) == ("completed", [], Life.LANDED)
+    assert [step.is_dropped for step in left.steps] == [True, False, False]
+    assert [(tree / name).exists() for name in ("one", "two", "three")] == [False, True, True]
+
+
+def test_a_branch_whose_work_another_has_changed_is_not_taken_back_alone(tree: Path) -> None:
+    ended, (incident,), left = branches(tree, before="1", after="one")
+    assert (ended.status, incident.kind) == ("incident", "changed_since")
+    assert "cannot drop step 1 alone: 1 conflict\none: modify-delete: step 2" in incident.why
+    assert (len(left.steps), [step.is_dropped for step in left.steps]) == (2, [False, False])
+
+
+def test_a_branch_whose_work_another_has_landed_is_not_taken_back_alone(tree: Path) -> None:
+    ended, (incident,), left = branches(tree, before="1", after=None)
+    assert (ended.status, incident.kind, left.life) == ("incident", "changed_since", Life.LANDED)
+    assert "take the landing back first" in incident.why
+    assert (tree / "one").read_text() == "1"

@@ -21,7 +21,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from amends.changeset import landing, results
+from amends.changeset import landing, rebase, results
 from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk, spot
 from amends.changeset.files import Files
@@ -39,8 +39,9 @@ from amends.changeset.troubles import told
 from amends.changeset.verify import Verification
 from amends.changeset.views.probe import Answer, choose
 from amends.changeset.views.protocol import Budget, Ground, room_of, upper_of
+from amends.changeset.without import matches, require_all
 from amends.clock import Clock, SystemClock
-from amends.errors import ChangesetDamagedError, ChangesetLifeError, RootError
+from amends.errors import ChangesetLifeError, RootError
 
 
 class Changeset:
@@ -61,7 +62,7 @@ class Changeset:
             homes=homes,
             folder=shelf.folder,
             lowers=self._lowers,
-            layers=lambda: tuple(layer.number for layer in self._layers),
+            layers=lambda: tuple(layer.digest for layer in self._layers),
             disk=shelf.disk,
             clock=clock,
         )
@@ -118,6 +119,7 @@ class Changeset:
         if self._record.roots[1:] != roots[1:]:  # the first was recognised by its home, wherever both have moved
             trees = ", ".join(map(spell, self._record.roots))
             raise RootError(f"changeset {self.id} is of {trees}; open it with these")
+        rebase.finish(self._shelf)
         for number in reversed(self._shelf.open_numbers()):
             self._shelf.throw_layer_away(number)
         self._layers = self._shelf.layers()
@@ -128,14 +130,9 @@ class Changeset:
         self._view, self.answers = choose(self._record.terms.provider, self._ground)
 
     def _keep_only(self, sealed: Mapping[int, str], doubtful: Mapping[int, str]) -> None:
-        known = {layer.number: layer.digest for layer in self._layers}
-        lost = [number for number, digest in sealed.items() if known.get(number) != digest]
-        if lost:
-            raise ChangesetDamagedError(
-                f"changeset {self.id}: layer {lost[0]} of the journal is missing, or is another one, on disk"
-            )
+        require_all(self.id, self._layers, sealed)
         wanted = {**doubtful, **sealed}
-        while self._layers and wanted.get(self._layers[-1].number) != self._layers[-1].digest:
+        while self._layers and not matches(self._layers[-1], wanted.get(self._layers[-1].number, "")):
             self._shelf.throw_layer_away(self._layers.pop().number)
 
     def __enter__(self) -> Self:
@@ -292,6 +289,23 @@ class Changeset:
         self._shelf.throw_layer_away(dropped.number)
         self._view.restore(paths)
         return dropped
+
+    def drop_step(self, number: int) -> Dropped | Conflicted:
+        """Drop one layer and leave those that lie over it. Conflicted: these have changed what it had made."""
+        self._require_mine()
+        if self._open is not None or not 1 <= number <= len(self._layers):
+            raise ChangesetLifeError(f"changeset {self.id} has no sealed step {number} that could be dropped just now")
+        self._require_unlanded()
+        layer = self._layers[number - 1]
+        if number == len(self._layers):
+            return self._drop_newest()
+        if not layer.is_dropped:
+            ended = rebase.drop_from_under(self._shelf, self.homes, self._layers, number)
+            if isinstance(ended, Conflicted):
+                return ended
+            self._layers = self._shelf.layers()
+            self._view.restore(ended)
+        return Dropped(changeset=self.id, number=number, name=layer.name)
 
     def rewind(self, to: int) -> tuple[Dropped, ...]:
         """Drop every layer above number `to`, newest first; 0 leaves none."""

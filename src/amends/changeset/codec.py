@@ -193,13 +193,18 @@ def begun_of(fields: Fields) -> Begun:
 
 
 def layer_fields(layer: Layer) -> Fields:
-    return {
+    fields: Fields = {
         "begun": begun_fields(layer.begun),
         "trees": [[_entry_fields(entry) for entry in entries] for entries in layer.trees],
         "sealed_at": layer.sealed_at,
         "provider": layer.provider,
         "totals": totals_fields(layer.totals),
     }
+    if layer.formerly:
+        fields["formerly"] = texts(layer.formerly)
+    if layer.is_dropped:
+        fields["dropped"] = True
+    return fields
 
 
 def layer_of(fields: Fields) -> Layer:
@@ -210,6 +215,8 @@ def layer_of(fields: Fields) -> Layer:
         provider=text(fields["provider"]),
         totals=totals_of(fields["totals"]),
         digest=digest_of(fields),
+        formerly=tuple(map(text, items(fields.get("formerly", [])))),
+        is_dropped=bool(fields.get("dropped")),
     )
 
 

@@ -108,6 +108,10 @@ class Layer:
     provider: str
     totals: Totals = Totals()
     digest: str = ""
+    formerly: tuple[str, ...] = ()
+    """The digests that it had before a layer below it was dropped."""
+    is_dropped: bool = False
+    """It was dropped from under others: nothing is left of it but its number."""
 
     @property
     def number(self) -> int:

@@ -72,13 +72,17 @@ class Conflicted:
 
     changeset: str
     conflicts: tuple[Conflict, ...]
+    step: int | None = None
+    """The step that was to be dropped from under others; None: all of it was to land."""
 
     def data(self) -> Fields:
-        return {"changeset": self.changeset, "conflicts": [each.data() for each in self.conflicts]}
+        said: Fields = {"changeset": self.changeset, "conflicts": [each.data() for each in self.conflicts]}
+        return said if self.step is None else {**said, "step": self.step}
 
     def text(self) -> str:
         count = len(self.conflicts)
-        head = f"changeset {self.changeset} cannot land: {count} conflict{'' if count == 1 else 's'}"
+        what = "cannot land" if self.step is None else f"cannot drop step {self.step} alone"
+        head = f"changeset {self.changeset} {what}: {count} conflict{'' if count == 1 else 's'}"
         return "\n".join([head, *(line for each in self.conflicts for line in each.lines())]) + "\n"
 
 

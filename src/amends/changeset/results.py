@@ -20,6 +20,8 @@ class Sealed:
     totals: Totals
     moved: tuple[str, ...] = ()
     """Paths that someone else changed in the tree while the step worked on them: drop the step and do it again."""
+    is_dropped: bool = False
+    """It was dropped from under others, and changes nothing any more."""
 
     def data(self) -> Fields:
         return {
@@ -32,6 +34,7 @@ class Sealed:
             "removed_lines": self.totals.removed_lines,
             "bytes": self.totals.bytes,
             "moved": list(self.moved),
+            "dropped": self.is_dropped,
         }
 
 
@@ -55,4 +58,5 @@ def sealed(layer: Layer) -> Sealed:
         digest=layer.digest,
         totals=layer.totals,
         moved=tuple(spell(path) for _, path in layer.moved),
+        is_dropped=layer.is_dropped,
     )

@@ -101,7 +101,8 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
         out.say(("tree        ", "dim"), visible(each))
     for step in found.steps:
         lines = f"+{step.totals.added_lines} -{step.totals.removed_lines}"
-        out.say((f"step {step.number:<7}", "dim"), f"{visible(step.name)}  {step.totals.files} files  {lines}")
+        what = "dropped" if step.is_dropped else f"{step.totals.files} files  {lines}"
+        out.say((f"step {step.number:<7}", "dim"), f"{visible(step.name)}  {what}")
         for path in step.moved:
             out.say("            ", (f"changed by someone else meanwhile: {visible(path)}", "yellow"))
 
@@ -175,16 +176,32 @@ def _opened(changeset_id: str, root: str, state: str | None) -> Changeset:
 
 @changeset.command()
 @_id
+@click.option("--step", type=int, metavar="N", help="One step alone, also from under later ones.")
 @with_tree
-def drop(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> None:
-    """Give a changeset up. It stays for a while, and can be shown."""
+def drop(*, changeset_id: str, step: int | None, root: str, state: str | None, as_json: bool) -> int:
+    """Give a changeset up, or one step of it. A changeset stays for a while, and can be shown.
+
+    The exit code is 4 if later steps changed what the step had made; nothing is dropped then.
+    """
+    from amends.changeset import Conflicted
     from amends.cli.output import Output
+    from amends.evidence.timeline import visible
 
     out = Output(as_json=as_json)
     with _opened(changeset_id, root, state) as opened:
-        opened.drop()
-    out.record("dropped", {"changeset": changeset_id})
-    out.say(f"dropped: {changeset_id}")
+        if step is None:
+            opened.drop()
+            out.record("dropped", {"changeset": changeset_id})
+            out.say(f"dropped: {changeset_id}")
+            return 0
+        ended = opened.drop_step(step)
+    if isinstance(ended, Conflicted):
+        out.record("conflicted", ended.data())
+        _say_lines(out, ended.text())
+        return CONFLICT
+    out.record("dropped", ended.data())
+    out.say(f"dropped step {ended.number}  {visible(ended.name)}")
+    return 0
 
 
 @changeset.command()

@@ -36,8 +36,8 @@ class Ground:
     folder: bytes
     """The changeset's own."""
     lowers: Lowers
-    layers: Callable[[], tuple[int, ...]]
-    """The numbers of the sealed layers."""
+    layers: Callable[[], tuple[str, ...]]
+    """The digests of the sealed layers."""
     disk: Disk
     clock: Clock
     namespaces: bool = True

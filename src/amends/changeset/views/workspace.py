@@ -241,7 +241,7 @@ class Workspace:
             known = cast("dict[str, list[int] | None]", whole["known"])
             self.since_ns, self.landing = int(whole["since_ns"]), int(whole["landing"])
             self._known = {unspell(path): None if each is None else tuple(each) for path, each in known.items()}
-            shown = tuple(cast("list[int]", whole["layers"]))
+            shown = tuple(cast("list[str]", whole["layers"]))
         except (OSError, ValueError, KeyError, TypeError):
             return False
         return shown == self._ground.layers() and os.path.isdir(self.path)

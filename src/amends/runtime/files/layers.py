@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from amends.changeset import Changeset, Files, Life, Sealed, Terms
+from amends.changeset import Changeset, Conflicted, Files, Life, Sealed, Terms
 from amends.clock import SystemClock
 from amends.core.contracts import Reversibility
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
@@ -126,9 +126,9 @@ class Layers:
                 changeset = await self.in_thread(lambda: self._opening(place))
                 self._open[place.changeset] = changeset
             sealed, doubtful = self._on_record(place)
-            over = len(changeset.steps()) - len(sealed | doubtful)
-            if over > 0 and changeset.life in {Life.ACTIVE, Life.REVIEW}:
-                await self.in_thread(lambda: changeset.rewind(len(sealed | doubtful)))  # sealed, and never on record
+            newest = max(sealed | doubtful, default=0)
+            if len(changeset.steps()) > newest and changeset.life in {Life.ACTIVE, Life.REVIEW}:
+                await self.in_thread(lambda: changeset.rewind(newest))  # sealed, and never on record
             return changeset
 
     def _opening(self, place: Place) -> Changeset:
@@ -195,13 +195,17 @@ class Layers:
 
     async def _drop(self, state: Step, place: Place) -> None:
         changeset = await self._for_the_way_back(place)
-        number = int(state.layer.partition(":")[0]) if state.layer else len(self._on_record(place)[0]) + 1
-        over = [each for each in self._on_record(place)[0] if each > number]
-        if over and self._run.book.saga.rollback is None:
-            raise ChangedSince(
-                f"layer {max(over)} lies over layer {number}, and its step stands: a step beside this one has worked "
-                "on the same files since. Take both back, or give branches that may go back alone files of their own"
-            )
+        standing = self._on_record(place)[0]
+        number = int(state.layer.partition(":")[0]) if state.layer else max(standing, default=0) + 1
+        if self._run.book.saga.rollback is None:
+            if state.layer and changeset.landed_as is not None:
+                raise ChangedSince(
+                    f"layer {number} has landed as a part of changeset {changeset.id}, and that landing stands: take "
+                    "the landing back first"
+                )
+            if any(each > number for each in standing):
+                await self.in_thread(lambda: _dropped_alone(changeset, number))
+                return
         await self.in_thread(lambda: _rewound(changeset, number - 1))
 
     # -- at the end ---------------------------------------------------------------------------------------------------
@@ -215,6 +219,19 @@ class Layers:
             except (ChangesetError, OSError) as exc:
                 _log.warning("changeset %s could not be closed properly: %s", changeset.id, exc)
         self._open.clear()
+
+
+def _dropped_alone(changeset: Changeset, number: int) -> None:
+    """Without one layer that others lie over: a step beside this one has worked on the same files since."""
+    try:
+        ended = changeset.drop_step(number)
+    except ChangesetBusyError as exc:
+        raise NotDone(str(exc)) from exc
+    if isinstance(ended, Conflicted):
+        raise ChangedSince(
+            "a step beside this one has changed the same since, and it stands. Take both back, or give branches that "
+            f"may go back alone files of their own\n{ended.text()}"
+        )
 
 
 def _rewound(changeset: Changeset, to: int) -> None:
