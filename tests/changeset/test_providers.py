@@ -97,6 +97,26 @@ def write_through_links(files: Files) -> None:
     files.write_text("here/deep.py", "by way of here\n")
 
 
+def rename_over_a_folder_that_went(files: Files) -> None:
+    files.make_folder("other/sub", parents=True)
+    files.write_text("other/sub/new.py", "new\n", mode=0o644)
+    for folder in ("other", "other/sub"):
+        files.chmod(folder, 0o755)
+    files.remove("pkg", recursive=True)
+    files.rename("other", "pkg")
+
+
+def rename_over_a_file(files: Files) -> None:
+    files.rename("pkg/one.py", "pkg/two.py")
+
+
+def a_link_becomes_a_folder(files: Files) -> None:
+    files.remove("to_page")
+    files.make_folder("to_page")
+    files.chmod("to_page", 0o755)
+    files.write_bytes("to_page/empty", b"", mode=0o644)
+
+
 def odd_names(files: Files) -> None:
     for name in ("new\nline", "ta\tb", "back\\slash", "co:lon", "com,ma", "-dash", ".wh.x", "caf\u00e9", "n" * 255):
         files.write_text("pkg/" + name, name, mode=0o644)
@@ -170,6 +190,19 @@ SCRIPTS: list[tuple[Callable[[Files], None], Said]] = [
         },
     ),
     (
+        rename_over_a_folder_that_went,
+        {
+            "pkg/__init__.py": None,
+            "pkg/one.py": None,
+            "pkg/two.py": None,
+            "pkg/sub/deep.py": None,
+            "pkg/sub/other.py": None,
+            "pkg/sub/new.py": a_file("new\n"),
+        },
+    ),
+    (rename_over_a_file, {"pkg/one.py": None, "pkg/two.py": a_file(ONE)}),
+    (a_link_becomes_a_folder, {"to_page": ("folder", 0o755), "to_page/empty": a_file("")}),
+    (
         write_through_links,
         {
             "docs/page.md": a_file("through the link\n"),
@@ -230,6 +263,23 @@ SHELL: list[tuple[str, str, Said]] = [
         {"pkg/sub/deep.py": None, "pkg/sub/other.py": None, "pkg/sub/new.py": a_file("new\n")},
     ),
     (
+        "replaces a folder by one with the same folders in it: old files do not come back there either",
+        "rm -r pkg; mkdir -p pkg/sub; echo new > pkg/sub/new.py",
+        {
+            "pkg/__init__.py": None,
+            "pkg/one.py": None,
+            "pkg/two.py": None,
+            "pkg/sub/deep.py": None,
+            "pkg/sub/other.py": None,
+            "pkg/sub/new.py": a_file("new\n"),
+        },
+    ),
+    (
+        "makes a folder again, with one of its files as it was",
+        "cp pkg/sub/deep.py kept; rm -r pkg/sub; mkdir pkg/sub; mv kept pkg/sub/deep.py",
+        {"pkg/sub/other.py": None},
+    ),
+    (
         "moves a folder by mv",
         "mv pkg/sub pkg/moved",
         {
@@ -264,10 +314,13 @@ def test_the_same_commands_give_the_same_changes(
     before = seen(tree)
     changeset = opener(provider, tree)
     with changeset.begin(story) as files:
-        ran = files.run(["sh", "-euc", "umask 022; " + script], env={"TREE": str(tree)}, timeout_s=60)
+        ran = files.run(["sh", "-euc", f"umask 022; {script}; find . | sort"], env={"TREE": str(tree)}, timeout_s=60)
         assert ran.ok, ran.stderr
     assert said(changeset._layers[0]) == expected
     assert seen(tree) == before
+    with changeset.begin("look") as files:
+        assert files.run(["sh", "-c", "find . | sort"]).stdout == ran.stdout
+        files.drop()
 
 
 @pytest.mark.parametrize("provider", WITH_VIEW)
@@ -423,6 +476,20 @@ def test_promote_lets_a_tool_rename_a_folder_of_the_tree(provider: str, tree: Pa
         "pkg/moved/deep.py": a_file("deep = True\n"),
         "pkg/moved/other.py": a_file("other = True\n"),
     }
+
+
+@pytest.mark.parametrize("provider", ["overlay", "copy", "api"])
+def test_what_was_promoted_and_stayed_as_it_was_is_in_the_view_of_the_next_step(
+    provider: str, tree: Path, opener: Opener
+) -> None:
+    changeset = opener(provider, tree)
+    with changeset.begin("one") as files:
+        names = files.names("pkg")
+        files.promote("pkg")
+        files.write_text("pkg/one.py", "changed\n")
+    assert list(said(changeset._layers[0])) == ["pkg/one.py"]
+    with changeset.begin("two") as files:
+        assert (files.names("pkg"), files.names("pkg/sub")) == (names, ["deep.py", "other.py"])
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -2,12 +2,16 @@
 
 A whiteout over a folder, and an opaque folder, hide things that the layer itself does not name. Here they are spelled
 out, path by path: a landing removes only what was there when the layer was sealed, and is stopped by anything else.
+In the layer, too: an opaque folder gets a whiteout for each thing that it hides, in all folders below it, and is no
+longer opaque.
 
-What was copied up and then not changed is taken out of the layer again: the layer holds what it says, and no more.
+What was copied up and then not changed, or made again as it was, is taken out of the layer: the layer holds what it
+says, and no more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -43,7 +47,7 @@ class Delta:
     def changes(self) -> list[Change]:
         """All of them, by path. What the layer repeats from below is removed from it on the way."""
         root = self._below.find(b"")
-        found = sorted(self._inside(b"", root), key=lambda change: change.path)
+        found = sorted(self._inside(b"", root, hides=False), key=lambda change: change.path)
         return [self._renamed(change, found) if change.was_there else change for change in found]
 
     def _renamed(self, change: Change, found: list[Change]) -> Change:
@@ -54,17 +58,30 @@ class Delta:
                 return replace(change, was_there=False)
         return change
 
-    def _inside(self, folder: bytes, below: Found | None) -> Iterator[Change]:
+    def _inside(self, folder: bytes, below: Found | None, *, hides: bool) -> Iterator[Change]:
+        """What a folder of the layer changes; `hides`: it shows nothing of what is below."""
         with os.scandir(self._up(folder)) as inside:
             names = sorted(each.name for each in inside)
         for name in names:
-            yield from self._at(join(folder, name))
-        if below is not None and below.is_folder and folder and marks.is_opaque(self._up(folder)):
-            for name in self._below.names(below):
-                if name not in names:
-                    yield from self._gone(join(folder, name))
+            yield from self._at(join(folder, name), hides=hides)
+        if hides and below is not None and below.is_folder:
+            hidden = [name for name in self._below.names(below) if name not in names]
+            for name in hidden:
+                yield from self._gone(join(folder, name))
+            self._white_out(folder, hidden)
 
-    def _at(self, path: bytes) -> Iterator[Change]:
+    def _white_out(self, folder: bytes, names: list[bytes]) -> None:
+        where = self._up(folder)
+        about = os.lstat(where)
+        with contextlib.ExitStack() as after:
+            if about.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(where, stat.S_IMODE(about.st_mode) | stat.S_IRWXU)
+                after.callback(os.chmod, where, stat.S_IMODE(about.st_mode))
+            for name in names:
+                marks.make_whiteout(where + b"/" + name)
+        os.utime(where, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+    def _at(self, path: bytes, *, hides: bool) -> Iterator[Change]:
         where = self._up(path)
         about = os.lstat(where)
         below = self._below.find(path)
@@ -74,7 +91,7 @@ class Delta:
         if below is not None and below.is_folder and not stat.S_ISDIR(about.st_mode):
             yield from self._gone_inside(path, below)
         if stat.S_ISDIR(about.st_mode):
-            yield from self._folder(path, about, below)
+            yield from self._folder(path, about, below, hides=hides)
             return
         is_ephemeral = path in self._ephemeral
         after = _light(where, about) if is_ephemeral else self.file_state(where)
@@ -84,14 +101,17 @@ class Delta:
         else:
             yield Change(path, before, after, is_ephemeral, below is None and marks.came_from_below(where))
 
-    def _folder(self, path: bytes, about: os.stat_result, below: Found | None) -> Iterator[Change]:
+    def _folder(self, path: bytes, about: os.stat_result, below: Found | None, *, hides: bool) -> Iterator[Change]:
         after = State(kind=Kind.FOLDER, mode=stat.S_IMODE(about.st_mode), mtime_ns=about.st_mtime_ns)
         before = None if below is None else state_at(spot(below.where))
         is_same = same(before, after)
         if not is_same:
             yield Change(path, before, after, path in self._ephemeral)
-        yield from self._inside(path, below)
-        if is_same and not os.listdir(self._up(path)) and not marks.is_opaque(self._up(path)):
+        is_opaque = marks.is_opaque(self._up(path))
+        yield from self._inside(path, below, hides=hides or is_opaque)
+        if is_opaque:
+            marks.clear_opaque(self._up(path))
+        if is_same and not os.listdir(self._up(path)):
             self._disk.remove_folder(spot(self._up(path)))
 
     def _gone(self, path: bytes) -> Iterator[Change]:

@@ -38,6 +38,12 @@ def make_opaque(folder: bytes) -> None:
     _setxattr()(folder, OPAQUE, b"y")
 
 
+def clear_opaque(folder: bytes) -> None:
+    remove: Callable[[bytes, str], None] | None = getattr(os, "removexattr", None)
+    if remove is not None:
+        remove(folder, OPAQUE)
+
+
 def is_opaque(folder: bytes) -> bool:
     return _attribute(folder, OPAQUE) == b"y"
 

@@ -77,6 +77,17 @@ class Writing:
             for name in self._below.names(hidden):
                 marks.make_whiteout(self._up(join(at, name)))
 
+    def _cover(self, at: bytes) -> None:
+        """Let nothing of what is below show through a folder that has come from elsewhere, nor through its folders."""
+        hidden = self._below.find(at)
+        for name in self._below.names(hidden) if hidden is not None and hidden.is_folder else ():
+            about = about_path(self._up(join(at, name)))
+            if about is None:
+                with self._unlocked(at):
+                    marks.make_whiteout(self._up(join(at, name)))
+            elif stat.S_ISDIR(about.st_mode):
+                self._cover(join(at, name))
+
     def remove(self, path: bytes, *, recursive: bool) -> None:
         """Links are not followed at the end of the path: a link goes, not what it leads to."""
         at = self.stack.resolve(path, follow_last=False)
@@ -129,6 +140,7 @@ class Writing:
         elif found.is_folder:
             self._make_folder(target)
             self._merge_into(fresh, self._up(target), found)
+            self._cover(target)
         else:
             self._place(fresh, target)
 
