@@ -21,6 +21,9 @@ MUTANTS ?=
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
+# Hundreds of short processes run in the tests: compiling the package again in each would take most of their time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test soak simulate images mutants spin model check format coverage bench lock clean
 
@@ -36,7 +39,7 @@ test: $(VENV)/.dev spin ## Run the tests.
 	@$(PYTEST) $(ARGS)
 
 soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
-	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash/test_files.py $(ARGS)
+	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash $(ARGS)
 
 simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed SINCE on; or tell the story of one SEED.
 	@$(BIN)/python -m amends.testing.simulation $(if $(SEED),--seed $(SEED),--schedules $(N) --since $(SINCE)) $(ARGS)

@@ -7,6 +7,7 @@ sagas stand, rolled back ones do not, and whatever else stands is named by an op
 import asyncio
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -32,6 +33,9 @@ from tests.crash.scenarios import ALL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
+SOAK = "AMENDS_SOAK" in os.environ
+WHOLE = frozenset(list(ALL)[:45])
+"""Killed at every point in each run of the tests; the others at each third, and at all of them by `make soak`."""
 each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
 Record = Callable[[str, object], None]
 
@@ -63,7 +67,7 @@ def test_asleep_past_the_lease_at_every_point(scenario: Scenario, record_propert
 def test_asleep_past_the_lease_at_every_point_and_renewed_first(scenario: Scenario, record_property: Record) -> None:
     """The thread that keeps the worker alive may be the first to wake: it must not make a lost lease look good."""
     tried = Tried()
-    every_freeze(scenario, Ground, tried, on_waking=renew)
+    every_freeze(scenario, Ground, tried, stride=1 if SOAK else 3, on_waking=renew)
     verdict(tried, record_property, "slept")
 
 
@@ -109,11 +113,11 @@ class Zygote:
             text=True,
         )
 
-    def every_kill(self, scenario: str) -> Tried:
+    def every_kill(self, scenario: str, stride: int) -> Tried:
         asked, told = self._process.stdin, self._process.stdout
         assert asked is not None
         assert told is not None
-        asked.write(json.dumps({"scenario": scenario, "twice": False}) + "\n")
+        asked.write(json.dumps({"scenario": scenario, "stride": stride}) + "\n")
         asked.flush()
         answer: dict[str, Any] = json.loads(told.readline())
         return Tried(**answer)
@@ -134,7 +138,8 @@ def zygote() -> Iterator[Zygote]:
 
 @each_scenario
 def test_a_real_kill_at_every_point(scenario: Scenario, zygote: Zygote, record_property: Record) -> None:
-    verdict(zygote.every_kill(scenario.name), record_property, "killed")
+    stride = 1 if SOAK or scenario.name in WHOLE else 3
+    verdict(zygote.every_kill(scenario.name, stride), record_property, "killed")
 
 
 def test_a_saga_that_cannot_be_read_keeps_no_other_from_being_recovered() -> None:

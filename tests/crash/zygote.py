@@ -25,7 +25,7 @@ def main() -> None:
         asked = json.loads(line)
         tried = Tried()
         with tempfile.TemporaryDirectory(dir=root) as folder:
-            every_kill(ALL[asked["scenario"]], Path(folder), tried, twice=asked["twice"])
+            every_kill(ALL[asked["scenario"]], Path(folder), tried, stride=asked["stride"])
         sys.stdout.write(json.dumps(dataclasses.asdict(tried)) + "\n")
         sys.stdout.flush()
 

@@ -197,19 +197,18 @@ def every_freeze(
     make: Callable[[], Ground],
     tried: Tried,
     *,
+    stride: int = 1,
     on_waking: Callable[[Coordinator], None] | None = None,
 ) -> None:
     """Freeze at each point, past the lease; another takes over; then the first wakes and goes on, none the wiser.
 
-    `on_waking` is called before anything else then.
+    With a `stride`, at each so manieth. `on_waking` is called before anything else then.
     """
     incident = frozenset({SagaStatus.INCIDENT})
     with_incidents = dataclasses.replace(
         scenario, ends=scenario.ends | incident, at_last=(scenario.at_last or scenario.ends) | incident
     )
-    point = 0
-    while True:
-        point += 1
+    for point in itertools.count(1, stride):
         ground = make()
         first = ground.next_life(ends_at=point, blow=Blow.FREEZE)
         first.begin(ground, scenario.begin, scenario.settings, scenario.env)

@@ -8,6 +8,7 @@ sagas is that its death is seen.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -125,11 +126,9 @@ def _say(tell: int, **said: Any) -> None:  # noqa: ANN401 - whatever JSON can ho
     os.write(tell, json.dumps(said).encode())
 
 
-def every_kill(scenario: Scenario, folder: Path, tried: Tried, *, twice: bool = False) -> None:
-    """SIGKILL at each point of the scenario, and (twice) again at each point of the recovery."""
-    point = 0
-    while True:
-        point += 1
+def every_kill(scenario: Scenario, folder: Path, tried: Tried, *, stride: int = 1, twice: bool = False) -> None:
+    """SIGKILL at each point of the scenario (with a `stride`, each so manieth), and (twice) of the recovery too."""
+    for point in itertools.count(1, stride):
         ground = FileGround(folder / "ground")
         first = ground.live(scenario, scenario.begin, ends_at=point, ends=frozenset({scenario.unharmed}))
         if not first.killed:
