@@ -247,7 +247,7 @@ def test_pruning_killed_at_any_call_can_be_done_again(world: World, monkeypatch:
     assert crashes.points > 5
 
 
-@pytest.mark.parametrize("provider", VIEWS)
+@pytest.mark.parametrize("provider", [*VIEWS, "overlay-userns"])
 def test_a_file_that_a_tool_renames_was_not_there_under_its_new_name(provider: str, tree: Path, opener: Opener) -> None:
     """A kernel remembers where a renamed file came from, and that was once taken for somebody else's doing."""
     changeset = opener(provider, tree)
@@ -257,3 +257,14 @@ def test_a_file_that_a_tool_renames_was_not_there_under_its_new_name(provider: s
     assert isinstance(changeset.land(), Landed)
     assert (tree / "pkg/other.py").exists()
     assert not (tree / "pkg/one.py").exists()
+
+
+@pytest.mark.parametrize("provider", ["overlay", "overlay-userns"])
+def test_a_file_that_somebody_removes_while_a_tool_changes_it_is_not_taken_for_a_new_one(
+    provider: str, tree: Path, opener: Opener
+) -> None:
+    changeset = opener(provider, tree)
+    with changeset.begin("change") as files:
+        assert files.run(["sh", "-c", "echo '# more' >> pkg/one.py"]).ok
+        (tree / "pkg/one.py").unlink()
+    assert changeset.steps()[0].moved == ("pkg/one.py",)

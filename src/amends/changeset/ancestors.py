@@ -5,7 +5,8 @@ tree has when the layer is sealed is therefore not what the step started from, u
 
     a landing since the step began changed the path   its pre-image, if that was there before the step began
     the inode has not changed since the step began    what is there now
-    nothing is there                                  nothing, unless the layer shows that it was copied up
+    nothing is there                                  nothing, unless the layer shows that something was copied up
+                                                      and the folder has changed since the step began
     anything else                                     unknown: someone changed it while the step worked on it
 
 An inode's change time is the proof: no program can set it, and every write, rename and chmod moves it. Replacing a
@@ -18,6 +19,7 @@ unless both sides came to the same.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from typing import Final
 
@@ -57,7 +59,8 @@ class Ancestry:
         where = self._home.root + b"/" + change.path
         about = about_path(where)
         if about is None:
-            return UNKNOWN if change.was_there or change.before is not None else Ancestor(state=None)
+            left = change.before is not None or (change.was_there and not self._was_missing(change.path))
+            return UNKNOWN if left else Ancestor(state=None)
         if about.st_ctime_ns >= self._since_ns or not self._is_reached_as_before(change.path):
             return UNKNOWN
         if change.before is None:
@@ -72,6 +75,19 @@ class Ancestry:
         if before is not None and kept is not None:
             self._objects.keep(before.digest, kept, before.size)
         return Ancestor(state=before)
+
+    def _was_missing(self, path: bytes) -> bool:
+        """Whether the nearest folder that is there proves that nothing has left this path since the step began.
+
+        Only to a privileged process does a kernel say where a file was copied up from. For everybody else a file that
+        a tool renamed looks like one that was there before; that no name has left its folder says that it was not.
+        """
+        for folder in (*parents(path), b""):
+            about = about_path(self._home.root + b"/" + folder)
+            if about is not None:
+                is_same = stat.S_ISDIR(about.st_mode) and about.st_ctime_ns < self._since_ns
+                return is_same and self._is_reached_as_before(path)
+        return False
 
     def _is_reached_as_before(self, path: bytes) -> bool:
         """Whether no folder above was put in another's place: renamed since, without anything in it being changed."""
