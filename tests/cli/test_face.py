@@ -110,6 +110,45 @@ def test_what_is_wrong_is_told_with_what_to_do(amends: Shell) -> None:
     assert amends("doctor", "--module", "bare").code == 1
 
 
+def test_a_saga_whose_process_is_dead_is_found_at_once_and_one_that_goes_is_left_alone(amends: Shell) -> None:
+    with amends.awaiting_lorry("deliver", "--id", "d-1") as process:
+        found = checks(amends)["leases"]
+        assert (found["state"], found["found"]) == ("ok", "1 going, each driven by a living process")
+        process.kill()
+        process.wait(PATIENCE_S)
+        found = checks(amends)["leases"]
+    assert found["state"] == "wrong"
+    assert found["found"].startswith("no living process drives d-1 (shop.deliver); nothing new for")
+    assert found["do"].startswith("amends resume")
+
+
+def test_what_is_paused_is_told_with_who_since_when_and_how_it_ends(amends: Shell) -> None:
+    assert amends.here("run", "shop:chat").code == 0
+    assert checks(amends)["pauses"]["found"] == "nothing is paused"
+    asked = ("--topic", "shop.*", "--tenant", "acme", "--why", "it runs wild", "--by", "person:ann")
+    assert amends.here("pause", *asked).code == 0
+    found = checks(amends)["pauses"]
+    assert found["state"] == "look"
+    assert found["found"].startswith("topic shop.* and tenant acme, since 20")
+    assert found["found"].endswith(" by person:ann: it runs wild")
+    assert found["do"] == "amends unpause --topic 'shop.*' --tenant acme"
+    assert amends.here(*found["do"].replace("'", "").split()[1:]).code == 0
+    assert checks(amends)["pauses"]["state"] == "ok"
+
+
+def test_what_was_run_from_a_file_can_be_gone_on_with_by_any_code(amends: Shell) -> None:
+    assert amends("new", ".").code == 0
+    kill = 'kill -9 "$(cut -d " " -f 4 /proc/$PPID/stat)"'  # the command's launcher is a child of amends
+    text = f"version: v1\nsaga: x\nsteps:\n  - {{id: a, shell: '{kill}', no_rollback: none}}\n"
+    (amends.place / "s.yaml").write_text(text, encoding="utf-8")
+    assert amends("run", "s.yaml", "--id", "x-1").code != 0
+    found = checks(amends, "--module", "shelf")
+    assert found["leases"]["found"].startswith("no living process drives x-1 (x)")
+    assert found["resume"]["state"] == "ok"
+    assert amends("saga", "check", "shelf").code == 0
+    assert "x.a (step 1)" in amends("saga", "rollback", "x-1", "--plan").out
+
+
 def test_a_damaged_journal_is_wrong_and_no_error(amends: Shell) -> None:
     assert amends("run", "shop:chat").code == 0
     path = amends.place / "amends.db"

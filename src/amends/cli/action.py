@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from amends.cli.options import common, show_help, with_journal
+from amends.cli.options import Nouns, common, show_help, with_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ FAILED: Final = 1
 _targets = click.argument("targets", metavar="MODULE|FILE…", nargs=-1, required=True)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def action(context: click.Context) -> None:
     """Look at actions, and check what they promise."""

@@ -9,7 +9,7 @@ from amends.cli.options import author, with_author, with_journal, with_modules
 
 @click.command("raise-limit")
 @click.argument("saga_id", metavar="ID")
-@with_modules(required=True)
+@with_modules
 @click.option("--tokens", type=int, metavar="N", help="Allow so many tokens in all.")
 @click.option("--usd", metavar="AMOUNT", help="Allow so many dollars in all.")
 @click.option("--seconds", type=float, metavar="S", help="Allow so much time since the saga began.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amends.cli.options import author, show_help, with_author, with_journal
+from amends.cli.options import Nouns, author, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
     from amends.cli.output import Output
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _id = click.argument("approval_id", metavar="ID")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def approval(context: click.Context) -> None:
     """Answer what people are asked before it is done."""
@@ -33,6 +33,7 @@ def list_approvals(*, is_all: bool, journal: str, as_json: bool) -> None:
     from amends.cli import looks
     from amends.cli.output import Output
     from amends.cli.session import opened_to_read
+    from amends.cli.tables import Table
     from amends.clock import SystemClock
     from amends.journal.protocol import PersonQuery
 
@@ -42,11 +43,13 @@ def list_approvals(*, is_all: bool, journal: str, as_json: bool) -> None:
         async with opened_to_read(journal) as opened:
             page = await opened.approvals(query)
             nothing = "no approvals" if is_all else "no open approvals"
-            out.say(*(looks.heading(looks.APPROVAL_HEADS) if page.rows else [nothing]))
+            table = Table(out, looks.APPROVAL_HEADS, spare=looks.APPROVAL_SPARE)
+            if not page.rows:
+                out.say(nothing)
             while True:
                 for row in page.rows:
                     out.record("approval", looks.approval_fields(row))
-                    out.say(*looks.approval_cells(row, now))
+                table.say([looks.approval_cells(row, now) for row in page.rows])
                 if page.cursor is None or out.is_gone:
                     break
                 page = await opened.approvals(replace(query, after=page.cursor))

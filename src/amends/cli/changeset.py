@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from amends.cli.options import common, show_help
+from amends.cli.options import Nouns, common, show_help
 
 if TYPE_CHECKING:
     from amends.changeset import Changeset, Summary
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONFLICT: Final = 4
-_HEADS: Final = ("ID", "LIFE", "STEPS", "FILES", "OPENED", "NAME")
+_HEADS: Final = (("ID", 37), ("LIFE", 8), ("STEPS", 5), ("FILES", 5), ("OPENED", 19), ("NAME", 0))
 
 _root = click.option(
     "--root",
@@ -41,7 +41,7 @@ def with_tree(command: F) -> F:
     return _root(_state(common(command)))
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def changeset(context: click.Context) -> None:
     """Look at file work that has not landed, and decide about it."""
@@ -55,6 +55,7 @@ def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> No
     """List the changesets of a tree, oldest first."""
     from amends.changeset import Life, list_changesets
     from amends.cli.output import Output
+    from amends.cli.tables import Table
 
     out = Output(as_json=as_json)
     over = {Life.LANDED, Life.DROPPED, Life.PRUNED}
@@ -62,13 +63,9 @@ def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> No
     if not found:
         out.say("no changesets" if is_all else "no open changesets")
         return
-    out.say(("  ".join(f"{head:<{width}}" for head, width in zip(_HEADS, _WIDTHS, strict=True)), "dim"))
     for each in found:
         out.record("changeset", each.data())
-        out.say("  ".join(f"{cell:<{width}}" for cell, width in zip(_cells(each), _WIDTHS, strict=True)))
-
-
-_WIDTHS: Final = (26, 8, 5, 5, 19, 0)
+    Table(out, _HEADS, spare=("OPENED",)).say(list(map(_cells, found)))
 
 
 def _cells(each: Summary) -> tuple[str, ...]:
@@ -101,10 +98,14 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
         out.say(("tree        ", "dim"), visible(each))
     for step in found.steps:
         lines = f"+{step.totals.added_lines} -{step.totals.removed_lines}"
-        what = "dropped" if step.is_dropped else f"{step.totals.files} files  {lines}"
+        what = "dropped" if step.is_dropped else f"{_count(step.totals.files)}  {lines}"
         out.say((f"step {step.number:<7}", "dim"), f"{visible(step.name)}  {what}")
         for path in step.moved:
             out.say("            ", (f"changed by someone else meanwhile: {visible(path)}", "yellow"))
+
+
+def _count(files: int) -> str:
+    return "1 file" if files == 1 else f"{files} files"
 
 
 @changeset.command()
@@ -119,7 +120,7 @@ def diff(*, changeset_id: str, step: int | None, root: str, state: str | None, a
     out, text = Output(as_json=as_json), compare(root, changeset_id, step=step, state=state)
     out.record("diff", {"changeset": changeset_id, "step": step, "diff": text})
     for line in text.splitlines():
-        out.say((line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
+        out.say((_harmless(line), {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
 
 
 @changeset.command()
@@ -161,7 +162,14 @@ def land(
 
 def _say_lines(out: Output, text: str) -> None:
     for line in text.splitlines():
-        out.say(line)
+        out.say(_harmless(line))
+
+
+def _harmless(line: str) -> str:
+    """A line of somebody's file or command, with its tabs, and with nothing that a terminal would act upon."""
+    from amends.evidence.timeline import visible
+
+    return "\t".join(map(visible, line.split("\t")))
 
 
 def _opened(changeset_id: str, root: str, state: str | None) -> Changeset:

@@ -13,7 +13,7 @@ _STYLES: Final = {"ok": "green", "look": "yellow", "wrong": "bold red"}
 
 
 @click.command()
-@with_modules(required=False)
+@with_modules
 @with_policy
 @with_journal
 @click.pass_context
@@ -38,9 +38,10 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
     )
     for each in found:
         out.record("check", {"name": each.name, "state": each.state, "found": each.found, "do": each.do})
-        out.say((f"{each.state:<6}", _STYLES[each.state]), (f"{each.name:<10}", "bold"), visible(each.found))
+        left = (f"{each.state:<6}", _STYLES[each.state]), (f"{each.name:<10}", "bold")
+        out.say_beside(left, visible(each.found))
         if each.do:
-            out.say(f"{'':16}→ ", (visible(each.do), "yellow"))
+            out.say_beside((f"{'':16}→ ",), (visible(each.do), "yellow"))
     wrong = sum(each.state == "wrong" for each in found)
     looks = sum(each.state == "look" for each in found)
     out.record("summary", {"checks": len(found), "wrong": wrong, "look": looks})

@@ -229,21 +229,30 @@ def tell(out: Output, report: Report) -> None:
 
     for cell in report.cells:
         out.record("cell", cell_fields(report, cell))
+    wide = _cell_width(out, report)
     for start, width in _chunks(out, report):
-        _head(out, report, start, width)
-        _rows(out, report, "the action", FORWARD, start, width)
-        _rows(out, report, "its compensation", BACK, start, width)
+        _head(out, report, start, width, wide)
+        _rows(out, report, "the action", FORWARD, start, width, wide)
+        _rows(out, report, "its compensation", BACK, start, width, wide)
         out.say()
     whole = [found for fault in OF_SAGA if (found := report.cell(fault)) is not None]
     if whole:
         out.say(("the saga", "bold"))
     for cell in whole:
-        out.say(*_title(cell.fault), *_shown(cell))
+        out.say(*_title(cell.fault), *_shown(cell, wide))
     if whole:
         out.say()
     for mark in (Mark.FAILED, Mark.NOT_PROVEN):
         _findings(out, report, mark)
     _summary(out, report)
+
+
+def _cell_width(out: Output, report: Report) -> int:
+    """Wide enough for the topics, where a terminal has the room."""
+    if not out.is_terminal or not report.steps:
+        return _CELL_WIDTH
+    longest = max(len(step.topic) for step in report.steps) + 2
+    return max(_CELL_WIDTH, min(longest, (out.console.width - _TITLE_WIDTH) // len(report.steps)))
 
 
 def _chunks(out: Output, report: Report) -> list[tuple[int, int]]:
@@ -252,26 +261,33 @@ def _chunks(out: Output, report: Report) -> list[tuple[int, int]]:
     return [(start, min(room, len(report.steps) - start)) for start in range(0, len(report.steps), room)]
 
 
-def _head(out: Output, report: Report, start: int, width: int) -> None:
+def _head(out: Output, report: Report, start: int, width: int, wide: int) -> None:
     from amends.evidence.timeline import visible
 
     steps = report.steps[start : start + width]
     lead = f"{visible(report.saga)} in {visible(report.env)}" if start == 0 else ""
-    out.say((f"{lead:<{_TITLE_WIDTH}}", "bold"), *(f"{step.id:<{_CELL_WIDTH}}" for step in steps))
-    out.say(" " * _TITLE_WIDTH, *((f"{_cut(visible(step.topic)):<{_CELL_WIDTH}}", "dim") for step in steps))
+    topics = [visible(step.topic) for step in steps]
+    out.say((f"{lead:<{_TITLE_WIDTH}}", "bold"), *(f"{step.id:<{wide}}" for step in steps))
+    if max(map(len, topics)) >= wide:  # on two lines: orders. and below it reserve
+        above = [f"{space}." if space else "" for space, _, _ in (topic.rpartition(".") for topic in topics)]
+        out.say(" " * _TITLE_WIDTH, *((f"{_cut(part, wide):<{wide}}", "dim") for part in above))
+        topics = [topic.rpartition(".")[2] for topic in topics]
+    out.say(" " * _TITLE_WIDTH, *((f"{_cut(part, wide):<{wide}}", "dim") for part in topics))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) < _CELL_WIDTH else f"{text[: _CELL_WIDTH - 2]}…"
+def _cut(text: str, wide: int) -> str:
+    return text if len(text) < wide else f"{text[: wide - 2]}…"
 
 
-def _rows(out: Output, report: Report, heading: str, faults: Sequence[Fault], start: int, width: int) -> None:
+def _rows(
+    out: Output, report: Report, heading: str, faults: Sequence[Fault], start: int, width: int, wide: int
+) -> None:
     shown = [fault for fault in faults if fault in report.faults]
     if shown:
         out.say((heading, "bold"))
     for fault in shown:
         cells = [report.cell(fault, step.id) for step in report.steps[start : start + width]]
-        out.say(*_title(fault), *(part for cell in cells for part in _shown(cell)))
+        out.say(*_title(fault), *(part for cell in cells for part in _shown(cell, wide)))
 
 
 def _title(fault: Fault) -> tuple[Part, ...]:
@@ -280,10 +296,10 @@ def _title(fault: Fault) -> tuple[Part, ...]:
     return (f"  {TITLES[fault]:<{_TITLE_WIDTH - 2}}",)
 
 
-def _shown(cell: Cell | None) -> tuple[Part, ...]:
+def _shown(cell: Cell | None, wide: int) -> tuple[Part, ...]:
     if cell is None:
-        return ((f"{'-':<{_CELL_WIDTH}}", "dim"),)
-    return ((f"{cell.mark:<{_CELL_WIDTH}}", _style(cell.mark)),)
+        return ((f"{'-':<{wide}}", "dim"),)
+    return ((f"{cell.mark:<{wide}}", _style(cell.mark)),)
 
 
 def _style(mark: Mark) -> str:
@@ -296,8 +312,8 @@ def _findings(out: Output, report: Report, mark: Mark) -> None:
     for finding, cells in report.findings(mark):
         places = [str(cell.place) for cell in cells]
         more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
-        out.say((f"{mark:<10}  ", _style(mark)), visible(str(finding)))
-        out.say((f"{'':<10}  in {', '.join(places[:_MOST_PLACES])}{more}", "dim"))
+        out.say_beside(((f"{mark:<10}  ", _style(mark)),), visible(str(finding)))
+        out.say_beside((f"{'':<10}  ",), (f"in {', '.join(places[:_MOST_PLACES])}{more}", "dim"))
 
 
 def _summary(out: Output, report: Report) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from amends.cli.options import common, show_help, with_journal
+from amends.cli.options import Nouns, common, show_help, with_journal
 
 _ENDS: Final = """\b
 Exit codes of verify:
@@ -22,7 +22,7 @@ _checkpoint = click.option(
 )
 
 
-@click.group(invoke_without_command=True, epilog=_ENDS)
+@click.group(cls=Nouns, invoke_without_command=True, epilog=_ENDS)
 @click.pass_context
 def evidence(context: click.Context) -> None:
     """Show what happened, so that others can check it."""

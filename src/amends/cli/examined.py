@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal
 
 from amends.bootstrap import journal_file, open_journal
+from amends.cli.looks import moment
 from amends.clock import SystemClock
 from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
@@ -18,10 +21,13 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import POLICIES, SagaId
 from amends.errors import AmendsError, JournalError, MistakesError
 from amends.evidence.timeline import span
-from amends.journal.protocol import Journal, PersonQuery, SagaQuery
+from amends.journal.protocol import Journal, PersonQuery, SagaQuery, SagaRow
+from amends.runtime.controls import scope_of
 from amends.runtime.drills import drilled_at, last_passed
+from amends.runtime.pauses import Pauses
 from amends.runtime.readiness import unresumable
 from amends.runtime.registry import PROCESS
+from amends.sagafile import remember
 
 State = Literal["ok", "look", "wrong"]
 LEAST_ROOM: Final = 256 * 1024 * 1024
@@ -29,6 +35,7 @@ READ: Final = 100
 LEASE_MS: Final = 120_000
 SKEW_MS: Final = 2_000
 _SHOWN: Final = 5
+_NAMED: Final = 3
 _OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
 
 
@@ -101,8 +108,8 @@ async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIte
     try:
         durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
         yield Finding(name="settings", state="ok", found=durable)
-        for looked in (_clock(journal), _chain(journal), _unfinished(journal), _resumable(journal), _people(journal)):
-            async for each in looked:
+        for looks in (_clock, _chain, _leases, _paused, _resumable, _people):
+            async for each in looks(journal):
                 yield each
         async for each in _policy(journal, policy, how_policy):
             yield each
@@ -136,24 +143,61 @@ async def _chain(journal: Journal) -> AsyncIterator[Finding]:
     yield Finding(name="chain", state="ok", found=f"{entries} entries of the newest {read} sagas verify")
 
 
-async def _unfinished(journal: Journal) -> AsyncIterator[Finding]:
+async def _leases(journal: Journal) -> AsyncIterator[Finding]:
+    """A saga whose worker is gone (dead, or its lease is over) goes on only when somebody takes it up."""
     going = (SagaStatus.RUNNING, SagaStatus.ROLLING_BACK)
     rows = (await journal.sagas(SagaQuery(statuses=going, limit=500))).rows
     now = SystemClock().now()
-    left = [row for row in rows if now - row.updated_at > LEASE_MS]
+    left: list[SagaRow] = []
+    still: list[SagaRow] = []
+    for row in rows:
+        if await journal.holder(row.id) is None:
+            left.append(row)
+        elif now - row.updated_at > LEASE_MS:
+            still.append(row)
     if left:
-        oldest = max(now - row.updated_at for row in left)
-        what = f"{len(left)} unfinished, and nothing new of them for up to {span(oldest)}"
-        do = "if no process drives them: amends resume, or amends work, with the modules that declare them"
+        what = f"no living process drives {_some(left, now)}"
+        do = "amends resume, or amends work, with the modules that declare them; those of a YAML file need none"
+        yield Finding(name="leases", state="wrong", found=what, do=do)
+    if still:
+        what = f"a living process has {_some(still, now)}"
+        do = f"a step may hang: amends saga show {still[0].id}"
         yield Finding(name="leases", state="look", found=what, do=do)
-    else:
-        yield Finding(name="leases", state="ok", found=f"{len(rows)} going, none left alone")
+    if not left and not still:
+        going_on = f"{len(rows)} going, each driven by a living process" if rows else "nothing is going"
+        yield Finding(name="leases", state="ok", found=going_on)
+
+
+def _some(rows: Sequence[SagaRow], now: int) -> str:
+    """A few of them by name, how many, and for how long nothing new is known."""
+    named = ", ".join(f"{row.id} ({row.definition})" for row in rows[:_NAMED])
+    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    return f"{named}{more}; nothing new for {span(max(now - row.updated_at for row in rows))}"
+
+
+async def _paused(journal: Journal) -> AsyncIterator[Finding]:
+    pauses = Pauses(journal, SystemClock(), 0.0)
+    await pauses.refresh()
+    for one in pauses.active.values():
+        also = ", rollbacks too" if one.rollbacks else ""
+        what = f"{scope_of(one)}{also}, since {moment(one.at)} by {one.by}: {one.why}"
+        clauses = zip(("--topic", "--definition", "--tenant"), one.scope, strict=True)
+        words = [word for option, value in clauses if value for word in (option, value)]
+        yield Finding(name="pauses", state="look", found=what, do=shlex.join(["amends", "unpause", *words]))
+    alone = (await journal.sagas(SagaQuery(statuses=(SagaStatus.PAUSED,), limit=500))).rows
+    if alone:
+        what = f"{_some(alone, SystemClock().now())}"
+        yield Finding(name="pauses", state="look", found=f"paused sagas: {what}", do="amends saga list --status paused")
+    elif not pauses.active:
+        yield Finding(name="pauses", state="ok", found="nothing is paused")
 
 
 async def _resumable(journal: Journal) -> AsyncIterator[Finding]:
-    """Only where modules were given: without any, nothing is known here."""
+    """Of what was run from files the journal has the files; of all else only where modules were given."""
     if not PROCESS.definition_names():
         return
+    import_module("amends.runtime.files.landing")  # what lands files is known by importing it
+    await remember(journal)
     found = [one async for one in unresumable(journal, PROCESS)]
     for one in found[:_SHOWN]:
         first = one.obstacles[0]

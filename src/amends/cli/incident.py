@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amends.cli.options import author, show_help, with_author, with_journal, with_modules
+from amends.cli.options import Nouns, author, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _id = click.argument("incident_id", metavar="ID")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def incident(context: click.Context) -> None:
     """See to what needs a person."""
@@ -36,6 +36,7 @@ def list_incidents(*, is_all: bool, journal: str, as_json: bool) -> None:
     from amends.cli import looks
     from amends.cli.output import Output
     from amends.cli.session import opened_to_read
+    from amends.cli.tables import Table
     from amends.journal.protocol import PersonQuery
 
     out, query = Output(as_json=as_json), PersonQuery(open_only=not is_all, limit=500)
@@ -44,11 +45,13 @@ def list_incidents(*, is_all: bool, journal: str, as_json: bool) -> None:
         async with opened_to_read(journal) as opened:
             page = await opened.incidents(query)
             nothing = "no incidents" if is_all else "no open incidents"
-            out.say(*(looks.heading(looks.INCIDENT_HEADS) if page.rows else [nothing]))
+            table = Table(out, looks.INCIDENT_HEADS, spare=looks.INCIDENT_SPARE)
+            if not page.rows:
+                out.say(nothing)
             while True:
                 for row in page.rows:
                     out.record("incident", looks.incident_fields(row))
-                    out.say(*looks.incident_cells(row))
+                table.say([looks.incident_cells(row) for row in page.rows])
                 if page.cursor is None or out.is_gone:
                     break
                 page = await opened.incidents(replace(query, after=page.cursor))
@@ -155,7 +158,7 @@ def _note(
 @incident.command()
 @_id
 @click.option("--let-run", is_flag=True, help="Let the compensation run that the gate refused, in your own name.")
-@with_modules(required=False)
+@with_modules
 @with_author
 @with_journal
 def retry(
@@ -182,7 +185,7 @@ def retry(
 @_id
 @click.option("--reason", required=True, help="What was done by hand, as it goes on record.")
 @click.option("--proof", default="", help="Where others can see that it was: a ticket, a receipt, an entry elsewhere.")
-@with_modules(required=False)
+@with_modules
 @with_author
 @with_journal
 def resolve(

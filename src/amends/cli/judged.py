@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from typing import Final
 
 from amends.bootstrap import journal_file
-from amends.cli.looks import heading, moment
+from amends.cli.looks import cells, moment
 from amends.cli.output import Output, Part, hint
 from amends.cli.session import opened_to_read
+from amends.cli.tables import Table
 from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
 from amends.core.values import POLICIES, SagaId
@@ -41,11 +42,6 @@ _CHANGE_HEADS: Final = (
 _ACTION_HEADS: Final = (("TOPIC", 24), ("VERSION", 7), ("REVERSIBILITY", 13), ("DRILLED", 10), ("NOTE", 0))
 _PAGE: Final = 200
 _SHORT: Final = 12
-
-
-def _cells(heads: Sequence[tuple[str, int]], texts: Sequence[str], style: str = "", at: int = -1) -> tuple[Part, ...]:
-    padded = (f"{text:<{width}}  " if width else text for text, (_, width) in zip(texts, heads, strict=True))
-    return tuple((text, style if place == at else "") for place, text in enumerate(padded))
 
 
 # -- check ------------------------------------------------------------------------------------------------------------
@@ -140,8 +136,9 @@ def tell_case(out: Output, file: str, case: Case, verdict: Verdict, *, passed: b
 async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int, end: int) -> None:
     query = SagaQuery(started_from=begin, started_until=end, limit=_PAGE)
     counts = {"sagas": 0, "verdicts": 0, "stricter": 0, "laxer": 0, "unchanged": 0}
+    table = Table(out, _CHANGE_HEADS, spare=("ENTRY", "PHASE"))
     while True:
-        page = await journal.sagas(query)
+        page, changes = await journal.sagas(query), list[tuple[Part, ...]]()
         for row in page.rows:
             counts["sagas"] += 1
             events = [entry.event async for entry in journal.read(row.id)]
@@ -150,10 +147,9 @@ async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int,
                 now = judge(policy, recorded.facts)
                 change = _change(recorded, now)
                 if change != "unchanged":
-                    if not counts["stricter"] + counts["laxer"]:
-                        out.say(*heading(_CHANGE_HEADS))
-                    _tell_change(out, row, recorded, now, change)
+                    changes.append(_tell_change(out, row, recorded, now, change))
                 counts[change] += 1
+        table.say(changes)
         if page.cursor is None or out.is_gone:
             break
         query = replace(query, before=page.cursor)
@@ -175,7 +171,8 @@ def _change(recorded: Recorded, now: Verdict) -> str:
     return "stricter" if difference > 0 else "laxer"
 
 
-def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, change: str) -> None:
+def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, change: str) -> tuple[Part, ...]:
+    """Record a change; the row that shows it."""
     facts = recorded.facts
     fields = {
         "saga": row.id,
@@ -197,7 +194,7 @@ def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, ch
         now.decision,
         f"{now.rule} (was {visible(recorded.rule)})",
     )
-    out.say(*_cells(_CHANGE_HEADS, texts, _DECISIONS[now.decision], at=5))
+    return cells(texts, {5: _DECISIONS[now.decision]})
 
 
 # -- coverage ---------------------------------------------------------------------------------------------------------
@@ -215,8 +212,7 @@ async def drilled_on(address: str) -> DrilledAt:
 def tell_coverage(out: Output, contracts: Sequence[Contract], known: DrilledAt) -> None:
     if not contracts:
         out.say("no actions; name the modules that declare them")
-    else:
-        out.say(*heading(_ACTION_HEADS))
+    rows: list[tuple[Part, ...]] = []
     for contract in sorted(contracts, key=lambda contract: (contract.topic, contract.version)):
         at = drilled_at(known, contract)
         out.record("action", _action_fields(contract, at))
@@ -224,7 +220,8 @@ def tell_coverage(out: Output, contracts: Sequence[Contract], known: DrilledAt) 
         style = {"undeclared": "bold red", "irreversible": "yellow"}.get(kind, "")
         drilled = moment(at)[:10] if at is not None else "never" if contract.side_effect else "-"
         texts = (visible(contract.topic), str(contract.version), kind, drilled, visible(contract.no_rollback or ""))
-        out.say(*_cells(_ACTION_HEADS, texts, style, at=2))
+        rows.append(cells(texts, {2: style}))
+    Table(out, _ACTION_HEADS, spare=("VERSION",)).say(rows)
     kinds = [contract.reversibility for contract in contracts if contract.side_effect]
     counts = {
         "actions": len(contracts),

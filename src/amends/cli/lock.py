@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from amends.cli.options import show_help, with_journal
+from amends.cli.options import Nouns, show_help, with_journal
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def lock(context: click.Context) -> None:
     """See who keeps a resource to itself, and who waits for it."""
@@ -26,6 +26,7 @@ def list_locks(*, resource: str | None, saga: str | None, journal: str, as_json:
     from amends.cli import looks
     from amends.cli.output import Output
     from amends.cli.session import opened_to_read
+    from amends.cli.tables import Table
     from amends.core.values import SagaId
     from amends.journal.locking import LockQuery
 
@@ -35,11 +36,13 @@ def list_locks(*, resource: str | None, saga: str | None, journal: str, as_json:
     async def whole() -> None:
         async with opened_to_read(journal) as opened:
             page = await opened.locks(query)
-            out.say(*(looks.heading(looks.LOCK_HEADS) if page.rows else ["nothing is held"]))
+            table = Table(out, looks.LOCK_HEADS, spare=looks.LOCK_SPARE)
+            if not page.rows:
+                out.say("nothing is held")
             while True:
                 for row in page.rows:
                     out.record("lock", looks.lock_fields(row))
-                    out.say(*looks.lock_cells(row))
+                table.say([looks.lock_cells(row) for row in page.rows])
                 if page.cursor is None or out.is_gone:
                     break
                 page = await opened.locks(replace(query, after=page.cursor))

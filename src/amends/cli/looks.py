@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Final
@@ -32,8 +32,11 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
     SagaStatus.PAUSED: "yellow",
 }
 _FAINT: Final = "dim"
+_TOPIC: Final = 16
+_WIDEST_TOPIC: Final = 26
 
 SAGA_HEADS: Final = (("ID", 26), ("STATUS", 12), ("SAGA", 24), ("ENV", 12), ("STARTED", 19), ("TOOK", 7), ("NOTE", 0))
+SAGA_SPARE: Final = ("TOOK", "ENV", "STARTED")
 APPROVAL_HEADS: Final = (
     ("ID", 28),
     ("STATUS", 9),
@@ -43,6 +46,7 @@ APPROVAL_HEADS: Final = (
     ("LEFT", 7),
     ("RULE", 0),
 )
+APPROVAL_SPARE: Final = ("ASKED", "SAGA")
 INCIDENT_HEADS: Final = (
     ("ID", 28),
     ("STATUS", 8),
@@ -52,8 +56,10 @@ INCIDENT_HEADS: Final = (
     ("KIND", 22),
     ("WHY", 0),
 )
+INCIDENT_SPARE: Final = ("OWNER", "SAGA", "OPENED")
 
 LOCK_HEADS: Final = (("RESOURCE", 28), ("PLACE", 5), ("SAGA", 26), ("STEP", 6), ("ASKED", 19), ("UNTIL", 0))
+LOCK_SPARE: Final = ("STEP", "ASKED")
 
 
 # -- for a person -----------------------------------------------------------------------------------------------------
@@ -68,17 +74,8 @@ def _local(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).astimezone()
 
 
-def heading(heads: Sequence[tuple[str, int]]) -> tuple[Part, ...]:
-    return tuple((_padded(name, width), _FAINT) for name, width in heads)
-
-
-def _padded(text: str, width: int) -> str:
-    return f"{text:<{width}}  " if width else text
-
-
-def _cells(heads: Sequence[tuple[str, int]], texts: Sequence[str], styles: Mapping[int, str]) -> tuple[Part, ...]:
-    padded = (_padded(text, width) for text, (_, width) in zip(texts, heads, strict=True))
-    return tuple((text, styles.get(place, "")) for place, text in enumerate(padded))
+def cells(texts: Sequence[str], styles: Mapping[int, str]) -> tuple[Part, ...]:
+    return tuple((text, styles.get(place, "")) for place, text in enumerate(texts))
 
 
 def saga_cells(row: SagaRow) -> tuple[Part, ...]:
@@ -94,7 +91,7 @@ def saga_cells(row: SagaRow) -> tuple[Part, ...]:
     definition = f"{visible(row.definition)}/{row.version}"
     note = visible(" ".join(filter(None, notes)), 80)
     texts = (visible(row.id), row.status, definition, visible(row.env), moment(row.started_at), took, note)
-    return _cells(SAGA_HEADS, texts, {1: _STATUSES[row.status], 4: _FAINT, 5: _FAINT})
+    return cells(texts, {1: _STATUSES[row.status], 4: _FAINT, 5: _FAINT})
 
 
 def approval_cells(row: ApprovalRow, now: int) -> tuple[Part, ...]:
@@ -102,7 +99,7 @@ def approval_cells(row: ApprovalRow, now: int) -> tuple[Part, ...]:
     left = time_left(row.expires_at, now) if is_open else "-"
     topic, rule = visible(row.topic), visible(row.rule)
     texts = (visible(row.id), row.status, visible(row.definition), topic, moment(row.requested_at), left, rule)
-    return _cells(APPROVAL_HEADS, texts, {1: "yellow" if is_open else _FAINT, 4: _FAINT})
+    return cells(texts, {1: "yellow" if is_open else _FAINT, 4: _FAINT})
 
 
 def time_left(until: int, now: int) -> str:
@@ -113,16 +110,21 @@ def incident_cells(row: IncidentRow) -> tuple[Part, ...]:
     kind, why = row.kind.replace("_", " "), visible(row.why, 80)
     owner, opened = visible(row.owner) or "-", moment(row.opened_at)
     texts = (visible(row.id), row.status, owner, visible(row.definition), opened, kind, why)
-    return _cells(INCIDENT_HEADS, texts, {1: "bold red" if row.status == "open" else _FAINT, 4: _FAINT})
+    return cells(texts, {1: "bold red" if row.status == "open" else _FAINT, 4: _FAINT})
 
 
 def lock_cells(row: LockRow) -> tuple[Part, ...]:
     place, until = ("holds", "its end") if row.place == 0 else (str(row.place), moment(row.until))
     texts = (visible(row.resource), place, visible(row.saga), visible(row.step), moment(row.asked_at), until)
-    return _cells(LOCK_HEADS, texts, {1: "" if row.place else "bold", 4: _FAINT, 5: _FAINT})
+    return cells(texts, {1: "" if row.place else "bold", 4: _FAINT, 5: _FAINT})
 
 
-def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
+def topic_width(lines: Iterable[Line], width: int = _TOPIC) -> int:
+    """How wide the column of topics is, for these lines and those before them."""
+    return max((width, *(min(len(line.topic), _WIDEST_TOPIC) for line in lines)))
+
+
+def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]:
     """One line of a timeline: when, which way, which step; and beside that, what."""
     at = _local(line.at)
     number = "" if line.step is None else str(line.step)
@@ -130,7 +132,7 @@ def line_parts(line: Line) -> tuple[tuple[Part, ...], Part]:
         (f"{at:%H:%M:%S}.{line.at % 1000:03d}  ", _FAINT),
         (f"{line.direction:<7}", _DIRECTIONS[line.direction]),
         (f" {number:>3}  ", "bold"),
-        *([f"{line.topic:<16}  "] if line.topic else []),
+        *([f"{line.topic:<{width}}  "] if line.topic else []),
     )
     return lead, (line.text, _TONES[line.tone])
 

@@ -14,13 +14,14 @@ from amends.cli.changeset import changeset
 from amends.cli.completion import completion
 from amends.cli.demo import demo
 from amends.cli.doctor import doctor
+from amends.cli.document import document
 from amends.cli.drill import drill
 from amends.cli.evidence import evidence
 from amends.cli.incident import incident
 from amends.cli.lock import lock
 from amends.cli.new import new
 from amends.cli.notify import notify
-from amends.cli.options import show_help
+from amends.cli.options import Nouns, show_help
 from amends.cli.pause import pause, unpause
 from amends.cli.policy import policy
 from amends.cli.prune import prune
@@ -38,12 +39,16 @@ Exit codes:
   0  done: completed, or nothing needs a person
   1  a policy does not pass its own test, a saga its drill, or code its check
   2  wrong usage, bad input, or an error: one line on stderr says which
-  3  rolled back            4  an incident: a person is needed
-  5  denied by the gate     6  not over yet: it waits, or another process drives it
+  3  rolled back
+  4  an incident: a person is needed
+  5  denied by the gate
+  6  not over yet: it waits, or another process drives it
 """
 
 
-@click.group(invoke_without_command=True, epilog=_ENDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Nouns, invoke_without_command=True, epilog=_ENDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="amends", prog_name="amends")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -64,6 +69,7 @@ cli.add_command(action)
 cli.add_command(pause)
 cli.add_command(unpause)
 cli.add_command(lock)
+cli.add_command(document)
 cli.add_command(policy)
 cli.add_command(evidence)
 cli.add_command(prune)
@@ -101,11 +107,12 @@ def _code(words: list[str]) -> int:
 
 
 def _usage(exc: click.ClickException) -> str:
-    message = exc.format_message().rstrip(".")
+    message = exc.format_message().rstrip(".").replace(". Did you mean", "; did you mean")
     context = exc.ctx if isinstance(exc, click.UsageError) else None
     if context is None:
         return message
-    return f"{message[:1].lower()}{message[1:]}; see {context.command_path} --help"
+    rest = "" if message.endswith("?") else ";"
+    return f"{message[:1].lower()}{message[1:]}{rest} see {context.command_path} --help"
 
 
 def _told(message: str, code: int) -> int:

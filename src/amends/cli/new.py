@@ -102,6 +102,11 @@ journal = "amends.db"
 # policy = "policy.yaml"
 # env = "production"
 """
+PYTEST: Final = """[pytest]
+pythonpath = .
+"""
+PYTEST_FILES: Final = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""A directory that has one of them is a project of its own, which says itself how its tests run."""
 
 
 @click.command()
@@ -114,6 +119,7 @@ def new(*, directory: str, name: str, as_json: bool) -> None:
     DIRECTORY is made where it is not there. Nothing that exists is overwritten.
     """
     import re
+    from importlib.util import find_spec
     from pathlib import Path
 
     from amends.cli.output import Output
@@ -126,6 +132,8 @@ def new(*, directory: str, name: str, as_json: bool) -> None:
     files = {f"{name}.py": MODULE, f"test_{name}.py": TEST, "amends.toml": CONFIG}
     try:
         place.mkdir(parents=True, exist_ok=True)
+        if not any((place / file).exists() for file in PYTEST_FILES):
+            files["pytest.ini"] = PYTEST
         there = [file for file in files if (place / file).exists()]
         if there:
             raise InputError(f"{directory} has {there[0]} already; name another directory, or another --name")
@@ -141,6 +149,7 @@ def new(*, directory: str, name: str, as_json: bool) -> None:
         f"cd {directory}",
         f"""amends run {name}:stock --input '{{"thing": "a cup"}}'""",
         f"""amends run {name}:stock --input '{{"thing": "a grand piano"}}'   # is taken back""",
+        *(() if find_spec("pytest") else ("pip install pytest",)),
         "pytest",
         f"""amends drill {name}:stock --input '{{"thing": "a cup"}}'""",
     ):

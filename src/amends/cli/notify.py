@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from amends.cli.options import with_journal
+from amends.cli.options import Nouns, with_journal
 
 if TYPE_CHECKING:
     from amends.cli.output import Output
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from amends.runtime.notices.target import Target
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.option(
     "--webhook",
     "urls",

@@ -27,6 +27,20 @@ _debug = click.option("--debug", is_flag=True, expose_value=False, help="Show th
 _by = click.option("--by", metavar="WHO", help="In whose name.  [default: person:<login name>]")
 
 
+class Nouns(click.Group):
+    """A group whose help says what each of its commands does in a whole sentence."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, _sentence(command)) for name, command in found if command is not None and not command.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _sentence(command: click.Command) -> str:
+    return " ".join((command.help or "").partition("\n\n")[0].split())
+
+
 def common(command: F) -> F:
     """What every command has: --json and --debug."""
     return _json(_debug(command))
@@ -36,16 +50,16 @@ def with_journal(command: F) -> F:
     return _journal(common(command))
 
 
-def with_modules(*, required: bool) -> Callable[[F], F]:
+def with_modules(command: F) -> F:
     """The modules that declare the actions whose compensations may have to be called here."""
     return click.option(
+        "-m",
         "--module",
         "modules",
         metavar="MODULE",
         multiple=True,
-        required=required,
         help="A module that declares the saga and its actions; may be given several times.",
-    )
+    )(command)
 
 
 def with_policy(command: F) -> F:

@@ -48,20 +48,20 @@ class Output:
         if not self.as_json:
             self._draw(line, is_line=True)
 
-    def say_beside(self, left: Sequence[Part], right: Part) -> None:
-        """One line, whose right part goes on below itself where a terminal is too narrow for it."""
+    def say_beside(self, left: Sequence[Part], *right: Part) -> None:
+        """One line, whose right parts go on below themselves where a terminal is too narrow for them."""
         if self.as_json:
             return
         from rich.table import Table
         from rich.text import Text
 
-        if not self.console.is_terminal:
-            self.say(*left, right)
+        if not self.is_terminal:
+            self.say(*left, *right)
             return
         grid = Table.grid()
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        grid.add_row(Text.assemble(*left), Text.assemble(right))
+        grid.add_row(Text.assemble(*left), Text.assemble(*right))
         self._draw(grid, is_line=False)
 
     def show_output(self, who: str, line: str) -> None:
@@ -88,6 +88,10 @@ class Output:
             sink = _Sink(self._stream, self._write)
             self._console = Console(file=cast("IO[str]", sink), markup=False, highlight=False, emoji=False)
         return self._console
+
+    @property
+    def is_terminal(self) -> bool:
+        return not self.as_json and self.console.is_terminal
 
     @property
     def is_gone(self) -> bool:

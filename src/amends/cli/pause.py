@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from amends.cli.options import author, with_author, with_journal
+from amends.cli.options import Nouns, author, with_author, with_journal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ def _clauses(command: F) -> F:
     return command
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @_clauses
 @click.option("--why", metavar="TEXT", help="What is wrong, for whoever finds it.")
 @click.option("--rollbacks", is_flag=True, help="Stop rollbacks too; else they go on.")

@@ -12,6 +12,7 @@ from amends.core.values import SagaId
 from amends.evidence.timeline import visible
 from amends.runtime.registry import PROCESS
 from amends.runtime.rollback import planned
+from amends.sagafile import remember
 
 
 def show_plan(
@@ -22,12 +23,14 @@ def show_plan(
 
     async def whole() -> int:
         async with opened_to_read(journal) as opened:
+            await remember(opened, saga=saga)
             plan = planned(await load(opened, SagaId(saga)), PROCESS, to=to, last=last)
         for step in plan.steps:
             fields = {name: getattr(step, name) for name in ("order", "step", "topic", "undoes", "certain", "why_not")}
             out.record("planned", fields)
         for line in str(plan).splitlines():
-            out.say(visible(line))
+            order, dot, rest = line.partition(". ") if line.startswith("  ") else ("", "", line)
+            out.say_beside((f"{order}{dot}",), visible(rest))
         return 0 if plan.is_clean else 4
 
     with out.kept_clean():

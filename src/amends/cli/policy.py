@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from amends.cli.options import author, common, show_help, with_author, with_journal
+from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
     from amends.core.values import Json
@@ -17,7 +17,7 @@ REFUSED: Final = 2
 _file = click.argument("file", metavar="FILE")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def policy(context: click.Context) -> None:
     """Check policies, try them, adopt one, and see which judges."""

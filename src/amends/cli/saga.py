@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from amends.cli.allowance import raise_limit
-from amends.cli.options import author, command, show_help, with_author, with_journal, with_modules
+from amends.cli.options import Nouns, author, command, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
     from amends.core.transitions import SagaStatus
     from amends.core.values import Json
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def saga(context: click.Context) -> None:
     """Look at sagas, or take one back."""
@@ -58,6 +58,7 @@ def list_sagas(
     from amends.cli import looks
     from amends.cli.output import Output, hint
     from amends.cli.session import opened_to_read
+    from amends.cli.tables import Table
     from amends.core.values import SagaId
     from amends.journal.protocol import SagaQuery
 
@@ -75,11 +76,13 @@ def list_sagas(
     async def whole() -> None:
         async with opened_to_read(journal) as opened:
             page = await opened.sagas(query)
-            out.say(*(looks.heading(looks.SAGA_HEADS) if page.rows else ["no sagas"]))
+            table = Table(out, looks.SAGA_HEADS, spare=looks.SAGA_SPARE)
+            if not page.rows:
+                out.say("no sagas")
             while True:
                 for row in page.rows:
                     out.record("saga", looks.saga_fields(row))
-                    out.say(*looks.saga_cells(row))
+                table.say([looks.saga_cells(row) for row in page.rows])
                 if page.cursor is None or not is_all or out.is_gone:
                     break
                 page = await opened.sagas(replace(query, before=page.cursor))
@@ -169,7 +172,7 @@ def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool)
 
 @saga.command()
 @click.argument("saga_id", metavar="ID")
-@with_modules(required=False)
+@with_modules
 @with_author
 @with_journal
 def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool) -> int:
@@ -197,7 +200,7 @@ def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: st
 
 @saga.command()
 @click.argument("saga_id", metavar="ID")
-@with_modules(required=False)
+@with_modules
 @click.option("--why", default="cancelled", show_default=True, help="The reason, as it goes on record.")
 @with_author
 @with_journal
@@ -279,11 +282,13 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
     from amends.evidence.timeline import visible
     from amends.runtime.readiness import Unresumable, unresumable
     from amends.runtime.registry import PROCESS
+    from amends.sagafile import remember
 
     out = Output(as_json=as_json)
 
     async def whole() -> list[Unresumable]:
         async with opened_to_read(journal) as opened:
+            await remember(opened)
             return [one async for one in unresumable(opened, PROCESS, completed=completed)]
 
     with out.kept_clean():
@@ -335,7 +340,7 @@ def hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as
 
 @saga.command()
 @click.argument("saga_id", metavar="ID")
-@with_modules(required=True)
+@with_modules
 @click.option("--to", metavar="NAME", help="Back to this checkpoint.")
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="Back by its last steps that stand, so many.")
 @click.option("--plan", is_flag=True, help="Change nothing: say what would be taken back, and what cannot be.")

@@ -12,7 +12,7 @@ import click
 
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli.asked import fields as asking_fields
-from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left
+from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, topic_width
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
@@ -22,7 +22,7 @@ from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import InputError, JournalAccessError, UnknownActionError, UnknownDefinitionError, UnknownSagaError
-from amends.evidence.timeline import Timeline, visible
+from amends.evidence.timeline import Line, Timeline, visible
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.approvals import Asking, approval_id, asking, lacking
 from amends.runtime.handle import Ended
@@ -35,6 +35,7 @@ INCIDENT: Final = 4
 DENIED: Final = 5
 NOT_OVER: Final = 6
 TERMINATED: Final = 143
+_AT_ONCE: Final = 500
 
 T = TypeVar("T")
 
@@ -150,16 +151,28 @@ class Follower:
         self.seen = 0
         self._after = after
         self._timeline = Timeline()
+        self._width = topic_width(())
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
+        lines: list[Line] = []
         async for entry in self._journal.read(self._saga, after=self.seen):
             self.seen = entry.number
             line = self._timeline.line(entry)
             if entry.number > self._after:
                 self._out.record("entry", entry_fields(entry))
                 if line is not None:
-                    self._out.say_beside(*line_parts(line))
+                    lines.append(line)
+            if len(lines) >= _AT_ONCE:
+                self._say(lines)
+        self._say(lines)
+
+    def _say(self, lines: list[Line]) -> None:
+        """The topics of lines that are shown together are as wide as the widest of them."""
+        self._width = topic_width(lines, self._width)
+        for line in lines:
+            self._out.say_beside(*line_parts(line, self._width))
+        lines.clear()
 
     async def _stay(self) -> None:
         while True:

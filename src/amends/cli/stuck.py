@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from amends.cli.looks import line_parts, moment
+from amends.cli.looks import line_parts, moment, topic_width
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
 from amends.core.saga import Saga
 from amends.core.values import StepId
-from amends.evidence.timeline import Direction, Line, spelled_args, timeline, visible
+from amends.evidence.timeline import Direction, spelled_args, timeline, visible
 from amends.journal.protocol import Entry, IncidentRow
 
 _LATEST: Final = 12
@@ -154,7 +154,8 @@ def _tell_left(out: Output, row: IncidentRow, saga: Saga, numbers: Mapping[StepI
         step = saga.steps[name]
         here = "; it stopped here" if name == row.step else ""
         args = spelled_args(step.args)
-        out.say(f"  step {numbers[name]}  {visible(step.topic)}  {args}  ", (step.status, "yellow"), here)
+        left = f"  step {numbers[name]}  {visible(step.topic)}  "
+        out.say_beside((left,), f"{args}  ", (step.status, "yellow"), here)
 
 
 def _tell_tried(
@@ -168,13 +169,10 @@ def _tell_tried(
     _heading(out, "what was tried")
     if len(lines) > _LATEST:
         out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
+    width = topic_width(lines[-_LATEST:])
     for line in lines[-_LATEST:]:
-        _tell_line(out, line)
-
-
-def _tell_line(out: Output, line: Line) -> None:
-    lead, text = line_parts(line)
-    out.say_beside(("  ", *lead), text)
+        lead, text = line_parts(line, width)
+        out.say_beside(("  ", *lead), text)
 
 
 def _tell_comments(out: Output, row: IncidentRow, entries: Sequence[Entry]) -> None:
@@ -182,7 +180,7 @@ def _tell_comments(out: Output, row: IncidentRow, entries: Sequence[Entry]) -> N
     if said:
         _heading(out, "what was said")
     for at, event in said:
-        out.say(f"  {moment(at)}  {visible(event.by)}: {visible(event.text)}")
+        out.say_beside((f"  {moment(at)}  ",), f"{visible(event.by)}: {visible(event.text)}")
 
 
 def _tell_ways(out: Output, row: IncidentRow, journal: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.4
 MOST: Final = 50
 MOST_STEPS: Final = 24
+LONGEST_ID: Final = 20
 _GOING: Final = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED)
 _S = StepStatus
 _MARKS: Final[dict[StepStatus, tuple[str, str]]] = {
@@ -116,14 +117,16 @@ class Watch:
         if not newest:
             return Text("nothing is going; Ctrl-C ends this", style="dim")
         table = Table.grid(padding=(0, 2), expand=False)
-        table.add_column(no_wrap=True, max_width=max(10, width // 4))
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold", max_width=MOST_STEPS + 8)
-        table.add_column(overflow="ellipsis", no_wrap=True)
+        rows: list[tuple[Text, Text, Text, Text]] = []
         for each in newest:
-            name = Text.assemble((visible(each.row.id)[-10:], "bold"), " ", visible(each.row.definition))
-            name.truncate(max(10, width // 4), overflow="ellipsis")
-            table.add_row(name, Text.assemble(status_part(each.row.status)), bar(each.state), now(each.state))
+            name = Text.assemble((_short_id(visible(each.row.id)), "bold"), " ", visible(each.row.definition))
+            name.truncate(max(10, width // 3), overflow="ellipsis")
+            rows.append((name, Text.assemble(status_part(each.row.status)), bar(each.state), now(each.state)))
+        for place in range(3):  # only what is done now gives way where it is narrow
+            table.add_column(no_wrap=True, min_width=max(row[place].cell_len for row in rows))
+        table.add_column(overflow="fold")
+        for row in rows:
+            table.add_row(*row)
         return Group(table, Text(legend(each.state for each in newest), style="dim"))
 
     def lines(self) -> list[Text]:
@@ -137,6 +140,11 @@ class Watch:
             for each in self.seen.values()
             if each.fresh
         ]
+
+
+def _short_id(name: str) -> str:
+    """A name that somebody chose, or the end of a long one: that is where those of the same hour differ."""
+    return name if len(name) <= LONGEST_ID else f"…{name[-10:]}"
 
 
 def legend(sagas: Iterable[Saga]) -> str:

@@ -13,7 +13,7 @@ _LOOK_S: Final = 5.0
 
 
 @click.command()
-@with_modules(required=False)
+@with_modules
 @with_journal
 def work(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
     """Drive sagas as they become due, until told to stop.

@@ -1,6 +1,7 @@
-"""What a saga from a YAML file journals, as a person would write it: a command's words, what it printed, its inputs.
+"""What commands and changesets journal, as a person would write it: a command's words, what it printed, what landed.
 
-It goes by the shape alone: {"run" or "shell", "using"} is a command, {"exit", "stdout"} is how one ended.
+It goes by the shape alone: {"run" or "shell", "using"} is a command, {"exit", "stdout"} is how one ended;
+{"changed_files", "changed_lines"} is what would land, {"landed", "applied"} is what did.
 """
 
 from __future__ import annotations
@@ -10,8 +11,31 @@ from typing import Final
 
 from amends.core.values import Json
 
+CHANGESET: Final = "amends.changeset."
+"""How the topics of amends' own actions on a changeset begin."""
 _ASKED: Final = frozenset({"run", "shell", "using", "files"})
 _ENDED: Final = frozenset({"exit", "stdout", "stderr", "cut"})
+
+
+def changed(value: Json) -> str | None:
+    """How much of a changeset is asked to land, is reviewed or has landed; None for anything else."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("$files"), str):
+        return ""
+    if set(value) == {"files"}:
+        return changed(value["files"])
+    if {"changed_files", "changed_lines"} <= set(value):
+        return f"{_counted(value['changed_files'], 'file')}, {_counted(value['changed_lines'], 'line')}"
+    applied, merged = value.get("applied"), value.get("merged")
+    if value.get("landed") is True and isinstance(applied, list) and isinstance(merged, list):
+        also = f", {len(merged)} of them merged with what others did" if merged else ""
+        return f"{_counted(len(applied), 'path')} landed{also}"
+    return None
+
+
+def _counted(count: Json, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def command_line(args: Json) -> str | None:

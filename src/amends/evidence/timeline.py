@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 
 from amends.core import events as e
 from amends.core.values import Json, StepId
-from amends.evidence.commands import command_line, file_input, printed
+from amends.evidence.commands import CHANGESET, changed, command_line, file_input, printed
 from amends.evidence.idling import told_of_control, told_of_waiting
 from amends.evidence.texts import (
     LONGEST_ARGS,
@@ -284,7 +284,9 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
         case e.AttemptStarted(attempt=attempt):
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
         case e.AttemptSucceeded(result=result, opaque=opaque):
-            lacking = f"; its result was not kept: {said(opaque)}" if opaque else _of(result)
+            files = changed(result) if seen.topic.startswith(CHANGESET) else None
+            told = _of(result) if files is None else f": {files}"
+            lacking = f"; its result was not kept: {said(opaque)}" if opaque else told
             return direction, Tone.GOOD, f"succeeded{lacking}"
         case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at):
             return direction, Tone.BAD, f"failed{' for good' * fatal}: {said(error)}{_again(retry_at, at)}"
@@ -370,9 +372,11 @@ def _because(why: str) -> str:
 
 def _call(seen: _Seen) -> str:
     """An action as it is called: the last part of its topic, and its arguments."""
-    line = command_line(seen.args)
-    asked = spelled_args(seen.args) if line is None else visible(line, LONGEST_ARGS)
-    return f"{seen.topic.rpartition('.')[2]}{': ' if line else ' '}{asked}".rstrip()
+    line, name = command_line(seen.args), seen.topic.rpartition(".")[2]
+    if line is not None:
+        return f"{name}: {visible(line, LONGEST_ARGS)}"
+    files = changed(seen.args) if seen.topic.startswith(CHANGESET) else None
+    return f"{name} {spelled_args(seen.args) if files is None else files}".rstrip()
 
 
 def _allowed(rule: str) -> str:

@@ -70,7 +70,8 @@ def _obstacles(saga: Saga, row: SagaRow, registry: Registry) -> Iterator[Obstacl
         try:
             registry.definition(row.definition, row.version)
         except UnknownDefinitionError as exc:
-            do = f"keep {row.definition} version={row.version} declared until its sagas have ended, or cancel them"
+            kept = f"keep {row.definition} version={row.version} declared until its sagas have ended, or cancel them"
+            do = f"name the module that declares it too; if none does any more, {kept}"
             yield Obstacle(what=str(exc), do=do)
     needed: dict[tuple[str, int], list[Step]] = {}
     for step in saga.steps.values():
