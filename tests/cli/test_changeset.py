@@ -25,7 +25,7 @@ def test_open_changesets_are_listed_and_shown(amends: Shell) -> None:
     assert row.split()[:4] == ["work", "active", "2", "2"]
     shown = amends.here("changeset", "show", "work", "--root", "tree").out
     assert "step 1      edit  1 file  +1 -1\n" in shown
-    assert "step 2      add  1 files  +1 -0\n" in shown
+    assert "step 2      add  1 file  +1 -0\n" in shown
     (record,) = amends.here("changeset", "show", "work", "--root", "tree", "--json").records
     assert (record["type"], record["life"], record["files"]) == ("changeset", "active", 2)
 
