@@ -9,12 +9,13 @@ from __future__ import annotations
 from amends.core import events as e
 from amends.core.contracts import OnIncident, Reversibility
 from amends.core.effects import GiveUp
-from amends.core.plan import forward
+from amends.core.plan import forward, turns
 from amends.core.saga import Saga, Step
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.testing.chances import Tape, Told
 from amends.testing.histories import Walk
+from amends.testing.order import goes_first
 
 _G, _S = SagaStatus, StepStatus
 IN_FLIGHT = {_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING}
@@ -106,6 +107,8 @@ def hold(walk: Walk, told: Told) -> None:
         ended = {told.after.steps[step].status for step in too_many}
         assert ended <= {_S.FAILED, _S.COMPENSATED}  # they were in flight when it halted
         assert told.after.rollback is None or not too_many
+    if walk.graph and told.after.phase is _G.ROLLING_BACK:
+        hold_turns(told.after)
     hold_told(walk, told.after)
 
 
@@ -114,19 +117,40 @@ def is_pivot(step: Step) -> bool:
 
 
 def hold_turn(saga: Saga, step: StepId) -> None:
-    """Newest first, one at a time: nothing newer is left but what an incident names and the rollback may pass."""
+    """Newest first, one at a time: nothing newer is left but what an incident names and the rollback may pass.
+
+    A rollback takes those that a graph declares independent as they come.
+    """
     assert saga.steps[step].contract.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE}
+    if saga.phase is _G.ROLLING_BACK:
+        hold_turn_in_rollback(saga, saga.steps[step])
+        return
     rewinds = saga.steps[step].rewind in saga.rewinding
     beside = [one for one in saga.steps.values() if not rewinds or one.rewind == saga.steps[step].rewind]
     acts = rewinds and saga.works
     assert [one.id for one in (beside if acts else saga.steps.values()) if one.status in IN_FLIGHT] == []
     newer = [one for one in beside if one.number > saga.steps[step].number]
-    if saga.phase is _G.ROLLING_BACK or rewinds:
+    if rewinds:
         assert [one.id for one in newer if may_stand(one) and not passable(saga, one)] == []
     else:
         assert saga.phase is _G.RUNNING
         assert saga.finished
         assert [one.id for one in newer if unwished(one) and one.id not in stopped_at(saga)] == []
+
+
+def hold_turn_in_rollback(saga: Saga, step: Step) -> None:
+    others = [one for one in saga.steps.values() if one is not step]
+    first = [one.id for one in others if goes_first(saga, one, step) and may_stand(one) and not passable(saga, one)]
+    assert first == []
+    live = [one for one in others if one.status in IN_FLIGHT]
+    assert [one.id for one in live if one.status is _S.RUNNING or goes_first(saga, step, one)] == []
+
+
+def hold_turns(saga: Saga) -> None:
+    """It is the turn of everything for which nothing has to be waited, and of nothing else."""
+    owed = [one for one in saga.steps.values() if may_stand(one) and not passable(saga, one)]
+    first = {one.id for one in owed if not any(goes_first(saga, other, one) for other in owed)}
+    assert {one.id for one in turns(saga)} == first
 
 
 def passable(saga: Saga, step: Step) -> bool:
@@ -137,9 +161,12 @@ def passable(saga: Saga, step: Step) -> bool:
 
 def hold_incident(saga: Saga, opened: e.IncidentOpened) -> None:
     """What it names as left is what may stand and has no incident of its own, no more and no less."""
-    if saga.phase is _G.ROLLING_BACK:
-        assert opened.left == (opened.step,)
-        assert set(opened.left) <= must_be_named(saga)
+    if saga.phase is _G.ROLLING_BACK and opened.step is not None:
+        step = saga.steps[opened.step]
+        stops = set[StepId]() if passable(saga, step) else must_be_named(saga) - stopped_at(saga)
+        waits = {one for one in stops if goes_first(saga, step, saga.steps[one])}
+        assert set(opened.left) == {opened.step, *waits}
+        assert opened.step in must_be_named(saga)
     else:
         assert set(opened.left) == must_be_named(saga) - (stopped_at(saga) - {opened.step})
     numbers = [saga.steps[step].number for step in opened.left]

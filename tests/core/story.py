@@ -80,6 +80,12 @@ class Story:
     # -- what can be seen ---------------------------------------------------------------------------------------------
 
     def due(self) -> Effect | None:
+        """The only thing that is."""
+        effects = self.all_due()
+        assert len(effects) <= 1
+        return effects[0] if effects else None
+
+    def all_due(self) -> tuple[Effect, ...]:
         return plan(self.saga, self.now)
 
     def needs(self, step: StepId) -> Effect | None:

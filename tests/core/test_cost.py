@@ -67,7 +67,7 @@ class Long:
 
     def back(self) -> None:
         step = self.saga.order[self.saga.top]
-        assert plan(self.saga, NOW) is not None
+        assert plan(self.saga, NOW)
         self.tell(c.StartCompensation(step=step, certain=True, verdict=ALLOW))
         self.tell(c.RecordCompensation(step=step, outcome=Succeeded(), now=NOW, jitter=0))
 

@@ -64,7 +64,7 @@ def a_compensation_that_failed_is_not_owed_any_more(patch: Patch) -> None:
 
 
 def compensations_do_not_wait_for_what_is_in_flight(patch: Patch) -> None:
-    def hasty(state: Saga, now: int) -> Effect | None:
+    def hasty(state: Saga, now: int) -> tuple[Effect, ...]:
         return _plan(altered(state, live=Pmap[StepId, None]()), now)
 
     everywhere(patch, "plan", hasty)
@@ -72,11 +72,12 @@ def compensations_do_not_wait_for_what_is_in_flight(patch: Patch) -> None:
 
 
 def the_oldest_goes_first(patch: Patch) -> None:
-    def oldest(state: Saga) -> Step | None:
+    def oldest(state: Saga) -> tuple[Step, ...]:
         owed = [one for one in state.steps.values() if one.owed]
-        return min(owed, key=lambda one: one.number) if owed and state.rollback else None
+        return (min(owed, key=lambda one: one.number),) if owed and state.rollback else ()
 
-    everywhere(patch, "next_back", oldest)
+    everywhere(patch, "turns", oldest)
+    everywhere(patch, "require_turn", unturned)
 
 
 def a_rollback_passes_every_step_that_an_incident_names(patch: Patch) -> None:

@@ -87,15 +87,15 @@ def _keep_to_oneself(self: LocalEngine, *_late: object) -> None:
 
 
 def _take_back(patch: pytest.MonkeyPatch, choose: Any) -> None:
-    in_order = plan.next_back
+    in_order = plan.turns
 
-    def next_back(saga: Saga) -> Step | None:
+    def turns(saga: Saga) -> tuple[Step, ...]:
         if saga.phase is not SagaStatus.ROLLING_BACK:
             return in_order(saga)
         owed = [one for number in range(saga.top, 0, -1) if (one := saga.steps[saga.order[number]]).owed]
-        return choose(owed) if owed else None
+        return (choose(owed),) if owed else ()
 
-    patch.setattr(plan, "next_back", next_back)
+    patch.setattr(plan, "turns", turns)
     patch.setattr(decide, "require_turn", _anyone)
 
 

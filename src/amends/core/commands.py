@@ -28,7 +28,7 @@ class ProposeStep(NamedTuple):
     contract: Contract
     args: Json
     digest: str
-    after: tuple[StepId, ...] = ()
+    after: tuple[StepId, ...] | None = None
 
 
 class DispatchStep(NamedTuple):
@@ -39,7 +39,7 @@ class DispatchStep(NamedTuple):
     args: Json
     digest: str
     verdict: Verdict
-    after: tuple[StepId, ...] = ()
+    after: tuple[StepId, ...] | None = None
 
 
 class RecordVerdict(NamedTuple):
@@ -214,9 +214,12 @@ class RecordCompensation(NamedTuple):
 
 
 class OpenIncident(NamedTuple):
+    """`stops`: it stops a whole rollback, and not only those steps that wait for this one."""
+
     kind: IncidentKind
     step: StepId | None
     why: str
+    stops: bool = False
 
 
 class RetryIncident(NamedTuple):

@@ -74,9 +74,12 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class CallPerson:
+    """`stops`: the whole rollback stops there, and not only what depends on the step."""
+
     kind: IncidentKind
     step: StepId | None
     why: str
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

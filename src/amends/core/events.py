@@ -160,8 +160,8 @@ class StepProposed:
     digest: str
     contract: Contract | None
     """Only with the first step of this topic and version in the saga; later steps share it."""
-    after: tuple[StepId, ...] = ()
-    """The steps that it was declared to be after, where its definition is a graph."""
+    after: tuple[StepId, ...] | None = None
+    """The steps that it was declared to be after, where its definition is a graph; None where nothing was declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class ActionDispatched:
     policy: str
     key: str
     contract: Contract | None = None
-    after: tuple[StepId, ...] = ()
+    after: tuple[StepId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

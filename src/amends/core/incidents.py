@@ -1,8 +1,9 @@
 """What stops a saga, and what a person may make of it: failing, cancelling, late effects, incidents. Pure.
 
-An incident names, newest first, every step of which something may stand and which has no incident of its own. While a
-saga is halted, each such step is named by an open incident: where one comes up that none names (an attempt lands late),
-the incident that stops the saga is opened anew.
+An incident names, newest first, every step of which something may stand and which has no incident of its own; one that
+comes up in a graph while independent steps are still taken back names those that wait for its step. While a saga is
+halted, each such step is named by an open incident: where one comes up that none names (an attempt lands late), the
+incident that stops the saga is opened anew.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Final
 from amends.core import commands as c, events as e
 from amends.core.approvals import PERSON, drop, requesters, void_all
 from amends.core.effects import End
+from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.plan import next_back, next_rewind, plan
+from amends.core.plan import next_back, next_rewind, plan, turns
 from amends.core.refusals import end_of, fitting, later, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.step import LIVE
@@ -35,7 +37,7 @@ _SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
 
 def end(saga: Saga) -> tuple[e.Event, ...]:
     """Nothing is due any more."""
-    if plan(saga, 0) != End():
+    if plan(saga, 0) != (End(),):
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not at its end")
     if saga.rewinding and next_back(saga) is None:
         return end_of(saga, next_rewind(saga))
@@ -194,6 +196,10 @@ def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
     require_turn(saga, step)
     if step.contract.goes_on and saga.phase is _G.ROLLING_BACK:
         return (_opened(saga, command.kind, step.id, command.why, (step.id,)),)
+    others = any(one is not step and not one.named for one in turns(saga))
+    if others and (saga.live or not command.stops):  # what waits for this step stops here; the others go on
+        left = tuple(one.id for one in held_back_by(saga, step) if one.standing and not one.named)
+        return (_opened(saga, command.kind, step.id, command.why, left),)
     return (_opened(saga, command.kind, step.id, command.why, _left(saga)), e.SagaHalted())
 
 

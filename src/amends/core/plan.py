@@ -22,6 +22,7 @@ from amends.core.effects import (
 from amends.core.events import IncidentKind
 from amends.core.marks import Rewind
 from amends.core.saga import Saga, Step
+from amends.core.step import LIVE
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
 
@@ -63,25 +64,37 @@ def _told_again(step: Step) -> Effect | None:
     return None if told in {StepStatus.SUCCEEDED, StepStatus.RUNNING} else GiveUp(step.id)
 
 
-def plan(saga: Saga, now: int) -> Effect | None:
-    """The one thing that is due for a saga that goes back, or whose definition does not act. None: nothing, here.
+def plan(saga: Saga, now: int) -> tuple[Effect, ...]:
+    """What is due for a saga that goes back, or whose definition does not act; nothing here where there is nothing.
 
-    One effect and not several: a compensation begins only when the one before has ended, newest first.
+    One effect and not several, but for a rollback through a graph: else a compensation begins only when the one before
+    has ended, newest first.
     """
-    rolling_back = saga.phase is SagaStatus.ROLLING_BACK
+    if saga.phase is SagaStatus.ROLLING_BACK:
+        return _rolling_back(saga, now)
     finishing = saga.phase is SagaStatus.RUNNING and not saga.works
     if saga.live:
-        return Settle(in_flight(saga)) if rolling_back or finishing or saga.phase in _STOPPED else None
-    if not rolling_back and not finishing:
-        return None
-    if not rolling_back and saga.rewinding:
-        return rewinding(saga, next_rewind(saga), now)
+        return (Settle(in_flight(saga)),) if finishing or saga.phase in _STOPPED else ()
+    if not finishing:
+        return ()
+    if saga.rewinding:
+        return (rewinding(saga, next_rewind(saga), now),)
     step = next_back(saga)
     if step is None or step.named:  # an incident is open at this place: no further before a person acts
-        return End()
-    if not rolling_back:
-        return _releasing(step, now) if step.held else backward(step, now)
-    return _in_time(step, now, saga.deadline_at)
+        return (End(),)
+    return (_releasing(step, now) if step.held else backward(step, now),)
+
+
+def _rolling_back(saga: Saga, now: int) -> tuple[Effect, ...]:
+    """What the steps need whose turn it is. Where an incident is open at one, the others go on without it."""
+    if strays(saga):
+        return (Settle(in_flight(saga)),)
+    due = [step for step in turns(saga) if not step.named and step.status not in LIVE]
+    if due and now >= saga.deadline_at:
+        return (Settle(in_flight(saga)),) if saga.live else (_too_late(due[0], stops=len(due) > 1),)
+    if due:
+        return tuple(_in_time(step, now, saga.deadline_at) for step in due)
+    return (Settle(in_flight(saga)),) if saga.live else (End(),)
 
 
 def _releasing(step: Step, now: int) -> Effect:
@@ -106,11 +119,40 @@ def rewinding(saga: Saga, rewind: Rewind, now: int) -> Effect:
 
 def _in_time(step: Step, now: int, deadline_at: int) -> Effect:
     if now >= deadline_at:
-        return CallPerson(
-            IncidentKind.COMPENSATION_TIMED_OUT, step.id, "the rollback's window has passed with work left"
-        )
+        return _too_late(step)
     effect = backward(step, now)
     return Wait(min(effect.until, deadline_at)) if isinstance(effect, Wait) else effect
+
+
+def _too_late(step: Step, *, stops: bool = False) -> CallPerson:
+    why = "the rollback's window has passed with work left"
+    return CallPerson(IncidentKind.COMPENSATION_TIMED_OUT, step.id, why, stops=stops)
+
+
+def turns(saga: Saga) -> tuple[Step, ...]:
+    """The steps whose turn it is in a rollback, newest first: one, or several that a graph declares independent."""
+    if saga.phase is not SagaStatus.ROLLING_BACK or not saga.top:
+        return ()
+    if saga.frontier is None:
+        return (saga.steps[saga.order[saga.top]],)
+    return tuple(sorted(map(saga.steps.__getitem__, saga.frontier.turns), key=lambda step: -step.number))
+
+
+def has_turn(saga: Saga, step: Step) -> bool:
+    """Whether it may be taken back now, in a rollback."""
+    if saga.phase is not SagaStatus.ROLLING_BACK or step.status in LIVE or strays(saga):
+        return False
+    return step.number == saga.top if saga.frontier is None else step.id in saga.frontier.turns
+
+
+def strays(saga: Saga) -> bool:
+    """Whether an attempt is on its way that the rollback has not begun itself: it is waited for, before anything."""
+    here = () if saga.frontier is None else saga.frontier.turns
+    live = (saga.steps[step] for step in saga.live)
+    return any(
+        step.status is StepStatus.RUNNING or (step.number != saga.top if saga.frontier is None else step.id not in here)
+        for step in live
+    )
 
 
 def in_flight(saga: Saga, rewind: Rewind | None = None) -> tuple[StepId, ...]:
@@ -136,7 +178,7 @@ def next_back(saga: Saga) -> Step | None:
     Where nothing is, the oldest that is held: it is its turn to be released.
     """
     if saga.phase is SagaStatus.ROLLING_BACK:
-        return saga.steps[saga.order[saga.top]] if saga.top else None
+        return next(iter(turns(saga)), None)
     if saga.phase is not SagaStatus.RUNNING or saga.works:
         return None
     if saga.rewinding:

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from amends.core import events as e
 from amends.core.marks import Rewind
-from amends.core.plan import in_flight, next_back, next_of
+from amends.core.plan import has_turn, in_flight, next_back, next_of
 from amends.core.rewound import taken_back
 from amends.core.saga import Saga, Step
 from amends.core.transitions import STEP, SagaStatus, StepStatus
@@ -38,7 +38,7 @@ def require_new(saga: Saga, step: StepId) -> None:
 
 
 def require_turn(saga: Saga, step: Step) -> None:
-    """It is this step's turn to be taken back: nothing is in flight, and nothing newer is left.
+    """It is this step's turn to be taken back: nothing is left that has to go first, and nothing else is in flight.
 
     While the definition acts, that is said of a rewind's own steps.
     """
@@ -46,7 +46,7 @@ def require_turn(saga: Saga, step: Step) -> None:
         rewind = saga.rewinds[step.rewind]
         is_its_turn = next_of(saga, rewind) is step and not in_flight(saga, rewind)
     else:
-        is_its_turn = next_back(saga) is step and not saga.live
+        is_its_turn = has_turn(saga, step) or (next_back(saga) is step and not saga.live)
     if not is_its_turn:
         raise RefusedError(f"saga {saga.id} is {saga.phase}: it is not the turn of step {step.id} to be taken back")
 

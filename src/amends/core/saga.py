@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 
 from amends.core import events as e, rewound
 from amends.core.contracts import Contract, Reversibility, Topic
+from amends.core.frontier import Frontier, walked_back
 from amends.core.limits import Budget, begun, spent, stepped
 from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
@@ -57,6 +58,8 @@ class Saga:
     rewinding: tuple[StepId, ...] = ()
     """The rewinds that are under way."""
     top: int = 0
+    frontier: Frontier | None = None
+    """Whose turn it is, while a rollback goes back through a graph."""
     pivot: StepId | None = None
     finished: bool = False
     early: str = ""
@@ -249,6 +252,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
             asked=_member(saga.asked, new.id, is_in=new.approval is not None and new.approval.unsettled),
         ),
         again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled),
+        moved=new.id,
     )
 
 
@@ -272,14 +276,11 @@ def _member(group: Pmap[StepId, None], step: StepId, *, is_in: bool) -> Pmap[Ste
     return group.set(step, None) if is_in else group.drop(step)
 
 
-def _walked(saga: Saga, *, again: bool = False) -> Saga:
+def _walked(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> Saga:
     """Move the rollback's place, or a rewind's, down past everything that is not owed."""
-    if saga.phase is not SagaStatus.ROLLING_BACK:
-        return rewound.walked(saga, again=again) if saga.rewinding else saga
-    top = saga.top
-    while top and not saga.steps[saga.order[top]].owed:
-        top -= 1
-    return saga if top == saga.top else altered(saga, top=top)
+    if saga.phase is SagaStatus.ROLLING_BACK:
+        return walked_back(saga, again=again, moved=moved)
+    return rewound.walked(saga, again=again) if saga.rewinding else saga
 
 
 # -- the saga itself --------------------------------------------------------------------------------------------------
@@ -312,10 +313,10 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             rewinding = () if phase is SagaStatus.COMPLETED else saga.rewinding
             return altered(rewound.gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
         case e.RollbackStarted(deadline_at=deadline_at):
-            top = len(saga.order)
-            return _walked(altered(moved, rollback=event, deadline_at=deadline_at, top=top, rewinding=()))
+            gone = altered(moved, rollback=event, deadline_at=deadline_at, top=len(saga.order), rewinding=())
+            return _walked(gone, again=True)
         case e.RollbackResumed(deadline_at=deadline_at):
-            return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)))
+            return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)), again=True)
         case e.SagaPaused():
             return altered(moved, paused=event)
         case e.BudgetSpent() | e.LimitReached() | e.LimitRaised():
@@ -382,7 +383,7 @@ def _open_incident(saga: Saga, event: e.IncidentOpened) -> Saga:
     if event.step is None:
         return halting
     named = altered(_known(saga, event, event.step), named=True)
-    return _walked(_regrouped(altered(halting, steps=saga.steps.set(named.id, named)), (named.id,)))
+    return _walked(_regrouped(altered(halting, steps=saga.steps.set(named.id, named)), (named.id,)), moved=named.id)
 
 
 def _regrouped(saga: Saga, touched: Iterable[StepId]) -> Saga:

@@ -94,8 +94,8 @@ class Step:
     """How often an attempt has reported late: what a probe was asked before says nothing of what came after."""
     trouble: e.IncidentKind | None = None
     approval: Approval | None = None
-    after: tuple[StepId, ...] = ()
-    """What it was declared to be after, where its definition is a graph."""
+    after: tuple[StepId, ...] | None = None
+    """What it was declared to be after, where its definition is a graph; else None: after all that came before."""
     let_run_by: str = ""
     """Who has its compensation run against the gate."""
     named: bool = False

@@ -275,7 +275,9 @@ _KINDS: Final[dict[str, Kind]] = {
     "Reversibility": _enum(Reversibility),
     "OnIncident": _enum(OnIncident),
 }
-_KINDS.update({f"{name} | None": _or_none(_KINDS[name]) for name in ("str", "StepId", "int", "float")})
+_KINDS.update(
+    {f"{name} | None": _or_none(_KINDS[name]) for name in ("str", "StepId", "int", "float", "tuple[StepId, ...]")}
+)
 _KINDS["Retries"] = _object(Layout(Retries))
 _KINDS["tuple[Need, ...]"] = _objects(Layout(Need))
 _KINDS["Contract | None"] = _or_none(_object(Layout(Contract)))

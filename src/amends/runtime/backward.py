@@ -1,7 +1,8 @@
 """The way back: takes back what is owed, newest first, one at a time; after the work, settles what is in doubt.
 
 The function is not asked. The journal says what is owed, the plan says what is next, and each compensation's own
-outcome is durable before the next one begins.
+outcome is durable before the next one begins that has to wait for it. Where a graph declares steps independent, the
+plan names several at once, and they are taken back side by side.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from amends.core.effects import (
 )
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Lost
-from amends.core.plan import plan, rewinding
+from amends.core.plan import rewinding
 from amends.core.refusals import later
 from amends.core.saga import Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
 from amends.errors import DivergedError, RefusedError, UnknownActionError
+from amends.runtime.abreast import Abreast
 from amends.runtime.forward import Forward
 from amends.runtime.hold import release
 from amends.runtime.reread import changed_since
@@ -48,14 +50,18 @@ class Backward:
     async def walk(self) -> None:
         """Do what is due until nothing is."""
         run, book = self._run, self._run.book
-        while (effect := plan(book.saga, run.around.clock.now())) is not None:
-            planned_at = book.saga.head
-            try:
-                await self._do(effect)
-            except RefusedError:
-                if book.saga.head == planned_at:
-                    raise
-                # The saga moved while this was under way, and it is not due any more: plan again.
+        async with Abreast(run, self._do) as abreast:
+            while (effects := abreast.planned()) or abreast.is_busy:
+                planned_at = book.saga.head
+                if len(effects) != 1 or abreast.is_busy:
+                    await abreast.go(effects)
+                    continue
+                try:
+                    await self._do(effects[0])
+                except RefusedError:
+                    if book.saga.head == planned_at:
+                        raise
+                    # The saga moved while this was under way, and it is not due any more: plan again.
 
     async def take_back(self, rewind: StepId) -> None:
         """Do what is due for one rewind, until it has ended. The function waits for it; other branches go on.
@@ -93,8 +99,8 @@ class Backward:
                     await self._compensate(step, certain=certain)
             case Wait(until=until):
                 await run.wait(until)
-            case CallPerson(kind=kind, step=step, why=why):
-                book.tell(c.OpenIncident(kind=kind, step=step, why=why))
+            case CallPerson(kind=kind, step=step, why=why, stops=stops):
+                book.tell(c.OpenIncident(kind=kind, step=step, why=why, stops=stops))
             case End():
                 book.tell(c.EndSaga())
             case Judge(step=step) | Perform(step=step) | Await(step=step) | Queue(step=step) | Expire(step=step):

@@ -2,7 +2,7 @@
 
 A function is driven by calling it again with remembered results: each `s.do` whose outcome is on record is answered
 from there. Forward, the function decides what comes next, and each step asks `plan.forward` what it needs.
-Backward, the function is not asked: `plan.plan` names one thing at a time from the journal alone.
+Backward, the function is not asked: `plan.plan` names what is due, from the journal alone.
 
 | what happens                         | what the driver does                                                     |
 |--------------------------------------|--------------------------------------------------------------------------|
@@ -94,7 +94,7 @@ class Driver:
                     await self._work()
                 await Backward(self.run).walk()
                 await book.commit()
-                while plan(book.saga, clock.now()) is not None:  # someone asked for more during the last write
+                while plan(book.saga, clock.now()):  # someone asked for more during the last write
                     await Backward(self.run).walk()
                     await book.commit()
                 if self.run.parked or not book.saga.works:

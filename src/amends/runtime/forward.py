@@ -90,7 +90,7 @@ class Forward:
         if is_remembered:
             await self._breathe()
         else:
-            await self._begin(step, action, args, digest, () if at is None else at.after)
+            await self._begin(step, action, args, digest, None if at is None else at.after)
         if action.contract.hold:
             return await hold(self._run, self.go, step, action)
         while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
@@ -157,7 +157,7 @@ class Forward:
             await self._run.around.clock.sleep(0)
 
     async def _begin(
-        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] = ()
+        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None = None
     ) -> None:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract

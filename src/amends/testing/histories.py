@@ -65,7 +65,7 @@ from amends.testing.chances import (
 )
 from amends.testing.idle import idle_moves, unpause
 from amends.testing.spending import START, keeping_limits, raisings, spendings, started
-from amends.testing.stops import stops
+from amends.testing.stops import some_that_are_over, stops, would_repeat_blindly
 
 _G, _S = SagaStatus, StepStatus
 _SAGA: Final = SagaId("saga")
@@ -91,6 +91,7 @@ class Walk:
     calm: tuple[int, int, int] = (0, 0, 0)
     idles: bool = False
     """Whether anybody waits or pauses in this one: moves that are open to every walk make all others rare."""
+    graph: bool = False
     raced: bool = True
     moves: int = 0
     refused: int = 0
@@ -98,7 +99,7 @@ class Walk:
     def __post_init__(self) -> None:
         self.saga = unstarted(self.id)
         self.calm = self.tape.pick(CALM)
-        self.idles = self.tape.once_in(4)
+        self.idles, self.graph = self.tape.once_in(4), self.tape.once_in(3)
         self.tell(started(self))
 
     # -- the whole ----------------------------------------------------------------------------------------------------
@@ -198,12 +199,15 @@ class Walk:
         return moves
 
     def _due_back(self) -> list[Move]:
-        effect = plan(self.saga, self.now)
-        if effect is None:
-            return []
-        if isinstance(effect, Settle):
-            return [self._ends(step) for step in effect.steps]
-        return [partial(self._raced, partial(self.walk_back, effect))]
+        moves: list[Move] = []
+        for effect in plan(self.saga, self.now):
+            if isinstance(effect, Settle):
+                moves += [self._ends(step) for step in effect.steps]
+            else:
+                moves.append(partial(self._raced, partial(self.walk_back, effect)))
+        if moves and self.saga.phase is _G.ROLLING_BACK:  # those of other branches come to their end meanwhile
+            moves += [self._ends(step) for step in self.saga.live]
+        return moves
 
     def _landings(self) -> list[Move]:
         return [partial(self._land, step) for step, truth in self.truths.items() if truth.hanging]
@@ -234,10 +238,11 @@ class Walk:
         step = StepId(str(len(self.saga.steps) + 1))
         contract = any_contract(self.tape, step)
         self.truths[step] = Truth(idempotent=contract.repeatable)
+        after = some_that_are_over(self) if self.graph and not self.tape.once_in(6) else None
         if self.tape.once_in(2) and not contract.before and not contract.hold:
-            self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=ALLOW))
+            self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=ALLOW, after=after))
         else:
-            self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest=""))
+            self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest="", after=after))
 
     def _go(self, step: Step, effect: Effect) -> None:
         match effect:
@@ -343,8 +348,8 @@ class Walk:
                 self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
             case Wait(until=until):
                 self.now = max(self.now, until)
-            case CallPerson(kind=kind, step=step, why=why):
-                self.tell(c.OpenIncident(kind=kind, step=step, why=why))
+            case CallPerson(kind=kind, step=step, why=why, stops=stops):
+                self.tell(c.OpenIncident(kind=kind, step=step, why=why, stops=stops))
             case End():
                 self.tell(c.EndSaga())
             case Judge(step=name) | Perform(step=name) | Await(step=name) | Queue(step=name) | Expire(step=name):
@@ -380,16 +385,12 @@ class Walk:
     def retry(self, incident: Incident) -> bool:
         """A person who looks first does not have a thing done twice that has been done."""
         step = incident.step
-        if step is not None and self._would_repeat_blindly(self.saga.steps[step]):
+        if step is not None and would_repeat_blindly(self.saga, self.saga.steps[step]):
             if self.truths[step].standing:
                 return False
             self.truths[step].hanging = ()
         self.told_over -= {step}
         return self.tell(c.RetryIncident(incident=incident.number, by="ann", now=self.now, window_s=900))
-
-    def _would_repeat_blindly(self, step: Step) -> bool:
-        forwards = self.saga.rollback is None and not self.saga.finished
-        return forwards and not step.contract.repeatable and not step.contract.probe
 
     def resolve(self, incident: Incident) -> bool:
         """A person sees to it by hand, and vouches; what they leave standing is theirs."""

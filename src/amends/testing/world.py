@@ -25,6 +25,7 @@ from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.journal.codec import FIRST, chain
 from amends.journal.protocol import PARENT, Entry
+from amends.testing.order import goes_first, out_of_order
 
 _S = StepStatus
 INTENTS: Final = (e.ActionDispatched, e.AttemptStarted)
@@ -138,7 +139,7 @@ def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Ru
     - no effect without an intent on record, and no more calls than intents;
     - an action that is not repeatable is not called again unless its last attempt certainly did nothing;
     - a compensation is repeated only after one that failed or was lost, and with the same key;
-    - compensations go newest first, in the order of intents;
+    - compensations go newest first, in the order of intents, but for steps that a graph declares independent;
     - a child saga is gone where its parent is, or goes on without it;
     - each chain of hashes verifies.
 
@@ -286,19 +287,25 @@ def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     """Newest first, by the journal's own account; and by the world's, where nobody has interfered."""
     for saga, event in account.before:
         if isinstance(event, e.CompensationStarted):
-            number, rewind = saga.steps[event.step].number, saga.steps[event.step].rewind
-            beside = [one for one in saga.steps.values() if rewind not in saga.rewinding or one.rewind == rewind]
-            owed = [step.id for step in beside if step.number > number and _is_owed(saga, step)]
-            if owed:
-                yield f"step {event.step} was compensated before {', '.join(owed)}, which came later"
+            this = saga.steps[event.step]
+            beside = [one for one in saga.steps.values() if _is_beside(saga, one, this) and _is_owed(saga, one)]
+            rolls_back = saga.phase is SagaStatus.ROLLING_BACK
+            first = [one for one in beside if (goes_first(saga, one, this) if rolls_back else one.number > this.number)]
+            if first:
+                owed = ", ".join(one.id for one in first)
+                yield f"step {this.id} was compensated before {owed}, which had to go first"
     if account.saga.incidents or any(isinstance(event, (*_LATE, e.RewindStarted)) for _, event in account.before):
         return  # what was taken back in between came earlier than what was done, and taken back, since
     undone = [
         account.steps_by_key[line.of] for line in _effective(lines) if line.undo and line.of in account.steps_by_key
     ]
-    numbers = [account.saga.steps[step].number for step in undone]
-    if numbers != sorted(numbers, reverse=True):
+    if out_of_order(account.saga, undone):
         yield f"steps were taken back in the order {', '.join(undone)}, which is not newest first"
+
+
+def _is_beside(saga: Saga, one: Step, step: Step) -> bool:
+    """Whether a rewind that takes the step back concerns the other one too."""
+    return step.rewind not in saga.rewinding or one.rewind == step.rewind
 
 
 def _is_owed(saga: Saga, step: Step) -> bool:
