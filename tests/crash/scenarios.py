@@ -1251,3 +1251,4 @@ import_module("tests.crash.scenarios_of_limits")  # which takes from here what i
 import_module("tests.crash.scenarios_of_waiting")
 import_module("tests.crash.scenarios_of_isolation")
 import_module("tests.crash.scenarios_of_rewinds")
+import_module("tests.crash.scenarios_of_graphs")

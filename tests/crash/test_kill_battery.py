@@ -76,6 +76,26 @@ def test_a_kill_between_two_steps_that_cannot_be_repeated_is_recovered(scene: Sc
     assert one(scene.audit()) in {COMPLETED, ROLLED_BACK}
 
 
+def test_a_kill_with_two_compensations_in_flight_is_recovered(scene: Scene) -> None:
+    scene.kill("run", "graph_back", at="both:undo")
+    (died,) = scene.histories()
+    begun = [entry.event.step for entry in died if isinstance(entry.event, e.CompensationStarted)]
+    assert sorted(begun) == ["left", "right"]
+    assert not any(isinstance(entry.event, e.CompensationSucceeded) for entry in died)
+    scene.run("resume")
+    assert one(scene.audit()) is ROLLED_BACK
+    (history,) = scene.histories()
+    lost = [entry.event.step for entry in history if isinstance(entry.event, e.CompensationLost)]
+    assert sorted(lost) == ["left", "right"]
+
+
+@pytest.mark.parametrize("point", ["keyed.left:undone", "keyed.right:undone", "plain.a:undo"])
+def test_a_graph_killed_on_its_way_back_is_recovered(scene: Scene, point: str) -> None:
+    scene.kill("run", "graph_back", at=point)
+    scene.run("resume")
+    assert one(scene.audit()) is ROLLED_BACK
+
+
 # -- several kills ---------------------------------------------------------------------------------------------------
 
 

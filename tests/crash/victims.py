@@ -284,6 +284,40 @@ async def sleeps(s: Work) -> None:
     await s.do(keyed_b, 2)
 
 
+class Together:
+    """Compensations of which the first waits for the second, in a process that is to die when both are under way."""
+
+    POINT = "both:undo"
+
+    def __init__(self) -> None:
+        self._under_way = 0
+
+    def declared(self, topic: str) -> amends.Action[..., Any]:
+        act, undo = provider(topic, honours_keys=True)
+
+        async def meet(done: Done) -> None:
+            self._under_way += 1
+            while due_at_all("KILL", self.POINT) and self._under_way < 2:
+                await asyncio.sleep(0)
+            if self._under_way == 2:
+                at(self.POINT)
+            await undo(done)
+
+        return amends.register(topic, act, compensation=meet, idempotent=True)
+
+
+together = Together()
+graph_back = amends.SagaDefinition(
+    "victim.graph_back",
+    [
+        amends.Step(plain_a, {"n": 0}, name="root"),
+        amends.Step(together.declared("keyed.left"), {"n": 1}, name="left", after=["root"]),
+        amends.Step(together.declared("keyed.right"), {"n": 2}, name="right", after=["root"]),
+        amends.Step(fatal, {"n": 3}, name="join", after=["left", "right"]),
+    ],
+)
+
+
 SAGAS = {
     definition.name.partition(".")[2]: definition
     for definition in (
@@ -301,6 +335,7 @@ SAGAS = {
         shuffled,
         waits,
         sleeps,
+        graph_back,
     )
 }
 

@@ -418,7 +418,7 @@ def test_a_plain_list_is_named_as_ever() -> None:
         memory=memory,
     )
     begun = [event for event in facts(memory) if isinstance(event, e.ActionDispatched)]
-    assert [(event.step, event.after) for event in begun] == [("1", ()), ("2", ())]
+    assert [(event.step, event.after) for event in begun] == [("1", None), ("2", None)]
 
 
 def test_an_early_success_is_verified_like_any_other() -> None:

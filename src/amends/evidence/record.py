@@ -7,7 +7,8 @@
 | status                       | FAILED_FATAL where it stopped at a fatal failure; else the saga's status, in capitals |
 | matched_policy_id            | the rule that judged that step last; empty where none did                           |
 | rollback_triggered           | whether a rollback began                                                            |
-| rollback_mode                | lifo_stack: newest first; null where none began                                     |
+| rollback_mode                | lifo_stack: newest first; reverse_dependency where a graph declared what is         |
+|                              | independent of what; null where none began                                          |
 | compensation_jobs_dispatched | steps whose compensation was called                                                 |
 | compensation_jobs_skipped    | steps that may stand, or were settled by hand, whose compensation was never called  |
 | rollback_finished_at         | when the way back came to its end, or stopped for a person; null while it goes on   |
@@ -32,6 +33,7 @@ from amends.journal.protocol import Entry, SagaRow
 
 FAILED_FATAL: Final = "FAILED_FATAL"
 MODE: Final = "lifo_stack"
+GRAPH_MODE: Final = "reverse_dependency"
 
 
 def record(row: SagaRow, saga: Saga, entries: Sequence[Entry], checkpoint: Checkpoint | None = None) -> dict[str, Json]:
@@ -48,12 +50,16 @@ def record(row: SagaRow, saga: Saga, entries: Sequence[Entry], checkpoint: Check
         "status": FAILED_FATAL if _is_fatal(saga, failed) else row.status.value.upper(),
         "matched_policy_id": told.rules.get(failed, "") if failed is not None else "",
         "rollback_triggered": rolled_back,
-        "rollback_mode": MODE if rolled_back else None,
+        "rollback_mode": _mode(saga) if rolled_back else None,
         "compensation_jobs_dispatched": len(told.compensated),
         "compensation_jobs_skipped": _skipped(saga, told) if rolled_back else 0,
         "rollback_finished_at": _moment(told.stopped_at) if saga.phase is not SagaStatus.ROLLING_BACK else None,
         "amends": _ours(row, saga, told, entries, checkpoint),
     }
+
+
+def _mode(saga: Saga) -> str:
+    return MODE if all(step.after is None for step in saga.steps.values()) else GRAPH_MODE
 
 
 class _Told:

@@ -90,7 +90,7 @@ class Forward:
         if is_remembered:
             await self._breathe()
         else:
-            await self._begin(step, action, args, digest, None if at is None else at.after)
+            await self._begin(step, action, args, digest, None if at is None else self.places.after(at))
         if action.contract.hold:
             return await hold(self._run, self.go, step, action)
         while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:

@@ -116,6 +116,10 @@ class Places:
         step = self._anew(spot.step) if self._forgotten else spot.step
         return step, self._claim(step, topic, digest)
 
+    def after(self, spot: Spot) -> tuple[StepId, ...]:
+        """What it is after, by the names that those have now."""
+        return tuple(map(self._anew, spot.after)) if self._forgotten else spot.after
+
     def _anew(self, step: StepId) -> StepId:
         turn, name = 1, step
         while name in self._forgotten:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amends.core.contracts import Reversibility
-from amends.core.rewinds import is_pivot, newest_first, place_of, steps_above
+from amends.core.frontier import walked_back
+from amends.core.plan import turns
+from amends.core.pmap import Pmap
+from amends.core.rewinds import is_pivot, place_of, steps_above
 from amends.core.saga import Saga, Step
-from amends.core.step import LIVE
+from amends.core.step import LIVE, altered
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.errors import RefusedError, UnknownActionError
@@ -19,7 +22,10 @@ from amends.runtime.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """One step that a rollback would take back. `why_not` says what stands in the way; empty where nothing does."""
+    """One step that a rollback would take back. `why_not` says what stands in the way; empty where nothing does.
+
+    `order` counts the turns: steps with the same one are independent, and would be taken back side by side.
+    """
 
     order: int
     step: StepId
@@ -59,14 +65,27 @@ def planned(saga: Saga, registry: Registry, *, to: str | None, last: int | None)
     if saga.rollback is not None and saga.phase is SagaStatus.ROLLED_BACK:
         raise RefusedError(f"saga {saga.id} is rolled back already: nothing of it stands")
     if to is None and last is None:
-        place, above = "its beginning", newest_first(saga.steps.values())
+        place, going = "its beginning", _turn_by_turn(saga)
     else:
         entry, floor, _ = place_of(saga, to=to, last=last)
         place = f"checkpoint {to!r}" if to is not None else f"before its last {last}"
-        above = steps_above(saga, entry, floor)
-    standing = [step for step in above if step.standing]
-    steps = tuple(_planned(order, step, registry) for order, step in enumerate(standing, 1))
+        going = [(step,) for step in steps_above(saga, entry, floor) if step.standing]
+    steps = tuple(_planned(order, step, registry) for order, turn in enumerate(going, 1) for step in turn)
+    standing = [step for turn in going for step in turn]
     return RollbackPlan(saga=saga.id, place=place, steps=steps, refused=_refused(saga, standing))
+
+
+def _turn_by_turn(saga: Saga) -> list[tuple[Step, ...]]:
+    """In which order all of it would go back if every compensation succeeded; those of one turn side by side."""
+    going: list[tuple[Step, ...]] = []
+    back = altered(saga, phase=SagaStatus.ROLLING_BACK, top=len(saga.order), steps=Pmap(dict(saga.steps)))
+    back = walked_back(back, again=True)
+    while turn := turns(back):
+        going.append(tuple(saga.steps[step.id] for step in turn))
+        for step in turn:
+            gone = back.steps.set(step.id, altered(step, status=StepStatus.COMPENSATED))
+            back = walked_back(altered(back, steps=gone), moved=step.id)
+    return going
 
 
 def _refused(saga: Saga, standing: list[Step]) -> str:

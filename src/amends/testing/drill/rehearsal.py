@@ -263,7 +263,9 @@ class Rehearsal:
         for older in concerned(saga):
             is_older = older.number < saga.steps[step].number and older.status is StepStatus.SUCCEEDED
             if is_older and isinstance(await self._ask(saga, older), FoundNothing):
-                self.found.append(out_of_turn(saga.steps[step], older))
+                now = (await self._saga()).steps[older.id]
+                if now.status is StepStatus.SUCCEEDED:  # else a graph has it taken back beside this one
+                    self.found.append(out_of_turn(saga.steps[step], older))
 
     # -- somebody else ------------------------------------------------------------------------------------------------
 
