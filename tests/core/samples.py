@@ -85,6 +85,7 @@ EVENTS: list[e.Event] = [
     e.HoldPlaced(saga="s", by="a", why="w"),
     e.HoldLifted(saga="s", by="a", why="w"),
     e.BudgetSpent(place=StepId("2"), usd_micros=2),
+    e.ChildSpent(step=StepId("2"), usd_micros=2, steps=1),
     e.LimitReached(limit="usd", most=1, used=2, then="call", why="w"),
     e.LimitRaised(limit="usd", most=3, by="a"),
     e.IncidentRetried(incident=1, by="a"),

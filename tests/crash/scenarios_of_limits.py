@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amends import Limits, SagaDefinition, Work, check, to_checkpoint
+from amends import Limits, SagaDefinition, Work, check, saga, to_checkpoint
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
 from tests.crash.scenarios import (
@@ -177,3 +177,75 @@ async def gives_up(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(plain_b, 2)
     await s.abort("nobody sells this")
+
+
+# -- limits in families ----------------------------------------------------------------------------------------------
+
+
+async def all_is_counted(coordinator: Coordinator) -> None:
+    """What its children have spent is spent by a saga that has ended, each once, whatever was killed."""
+    for row in await coordinator.list(status=("completed", "rolled_back")):
+        budget = (await coordinator.show(row.id)).saga.budget
+        own = 0 if budget is None else sum(one.fact.usd_micros for one in budget.places.values())
+        below = [(await coordinator.show(one.id)).saga.budget for one in await coordinator.list(parent=row.id)]
+        total = own + sum(one.usd_micros for one in below if one is not None)
+        counted = 0 if budget is None else budget.usd_micros
+        assert counted == total, f"{row.id} has counted {counted}, and its children and itself spent {total}"
+
+
+@saga("crash.child_spends")
+async def child_spends(s: Work) -> None:
+    await s.do(keyed_a, 11)
+    await s.spend(usd=2)
+    await s.do(plain_b, 12)
+
+
+@scenario(
+    "a child spends within what is left to its parent",
+    COMPLETED,
+    ROLLED_BACK,
+    then=all_is_counted,
+    declared={"limits": Limits(usd=3, steps=4)},
+)
+async def within_limits(s: Work) -> None:
+    await s.call(child_spends)
+    await s.spend(usd=1)
+    await s.do(keyed_a, 2)
+
+
+@scenario(
+    "a child spends more than is left to its parent",
+    ROLLED_BACK,
+    then=all_is_counted,
+    declared={"limits": Limits(usd=2, stop_children=True)},
+)
+async def past_limits(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.spend(usd=1)
+    await s.call(child_spends)
+
+
+async def run_and_raise(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    await (await coordinator.start(definition, id=ID)).halt()
+    await raise_what_is_paused(coordinator)
+
+
+async def raise_what_is_paused(coordinator: Coordinator) -> None:
+    for row in await coordinator.list(status="paused"):
+        if row.id == ID:
+            await coordinator.raise_limit(row.id, steps=9, by="person:ann")
+    while await coordinator.list(status=("running", "waiting", "rolling_back")):
+        await here().clock.sleep(5)
+        await coordinator.resume()
+
+
+@scenario(
+    "a child stands still with its parent, and goes on with it",
+    COMPLETED,
+    ROLLED_BACK,
+    begin=run_and_raise,
+    people=raise_what_is_paused,
+    declared={"limits": Limits(steps=1, then="pause", stop_children=True)},
+)
+async def stands_still(s: Work) -> None:
+    await s.call(child_spends)

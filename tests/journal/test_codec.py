@@ -96,7 +96,8 @@ FROZEN = {
     "hold.placed/1": "by saga why",
     "hold.lifted/1": "by saga why",
     "budget.spent/1": "place tokens? usd_micros? what?",
-    "limit.reached/1": "limit most then used why",
+    "child.spent/1": "step steps? tokens? usd_micros?",
+    "limit.reached/1": "children? limit most then used why",
     "limit.raised/1": "by limit most why?",
 }
 CONTRACT_FIELDS = (

@@ -310,6 +310,18 @@ class Spend(NamedTuple):
     window_s: float
 
 
+class CountChild(NamedTuple):
+    """All that the child of a step has used up so far; with the step of this topic, if it asks for one."""
+
+    step: StepId
+    tokens: int
+    usd_micros: int
+    steps: int
+    now: int
+    window_s: float
+    topic: str = ""
+
+
 class KeepControl(NamedTuple):
     """Put what holds for every saga on record."""
 
@@ -345,7 +357,7 @@ class Recover(NamedTuple):
     jitter: float
 
 
-LimitCommand: TypeAlias = Spend | KeepLimits | RaiseLimits
+LimitCommand: TypeAlias = Spend | CountChild | KeepLimits | RaiseLimits
 Command: TypeAlias = (
     DispatchStep
     | RecordOutcome

@@ -73,7 +73,7 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _compensation(on_record(saga, step), command)),)
         case c.Recover():
             return tuple(_lost(saga, step, command) for step in in_flight(saga))
-        case c.Spend() | c.KeepLimits() | c.RaiseLimits():
+        case c.Spend() | c.CountChild() | c.KeepLimits() | c.RaiseLimits():
             return decide_limits(saga, command)
         case _:
             return _decide_saga(saga, command)

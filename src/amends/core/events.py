@@ -42,6 +42,7 @@ from amends.core.returns import (
 )
 from amends.core.spending import (
     BudgetSpent as BudgetSpent,
+    ChildSpent as ChildSpent,
     LimitEvent as LimitEvent,
     LimitRaised as LimitRaised,
     LimitReached as LimitReached,

@@ -6,27 +6,34 @@ crossed it: no kill can come between them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.incidents import fail, open_incident
-from amends.core.limits import Bound, Budget, LimitName, Response, one_more, spelled, spent
+from amends.core.limits import Bound, Budget, LimitName, Response, one_more, spelled
 from amends.core.refusals import require_work
 from amends.core.rewinds import roll_back_to
 from amends.core.saga import Saga, evolve
 from amends.core.spin import spins
 from amends.core.transitions import IncidentStatus, SagaStatus
+from amends.core.values import StepId
 from amends.errors import RefusedError, UnknownCheckpointError
 
 _RUNTIME: Final = "system:runtime"
+FAMILY: Final = "system:family"
+"""Who stops a saga because of a limit of its parent's, and lets it go on."""
 _COUNTED: Final = (LimitName.USD, LimitName.TOKENS)
+_Asked: TypeAlias = c.Spend | c.CountChild | c.KeepLimits
 
 
 def decide_limits(saga: Saga, command: c.LimitCommand) -> tuple[e.Event, ...]:
     match command:
         case c.Spend():
             return spend(saga, command)
+        case c.CountChild():
+            return count_child(saga, command)
         case c.KeepLimits():
             return keep_limits(saga, command)
         case c.RaiseLimits():
@@ -40,13 +47,68 @@ def spend(saga: Saga, command: c.Spend) -> tuple[e.Event, ...]:
     if command.place in saga.steps or (saga.budget is not None and command.place in saga.budget.places):
         raise RefusedError(f"saga {saga.id} has something at place {command.place} already")
     fact = e.BudgetSpent(place=command.place, tokens=command.tokens, usd_micros=command.usd_micros, what=command.what)
-    budget = spent(saga.budget, fact, 0)
+    return (fact, *_counted(evolve(saga, fact), command))
+
+
+def _counted(saga: Saga, command: _Asked) -> tuple[e.Event, ...]:
+    """What follows when more is spent than may be."""
+    budget = _required(saga)
     for name in _COUNTED:
         bound = budget.bounds.get(name)
         if bound is not None and budget.used(name) > bound.most:
             why = f"{spelled(name, budget.used(name))} spent, and the limit is {spelled(name, bound.most)}"
-            return (fact, *_respond(evolve(saga, fact), name, budget.used(name), why, command))
-    return (fact,)
+            return _respond(saga, name, budget.used(name), why, command)
+    return ()
+
+
+def count_child(saga: Saga, command: c.CountChild) -> tuple[e.Event, ...]:
+    """What a child uses up is used up by its parent, whatever becomes of either; its limits hold for both.
+
+    A step that would be one too many is not counted: the child does not do it.
+    """
+    if saga.begun is None or saga.phase.ended:
+        return ()
+    known = e.ChildSpent(step=command.step) if saga.budget is None else saga.budget.of_child(command.step)
+    told = e.ChildSpent(
+        step=command.step,
+        tokens=max(known.tokens, command.tokens),
+        usd_micros=max(known.usd_micros, command.usd_micros),
+        steps=max(known.steps, command.steps),
+    )
+    after = saga if told == known else evolve(saga, told)
+    fact = () if told == known else (told,)
+    budget = after.budget
+    if budget is None or not saga.works:
+        return fact
+    steps = budget.bounds.get(LimitName.STEPS)
+    if steps is not None and budget.steps > steps.most:
+        without = replace(told, steps=known.steps)
+        fact = () if without == known else (without,)
+        what = command.topic or f"what the child of step {command.step} did"
+        why = f"{what} would be step {budget.steps}, and the limit is {spelled('steps', steps.most)}"
+        return (*fact, *_respond(reduce(evolve, fact, saga), LimitName.STEPS, steps.most, why, command))
+    return (*fact, *(_counted(after, command) or _timed(after, command)))
+
+
+def _timed(saga: Saga, command: c.CountChild | c.KeepLimits) -> tuple[e.Event, ...]:
+    """What follows when the time is up."""
+    budget = _required(saga)
+    if budget.until_at is None or command.now < budget.until_at:
+        return ()
+    bound, used = budget.bounds[LimitName.SECONDS], budget.used(LimitName.SECONDS, command.now)
+    why = f"{spelled('seconds', used)} since it began, and the limit is {spelled('seconds', bound.most)}"
+    return _respond(saga, LimitName.SECONDS, used, why, command)
+
+
+def halts_child(saga: Saga, step: StepId) -> Response | None:
+    """What its parent has the child of a step do: go back, or stand still; None where it may go on."""
+    called = saga.steps.get(step)
+    if saga.rollback is not None or (called is not None and called.rewind is not None):
+        return Response.ROLLBACK
+    if saga.phase is SagaStatus.PAUSED and saga.paused is not None and saga.paused.by == FAMILY:
+        return Response.PAUSE
+    reached = saga.budget is not None and saga.budget.reached is not None
+    return Response.PAUSE if reached and saga.phase in {SagaStatus.PAUSED, SagaStatus.INCIDENT} else None
 
 
 def keep_limits(saga: Saga, command: c.KeepLimits) -> tuple[e.Event, ...]:
@@ -55,10 +117,9 @@ def keep_limits(saga: Saga, command: c.KeepLimits) -> tuple[e.Event, ...]:
     budget = saga.budget
     if budget is None:
         return ()
-    if budget.until_at is not None and command.now >= budget.until_at:
-        bound, used = budget.bounds[LimitName.SECONDS], budget.used(LimitName.SECONDS, command.now)
-        why = f"{spelled('seconds', used)} since it began, and the limit is {spelled('seconds', bound.most)}"
-        return _respond(saga, LimitName.SECONDS, used, why, command)
+    over = _timed(saga, command) or _counted(saga, command)  # a child may have spent while this one stood still
+    if over:
+        return over
     steps, spin = budget.bounds.get(LimitName.STEPS), budget.bounds.get(LimitName.SPIN)
     if command.topic and steps is not None and budget.steps >= steps.most:
         why = f"{command.topic} would be step {budget.steps + 1}, and the limit is {spelled('steps', steps.most)}"
@@ -69,11 +130,13 @@ def keep_limits(saga: Saga, command: c.KeepLimits) -> tuple[e.Event, ...]:
     return ()
 
 
-def _respond(saga: Saga, name: LimitName, used: int, why: str, command: c.Spend | c.KeepLimits) -> tuple[e.Event, ...]:
+def _respond(saga: Saga, name: LimitName, used: int, why: str, command: _Asked) -> tuple[e.Event, ...]:
     budget = _required(saga)
     bound = budget.bounds[name]
     then = _response(bound)
-    reached = e.LimitReached(limit=name.value, most=bound.most, used=used, then=then.value, why=why)
+    reached = e.LimitReached(
+        limit=name.value, most=bound.most, used=used, then=then.value, why=why, children=bound.children
+    )
     after = evolve(saga, reached)
     said = f"limit {name}: {why}"
     match then:
@@ -98,7 +161,7 @@ def _call(saga: Saga, why: str) -> tuple[e.Event, ...]:
     return open_incident(saga, c.OpenIncident(kind=e.IncidentKind.LIMIT_REACHED, step=None, why=why))
 
 
-def _back(saga: Saga, bound: Bound, said: str, command: c.Spend | c.KeepLimits) -> tuple[e.Event, ...]:
+def _back(saga: Saga, bound: Bound, said: str, command: _Asked) -> tuple[e.Event, ...]:
     """Back to the checkpoint, with as much again; where there is no way back to it, to a person."""
     more = one_more(saga.budget, _RUNTIME, f"it goes back to checkpoint {bound.to!r}", command.now)
     why = f"{bound.guidance} ({said})" if bound.guidance else said

@@ -12,13 +12,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple, cast
 
 from amends.core.pmap import Pmap
-from amends.core.spending import BudgetSpent, LimitEvent, LimitRaised, LimitReached
+from amends.core.spending import BudgetSpent, ChildSpent, LimitEvent, LimitRaised, LimitReached
 from amends.core.step import altered
 from amends.core.values import Json, StepId
 from amends.errors import JournalDamagedError
 
 SPENDING: Final = "a spending"
 BUILT_IN: Final = "amends."
+WITHIN: Final = "within"
+"""The entry of a child's limits that says that its parent has some, or runs within some."""
 MICROS: Final = 1_000_000
 
 
@@ -43,7 +45,10 @@ class Response(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """`measure` is the limit as it was first set: what one more helping is. `times`: how often it may go back."""
+    """`measure` is the limit as it was first set: what one more helping is. `times`: how often it may go back.
+
+    `children`: those that run are stopped too.
+    """
 
     most: int
     measure: int
@@ -52,6 +57,7 @@ class Bound:
     guidance: str = ""
     times: int = 1
     reached: int = 0
+    children: bool = False
 
 
 class Spending(NamedTuple):
@@ -63,7 +69,10 @@ class Spending(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """`places` are where the definition has spent. `newest` are the last own steps, as many as spin looks at."""
+    """`places` are where the definition has spent. `newest` are the last own steps, as many as spin looks at.
+
+    `tokens`, `usd_micros` and `steps` are sums, with those of the children. `within`: it tells its parent what it uses.
+    """
 
     places: Pmap[StepId, Spending]
     bounds: Mapping[LimitName, Bound]
@@ -74,6 +83,13 @@ class Budget:
     newest: tuple[StepId, ...] = ()
     reached: LimitName | None = None
     why: str = ""
+    children: Pmap[StepId, ChildSpent] | None = None
+    within: bool = False
+
+    def of_child(self, step: StepId) -> ChildSpent:
+        """What the child of a step has used up, as far as is known."""
+        found = None if self.children is None else self.children.get(step)
+        return found or ChildSpent(step=step)
 
     def used(self, name: LimitName, now: int = 0) -> int:
         """How much of it is used up; of spin, which has no amount, none."""
@@ -104,6 +120,8 @@ def begun(limits: Json) -> Budget:
     since_at = 0
     try:
         for name, limit in limits.items():
+            if name == WITHIN:
+                continue
             said = cast("dict[str, Json]", limit)
             since_at = max(since_at, cast("int", said.get("since_at", 0)))
             most = cast("int", said["most"])
@@ -114,10 +132,11 @@ def begun(limits: Json) -> Budget:
                 to=cast("str", said.get("to", "")),
                 guidance=cast("str", said.get("guidance", "")),
                 times=cast("int", said.get("times", 1)),
+                children=cast("bool", said.get("children", False)),
             )
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise JournalDamagedError(f"a saga's limits cannot be read: {exc!r}") from None
-    return Budget(places=Pmap(), bounds=bounds, since_at=since_at)
+    return Budget(places=Pmap(), bounds=bounds, since_at=since_at, within=WITHIN in limits)
 
 
 UNLIMITED: Final[Mapping[LimitName, Bound]] = {}
@@ -138,6 +157,15 @@ def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
         case BudgetSpent(place=place, tokens=tokens, usd_micros=usd):
             places = budget.places.set(place, Spending(event, entry))
             return altered(budget, places=places, tokens=budget.tokens + tokens, usd_micros=budget.usd_micros + usd)
+        case ChildSpent(step=step):
+            known = budget.of_child(step)
+            return altered(
+                budget,
+                children=(Pmap() if budget.children is None else budget.children).set(step, event),
+                tokens=budget.tokens + event.tokens - known.tokens,
+                usd_micros=budget.usd_micros + event.usd_micros - known.usd_micros,
+                steps=budget.steps + event.steps - known.steps,
+            )
         case LimitReached(limit=limit, why=why):
             name = LimitName(limit)
             bound = _bound(budget, name)

@@ -172,6 +172,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.RewindStarted()
             | e.RewindEnded()
             | e.BudgetSpent()
+            | e.ChildSpent()
             | e.LimitReached()
             | e.LimitRaised()
         ):
@@ -319,7 +320,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)), again=True)
         case e.SagaPaused():
             return altered(moved, paused=event)
-        case e.BudgetSpent() | e.LimitReached() | e.LimitRaised():
+        case e.BudgetSpent() | e.ChildSpent() | e.LimitReached() | e.LimitRaised():
             return altered(moved, budget=spent(saga.budget, event, moved.head))
         case e.WorkResumed(deadline_at=deadline_at):
             return _walked(rewound.renewed(moved, deadline_at) if deadline_at else moved, again=True)

@@ -22,14 +22,25 @@ class BudgetSpent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpent:
+    """All that the child of a step has used up so far, with its own children: told again, it is not counted twice."""
+
+    step: StepId
+    tokens: int = 0
+    usd_micros: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """`then` is the response, which follows in the same write."""
+    """`then` is the response, which follows in the same write. `children`: those that run are stopped too."""
 
     limit: str
     most: int
     used: int
     then: str
     why: str
+    children: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,4 +53,4 @@ class LimitRaised:
     why: str = ""
 
 
-LimitEvent: TypeAlias = BudgetSpent | LimitReached | LimitRaised
+LimitEvent: TypeAlias = BudgetSpent | ChildSpent | LimitReached | LimitRaised

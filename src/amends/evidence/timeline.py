@@ -241,7 +241,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.BAD, "stopped: a person is needed"
         case e.LimitReached():
             return direction, Tone.BAD, told_of_limits(event)
-        case e.BudgetSpent() | e.LimitRaised():
+        case e.BudgetSpent() | e.ChildSpent() | e.LimitRaised():
             return direction, Tone.PLAIN, told_of_limits(event)
         case e.PolicyAdopted(digest=digest, by=by, why=why):
             return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {short(by)}: {said(why)}"

@@ -12,14 +12,21 @@ from amends.evidence.texts import said, short
 def told_of_limits(event: e.LimitEvent) -> str:
     match event:
         case e.BudgetSpent(tokens=tokens, usd_micros=usd, what=what):
-            amounts = [*([f"{tokens} tokens"] if tokens else []), *([amount("usd", usd)] if usd else [])]
-            return f"spent {', '.join(amounts) or 'nothing'}{_because(what)}"
-        case e.LimitReached(limit=limit, then=then, why=why):
-            return f"limit {short(limit)} reached: {said(why)} ({short(then).replace('_', ' ')})"
+            return f"spent {_amounts(tokens, usd)}{_because(what)}"
+        case e.ChildSpent(step=step, tokens=tokens, usd_micros=usd, steps=steps):
+            return f"the child of step {short(step)} has spent {_amounts(tokens, usd)} in {steps} steps so far"
+        case e.LimitReached(limit=limit, then=then, why=why, children=children):
+            response = f"{short(then).replace('_', ' ')}{', and its children stop too' if children else ''}"
+            return f"limit {short(limit)} reached: {said(why)} ({response})"
         case e.LimitRaised(limit=limit, most=most, by=by, why=why):
             return f"limit {short(limit)} raised to {amount(limit, most)} by {short(by)}{_because(why)}"
         case _:
             assert_never(event)
+
+
+def _amounts(tokens: int, usd: int) -> str:
+    found = [*([f"{tokens} tokens"] if tokens else []), *([amount("usd", usd)] if usd else [])]
+    return ", ".join(found) or "nothing"
 
 
 def _because(why: str) -> str:

@@ -80,6 +80,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "hold.placed/1": e.HoldPlaced,
     "hold.lifted/1": e.HoldLifted,
     "budget.spent/1": e.BudgetSpent,
+    "child.spent/1": e.ChildSpent,
     "limit.reached/1": e.LimitReached,
     "limit.raised/1": e.LimitRaised,
 }

@@ -40,6 +40,8 @@ from amends.errors import (
 from amends.journal.protocol import PARENT, ROOT, Journal, Summary
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
 from amends.runtime.checked import LONGEST_ID
+from amends.runtime.family import PARENT_STEP, Family, current
+from amends.runtime.limits import journaled
 from amends.runtime.secret import mask, secrets_in
 
 if TYPE_CHECKING:
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from amends.runtime.local import LocalEngine
     from amends.runtime.surroundings import Surroundings
 
-PARENT_STEP: Final = "amends.parent_step"
 DEPTH: Final = "amends.depth"
 ON_BEHALF_OF: Final = "amends.on_behalf_of"
 DEEPEST: Final = 16
@@ -76,6 +77,7 @@ class Children:
         self._journal = journal
         self._nudge = nudge
         self._errands = errands
+        self._family = Family(engine, around, journal, nudge, errands)
         self.closing = asyncio.Event()
         for built_in in BUILT_IN:
             around.registry.ensure_action(built_in)
@@ -83,6 +85,7 @@ class Children:
     def enter(self) -> None:
         """The calling task drives sagas of this engine; so does whatever it starts."""
         _here.set(self)
+        current.set(self._family)
 
     def know(self, definition: SagaDefinition) -> None:
         """A saga has called it: it is found by its name from now on, here and in the steps to come."""
@@ -96,9 +99,12 @@ class Children:
         child = child_id(parent, step)
         if await self._engine.begun(child) is None:
             await self._begin(child, parent, step, definition, version, given, actor)
+        else:
+            await self._family.let_go_on(child)
         state = await self._at_rest(child)
         if state is None or not state.phase.ended:
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
+        await self._count(state)
         if state.phase is SagaStatus.ROLLED_BACK:
             raise Fatal(f"child {child} was rolled back: {_why(state)}", happened=False)
         return {"child": child, "result": state.result}
@@ -113,9 +119,15 @@ class Children:
             declared = self._around.registry.definition(definition, version)
         except UnknownDefinitionError as exc:
             raise Fatal(str(exc), happened=False) from None
-        start = _started(child, above, parent, step, definition, version, given, actor)
+        limits = journaled(declared.options.limits, None, self._around.clock.now(), within=bool(above.limits))
+        start = _started(child, above, parent, step, definition, version, given, actor)._replace(limits=limits)
         await self._require_an_end(start, above)
         _ = self._engine.begin(declared, start, child, tuple(secrets_in(cast("Any", given))))
+
+    async def _count(self, ended: Saga) -> None:
+        """What a child has used up is on its parent's record before its end is."""
+        if ended.budget is not None:
+            await self._family.count(ended)
 
     async def _require_an_end(self, start: c.StartSaga, above: SagaStarted) -> None:
         """A saga that calls itself, or whoever called it, with what it was given, would never end."""
@@ -161,7 +173,10 @@ class Children:
         goes_back = parent is not None and parent.rollback is not None
         state = await self._state(child)
         if state is not None and not goes_back:
+            await self._family.let_go_on(child)
             state = await self._at_rest(child)
+        if state is not None and state.phase.ended:
+            await self._count(state)
         if state is None or state.phase is SagaStatus.ROLLED_BACK:
             return NotHappened()
         if state.phase is SagaStatus.COMPLETED or goes_back:
@@ -189,7 +204,10 @@ class Children:
         while True:
             await engine.drive(child)
             state = await self._state(child)
-            if state is None or state.phase is SagaStatus.ROLLED_BACK:
+            if state is None:
+                return
+            if state.phase is SagaStatus.ROLLED_BACK:
+                await self._count(state)
                 return
             if state.phase is SagaStatus.INCIDENT:
                 named = ", ".join(f"{child}/{one.number}" for one in state.open_incidents)

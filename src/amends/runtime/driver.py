@@ -46,6 +46,7 @@ from amends.errors import (
 from amends.runtime.assertions import verify
 from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.family import heed
 from amends.runtime.forward import Forward
 from amends.runtime.keeping import Keeper
 from amends.runtime.logbook import Logbook
@@ -87,6 +88,7 @@ class Driver:
         book, clock = self.book, self._around.clock
         self._open_office()
         try:
+            heed(book)
             if book.saga.live:
                 book.tell(c.Recover(now=clock.now(), jitter=clock.jitter()))
             while True:
@@ -204,6 +206,7 @@ class Driver:
             lambda: self.run.layers,
             rewinds=Rewinds(self.run, self._forward),
         )
+        await self._keeper.report()
         result, early = await self._ended(definition, work, named)
         if self._forward.diverged is not None:
             raise self._forward.diverged

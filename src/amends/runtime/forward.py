@@ -118,7 +118,7 @@ class Forward:
             run.secrets[step] = secrets
         if not is_remembered:
             if book.saga.budget is not None:
-                await keep(run, action.topic, args)
+                await keep(run, step, action.topic, args)
             book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest))
             await self._judge(step, action, ahead=True)
         while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
@@ -168,7 +168,7 @@ class Forward:
         straight = straight and not contract.hold
         straight = straight and (not contract.resources or await self._is_free(step, contract, args))
         if run.book.saga.budget is not None:
-            await keep(run, contract.topic, args)
+            await keep(run, step, contract.topic, args)
         if straight:
             start = c.DispatchStep(step, contract, args, digest, verdict, after)
             await self._perform(step, action, start)

@@ -7,13 +7,16 @@ follows is on record already.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from amends.core import commands as c
 from amends.core.events import BudgetSpent, Cause
-from amends.core.limits import SPENDING, spent_words
+from amends.core.keeping import FAMILY
+from amends.core.limits import BUILT_IN, SPENDING, Response, spent_words
 from amends.core.values import Json, StepId
-from amends.errors import InputError
+from amends.errors import InputError, JournalError
+from amends.runtime.family import Halt, heed, within
 from amends.runtime.limits import Amount, spending
 from amends.runtime.run import Run
 
@@ -43,7 +46,16 @@ class Keeper:
             spend = c.Spend(place=place, tokens=counted, usd_micros=micros, what=what, now=now, window_s=window_s)
             run.book.tell(spend)
             run.book.commit_soon()
+            await self.report()
             await stop_unless_running(run)
+
+    async def report(self) -> None:
+        """Within its parent's limits: tell what is used up. Returns if it may go on; else the function is stopped."""
+        run = self._run
+        if run.book.saga.budget is not None and run.book.saga.budget.within:
+            if not run.book.is_unborn:
+                await run.book.commit()
+            await _heeding(run, within(run.book))
 
     async def abort(self, why: str) -> None:
         """The definition gives up: everything is taken back, and this is why."""
@@ -73,18 +85,43 @@ class Keeper:
         if run.book.saga.works and run.book.broken is None:
             run.book.tell(c.KeepLimits(now=run.around.clock.now(), window_s=run.around.settings.rollback_s))
             run.book.commit_soon()
+            heed(run.book)
             run.book.on_moved()
 
 
-async def keep(run: Run, topic: str, args: Json) -> None:
+async def keep(run: Run, step: StepId, topic: str, args: Json) -> None:
     """Before a step is proposed. Returns if every limit is kept; else the function is stopped here."""
     now, window_s = run.around.clock.now(), run.around.settings.rollback_s
     if run.book.tell(c.KeepLimits(now=now, window_s=window_s, topic=topic, args=args)):
         await stop_unless_running(run)
+    budget = run.book.saga.budget
+    if budget is not None and budget.within and not topic.startswith(BUILT_IN):
+        known = run.book.saga.steps
+        run.counted = {one for one in run.counted if one not in known} | {step}
+        await _heeding(run, within(run.book, more=len(run.counted), topic=topic))
+
+
+async def _heeding(run: Run, asked: Awaitable[Halt | None]) -> None:
+    """Go back, or stand still, where one above says so."""
+    book = run.book
+    try:
+        halt = await asked
+    except JournalError as exc:  # nothing may be dispatched that the one above could not count
+        book.give_up(exc)
+        raise
+    if halt is not None and book.saga.works:
+        now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+        if halt.how is Response.ROLLBACK:
+            book.tell(c.FailWork(cause=halt.cause, why=halt.why, step=None, now=now, window_s=window_s))
+        else:
+            book.tell(c.PauseSaga(by=FAMILY, why=halt.why))
+        book.commit_soon()
+    await stop_unless_running(run)
 
 
 async def stop_unless_running(run: Run) -> None:
     """A saga that does not run any more does not go on with its function either."""
     if not run.book.saga.works:
+        heed(run.book)
         run.book.on_moved()
         await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now

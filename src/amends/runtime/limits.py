@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final, Literal, TypeAlias, cast
 
-from amends.core.limits import MICROS, LimitName, Response
+from amends.core.limits import MICROS, WITHIN, LimitName, Response
 from amends.core.values import LARGEST_INT, Json
 from amends.errors import DeclarationError, InputError
 
@@ -50,6 +50,7 @@ class Limit:
 
     most: Amount
     then: Then = "rollback"
+    stop_children: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,9 @@ class Limits:
     spin: how many steps in a row may be nearly the same and bring nothing new; the next such one is not dispatched.
     then: what happens: "rollback", "pause", "call" (a person), or `to_checkpoint(name, guidance)`; for those given as a
     `Limit`, what that says.
+    stop_children: children that run are stopped at once, as the saga is, and not at their next step.
+
+    A child runs within what is left to its parent, whatever its own limits say, and what it uses up counts for both.
     """
 
     tokens: int | Limit | None = None
@@ -70,6 +74,7 @@ class Limits:
     steps: int | Limit | None = None
     spin: int | Limit | None = None
     then: Then = "rollback"
+    stop_children: bool = False
 
     def __post_init__(self) -> None:
         for name, limit in self.each():
@@ -81,8 +86,9 @@ class Limits:
         """Those that are set, by name."""
         for field in fields(self):
             said = cast("object", getattr(self, field.name))
-            if field.name != "then" and said is not None:
-                yield LimitName(field.name), said if isinstance(said, Limit) else Limit(cast("Amount", said), self.then)
+            if field.name in set(LimitName) and said is not None:
+                own = said if isinstance(said, Limit) else Limit(cast("Amount", said), self.then, self.stop_children)
+                yield LimitName(field.name), own
 
 
 def whole(name: str, amount: object) -> int:
@@ -136,18 +142,25 @@ def _response(name: str, then: object) -> dict[str, Json]:
     return {"then": str(then)}
 
 
-def journaled(declared: Limits | None, asked: Limits | None, now: int) -> Json:
-    """The limits that a saga begins with: of the definition, and over them those of whoever starts it."""
+def journaled(declared: Limits | None, asked: Limits | None, now: int, *, within: bool = False) -> Json:
+    """The limits that a saga begins with: of the definition, and over them those of whoever starts it.
+
+    `within`: it is the child of one that has limits, or runs within some.
+    """
     limits = {**dict(declared.each() if declared else ()), **dict(asked.each() if asked else ())}
-    if not limits:
+    if not limits and not within:
         return None
     return {
-        name.value: {
-            "most": whole(name, limit.most),
-            **_response(name, limit.then),
-            **({"since_at": now} if name is LimitName.SECONDS else {}),
-        }
-        for name, limit in limits.items()
+        **{
+            name.value: {
+                "most": whole(name, limit.most),
+                **_response(name, limit.then),
+                **({"since_at": now} if name is LimitName.SECONDS else {}),
+                **({"children": True} if limit.stop_children else {}),
+            }
+            for name, limit in limits.items()
+        },
+        **({WITHIN: True} if within else {}),
     }
 
 

@@ -149,6 +149,11 @@ class Logbook:
         self.broken = error
         self.on_moved()
 
+    def give_up(self, error: AmendsError) -> None:
+        """What has to be on record elsewhere before this saga goes on could not be written."""
+        if self.broken is None:
+            self._break(error)
+
     # -- other authors ------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:

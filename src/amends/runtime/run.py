@@ -75,6 +75,8 @@ class Run:
         self.on_stopped: Callable[[], None] = self.changed.set
         """The function may not act any more, and does not know it yet."""
         self.over = False
+        self.counted: set[StepId] = set()
+        """The steps that those above have counted already, and that are not on record here yet."""
         self._throttled = 0
         """How many branches wait for a rate, which no row would wake them for."""
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from amends.core import commands as c
+from amends.core.spending import ChildSpent
 from amends.core.values import Json, StepId
 
 if TYPE_CHECKING:
@@ -33,7 +34,26 @@ def started(walk: Walk) -> c.StartSaga:
 def spendings(walk: Walk) -> list[Callable[[], object]]:
     """A saga with limits spends a few times."""
     budget = walk.saga.budget
-    return [] if budget is None or len(budget.places) >= _MOST else [partial(spend, walk)]
+    if budget is None or len(budget.places) >= _MOST:
+        return []
+    return [partial(spend, walk), partial(count_child, walk)]
+
+
+def count_child(walk: Walk) -> None:
+    """A child tells what it has used up: more, or the same once again."""
+    budget, step = walk.saga.budget, StepId("child")
+    known = ChildSpent(step=step) if budget is None else budget.of_child(step)
+    tokens, usd, steps = walk.tape.pick(((0, 0, 1), (1, 1, 0), (0, 0, 0)))
+    walk.tell(
+        c.CountChild(
+            step=step,
+            tokens=known.tokens + tokens,
+            usd_micros=known.usd_micros + usd,
+            steps=known.steps + steps,
+            now=walk.now,
+            window_s=900,
+        )
+    )
 
 
 def spend(walk: Walk) -> None:

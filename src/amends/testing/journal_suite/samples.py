@@ -164,6 +164,7 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.IncidentResolved(incident=2, by="ann", reason="refunded by hand", settled=(STEP,)),
     e.IncidentResolved(incident=2, by="person:ann", reason="by hand", settled=(), proof="ticket 7"),
     e.BudgetSpent(place=StepId("4"), tokens=1200, usd_micros=420_000, what="the plan"),
+    e.ChildSpent(step=StepId("5"), tokens=300, usd_micros=70_000, steps=2),
     e.LimitReached(limit="usd", most=5_000_000, used=5_200_000, then="call", why="5.2 USD spent"),
     e.LimitRaised(limit="usd", most=10_000_000, by="person:ann", why="worth it"),
     e.PolicyAdopted(digest="d" * 64, text="version: v1\nrules: []\n", by="person:ann", why="the first"),
