@@ -196,8 +196,8 @@ async def all_is_counted(coordinator: Coordinator) -> None:
 @saga("crash.child_spends")
 async def child_spends(s: Work) -> None:
     await s.do(keyed_a, 11)
-    await s.spend(usd=2)
     await s.do(plain_b, 12)
+    await s.spend(usd=2)
 
 
 @scenario(

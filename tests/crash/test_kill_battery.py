@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from amends.core import events as e
+from amends.core.saga import replay
 from amends.core.transitions import SagaStatus
 from tests.crash.processes import Scene, scene_at
 
@@ -67,6 +68,16 @@ def test_a_killed_saga_is_recovered(scene: Scene, name: str, point: str, status:
     scene.kill("run", name, at=point)
     scene.run("resume")
     assert set(scene.audit().values()) == {status}
+
+
+@pytest.mark.parametrize("point", ["budget.spent/1", "child.spent/1#2", "budget.spent/1#2", "limit.reached/1"])
+def test_what_a_child_spent_is_counted_once_and_ends_its_parent(scene: Scene, point: str) -> None:
+    scene.kill("run", "budget", at=f"entry:{point}")
+    scene.run("resume")
+    assert set(scene.audit().values()) == {ROLLED_BACK}
+    sagas = [replay(entries[0].saga, [entry.event for entry in entries]) for entries in scene.histories()]
+    spent = {saga.id.count("~"): 0 if saga.budget is None else saga.budget.usd_micros for saga in sagas}
+    assert spent == {0: 6_000_000, 1: 3_000_000}
 
 
 def test_a_kill_between_two_steps_that_cannot_be_repeated_is_recovered(scene: Scene) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import amends
-from amends import Asked, Coordinator, Done, Fatal, Happened, NotHappened, Retry, Settings, Work, action, saga
+from amends import Asked, Coordinator, Done, Fatal, Happened, Limits, NotHappened, Retry, Settings, Work, action, saga
 from amends.errors import AmendsError, RefusedError
 from amends.journal.protocol import Entry
 from amends.testing.world import World
@@ -213,6 +213,18 @@ async def calls_and_fails(s: Work) -> None:
     await s.do(fatal, 3)
 
 
+@saga("victim.spends")
+async def spends(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.spend(usd=3)
+
+
+@saga("victim.budget", limits=Limits(usd=5, stop_children=True))
+async def within_a_budget(s: Work) -> None:
+    await s.call(spends)
+    await s.call(spends)
+
+
 @saga("victim.threads")
 async def in_threads(s: Work) -> None:
     await s.do(thread, 1)
@@ -326,6 +338,8 @@ SAGAS = {
         goes_back,
         calls,
         calls_and_fails,
+        spends,
+        within_a_budget,
         in_threads,
         in_threads_back,
         with_probe,

@@ -107,9 +107,9 @@ def test_a_child_does_not_go_past_its_parents_limit_whatever_its_own_says(tmp_pa
         assert (await handle.halt()).status == "incident"
         await standing(at, "buy.small", "paused")
         assert shop.bought == ["a", "b"]
-        assert (await at.show("p~1~1")).saga.paused.why == (  # type: ignore[union-attr]  # it is paused
-            "limit usd of its parent p: 6 USD spent, and the limit is 5 USD"
-        )
+        paused = (await at.show("p~1~1")).saga.paused
+        assert paused is not None
+        assert paused.why == "limit usd of its parent p: 6 USD spent, and the limit is 5 USD"
         await at.raise_limit("p", usd=20, by="person:ann")
         await standing(at, "buy.big", "completed")
         assert shop.bought == ["a", "b", "c"]

@@ -158,10 +158,10 @@ def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
             places = budget.places.set(place, Spending(event, entry))
             return altered(budget, places=places, tokens=budget.tokens + tokens, usd_micros=budget.usd_micros + usd)
         case ChildSpent(step=step):
-            known = budget.of_child(step)
+            known, children = budget.of_child(step), budget.children or Pmap[StepId, ChildSpent]()
             return altered(
                 budget,
-                children=(Pmap() if budget.children is None else budget.children).set(step, event),
+                children=children.set(step, event),
                 tokens=budget.tokens + event.tokens - known.tokens,
                 usd_micros=budget.usd_micros + event.usd_micros - known.usd_micros,
                 steps=budget.steps + event.steps - known.steps,
