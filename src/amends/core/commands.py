@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from amends.core.budgets import (
+    CountChild as CountChild,
+    KeepLimits as KeepLimits,
+    LimitCommand as LimitCommand,
+    RaiseLimits as RaiseLimits,
+    Spend as Spend,
+)
 from amends.core.contracts import Contract
 from amends.core.events import Cause, ControlEvent, IncidentKind
 from amends.core.outcomes import Answer, Lost, Outcome, Succeeded
@@ -299,51 +306,10 @@ class UnpauseSaga(NamedTuple):
     window_s: float
 
 
-class Spend(NamedTuple):
-    """The definition, at `place`, says what it has used up."""
-
-    place: StepId
-    tokens: int
-    usd_micros: int
-    what: str
-    now: int
-    window_s: float
-
-
-class CountChild(NamedTuple):
-    """All that the child of a step has used up so far; with the step of this topic, if it asks for one."""
-
-    step: StepId
-    tokens: int
-    usd_micros: int
-    steps: int
-    now: int
-    window_s: float
-    topic: str = ""
-
-
 class KeepControl(NamedTuple):
     """Put what holds for every saga on record."""
 
     fact: ControlEvent
-
-
-class KeepLimits(NamedTuple):
-    """See whether a limit is reached: before a step of this topic with these arguments, or ("") by the time."""
-
-    now: int
-    window_s: float
-    topic: str = ""
-    args: Json = None
-
-
-class RaiseLimits(NamedTuple):
-    """`most`: the new limits by name, in the journal's units; none: as much again of the one that was reached."""
-
-    most: dict[str, int]
-    by: str
-    why: str
-    now: int
 
 
 class EndSaga(NamedTuple):
@@ -357,7 +323,6 @@ class Recover(NamedTuple):
     jitter: float
 
 
-LimitCommand: TypeAlias = Spend | CountChild | KeepLimits | RaiseLimits
 Command: TypeAlias = (
     DispatchStep
     | RecordOutcome

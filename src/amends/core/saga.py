@@ -171,11 +171,9 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.CheckpointMade()
             | e.RewindStarted()
             | e.RewindEnded()
-            | e.BudgetSpent()
-            | e.ChildSpent()
-            | e.LimitReached()
-            | e.LimitRaised()
         ):
+            return _evolve_saga(saga, event)
+        case e.BudgetSpent() | e.ChildSpent() | e.LimitReached() | e.LimitRaised():
             return _evolve_saga(saga, event)
         case e.WaitStarted() | e.WaitEnded() | e.SignalReceived():
             return altered(saga, head=saga.head + 1, waits=_waits(saga, event))
