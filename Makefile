@@ -47,10 +47,10 @@ simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed 
 images: $(VENV)/.dev ## Cut the power under the journal at every operation, and open IMAGES disks as they may be found.
 	@$(BIN)/python -m tests.journal.power --images $(IMAGES) $(ARGS)
 
-# In a copy of the tree, because mutmut writes beside what it reads. MUTANTS names some, as globs; all, if left out.
+# In a copy of the tree, because mutants are written where the originals stand. MUTANTS names some, as globs, or how many.
 mutants: $(VENV).mutants/.made ## Change the core and the gate in every small way, and count what the quick tests notice.
 	@rm -rf .mutants; mkdir .mutants; git ls-files -z | xargs -0 cp --parents -t .mutants
-	@cd .mutants && ../$(VENV).mutants/bin/mutmut run $(MUTANTS); ../$(VENV).mutants/bin/mutmut results
+	@cd .mutants && ../$(VENV).mutants/bin/python tools/mutants.py $(MUTANTS)
 
 $(VENV).mutants/.made: $(VENV)/.made requirements-mutants.lock
 	@echo "installing mutmut into $(VENV).mutants"

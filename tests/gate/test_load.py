@@ -377,3 +377,8 @@ def test_both_scanners_read_the_same(text: str, monkeypatch: pytest.MonkeyPatch)
     first = parse_policy(text).digest
     monkeypatch.setattr(strict_yaml, "_LOADER", yaml.BaseLoader)
     assert parse_policy(text).digest == first
+
+
+def test_a_text_without_a_file_is_called_policy() -> None:
+    with pytest.raises(PolicyError, match=r"^policy:1: "):
+        parse_policy("5")

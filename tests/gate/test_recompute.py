@@ -1,6 +1,7 @@
 """What a gate was asked can be told from the journal alone: the same facts, the same verdicts."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -17,6 +18,7 @@ from amends import (
     saga,
 )
 from amends.core import events as e
+from amends.core.approvals import AHEAD
 from amends.core.contracts import Contract, Reversibility, Topic
 from amends.core.saga import replay, unstarted
 from amends.core.values import SagaId, StepId
@@ -160,6 +162,7 @@ ASKED = e.ApprovalRequested(step=STEP, digest="d", shown={}, rule="ask", policy=
 def test_a_request_for_approval_is_a_verdict_that_asked_people() -> None:
     (recorded,) = recorded_verdicts(SagaId("s"), [BEGUN, PROPOSED, ASKED])
     assert (recorded.decision, recorded.rule, recorded.entry) == (Decision.REQUIRE_HUMAN, "ask", 3)
+    assert (recorded.step, recorded.policy) == (STEP, "p")
     assert (recorded.facts.approval_present, recorded.approved) == (False, False)
     assert recorded.facts.tenant == "acme"
 
@@ -175,6 +178,41 @@ def test_what_is_judged_after_people_agreed_says_so_until_their_word_no_longer_c
     done = e.AttemptSucceeded(step=STEP, attempt=1, result=None)
     verdicts = list(recorded_verdicts(SagaId("s"), [*asked_again, started, done]))
     assert [each.decision for each in verdicts] == [Decision.REQUIRE_HUMAN, Decision.REQUIRE_HUMAN]
+
+
+def test_who_asked_ahead_was_judged_as_if_people_had_agreed() -> None:
+    ahead = dataclasses.replace(ASKED, rule=AHEAD)
+    (recorded,) = recorded_verdicts(SagaId("s"), [BEGUN, PROPOSED, ahead])
+    assert (recorded.facts.approval_present, recorded.approved) == (True, True)
+
+
+def test_a_compensation_that_a_person_let_run_counts_as_approved_and_no_other_does() -> None:
+    kind = e.IncidentKind.COMPENSATION_DENIED
+    contract = dataclasses.replace(CONTRACT, reversibility=Reversibility.COMPENSATABLE)
+    denied: list[e.Event] = [
+        BEGUN,
+        dataclasses.replace(PROPOSED, contract=contract),
+        e.ActionAllowed(step=STEP, rule="fine", policy="p"),
+        e.AttemptStarted(step=STEP, attempt=1, key="k"),
+        e.AttemptSucceeded(step=STEP, attempt=1, result=None),
+        e.RollbackStarted(cause=e.Cause.FATAL, why="", step=None, by="", deadline_at=9),
+        e.CompensationDenied(step=STEP, rule="no", policy="p", why=""),
+        e.IncidentOpened(incident=1, kind=kind, step=STEP, why="", left=(STEP,)),
+        e.SagaHalted(),
+    ]
+    allowed, refused = recorded_verdicts(SagaId("s"), denied)
+    assert [(each.decision, each.approved) for each in (allowed, refused)] == [
+        (Decision.ALLOW, False),
+        (Decision.DENY, False),
+    ]
+    let_run: list[e.Event] = [
+        *denied,
+        e.IncidentRetried(incident=1, by="person:ann", let_run=True),
+        e.RollbackResumed(by="person:ann", deadline_at=9),
+        e.CompensationStarted(step=STEP, attempt=1, key="k", certain=True, rule="no", policy="p"),
+    ]
+    *_, last = recorded_verdicts(SagaId("s"), let_run)
+    assert (last.decision, last.approved, last.facts.approval_present) == (Decision.ALLOW, True, False)
 
 
 def test_events_that_do_not_follow_each_other_are_refused() -> None:
@@ -195,7 +233,9 @@ def test_the_facts_come_from_the_saga_s_start() -> None:
         {"tenant": "acme"},
     )
     assert (found.phase, found.steps, found.approval_present, found.drill_age_days) == ("forward", 0, True, 3.0)
-    assert facts_of(state, STEP, CONTRACT, None, back=True).phase == "compensation"
+    assert (found.saga, found.step, found.contract, found.args) == ("s", STEP, CONTRACT, {"to": "ann"})
+    back = facts_of(state, STEP, CONTRACT, None, back=True)
+    assert (back.phase, back.approval_present, back.drill_age_days) == ("compensation", False, None)
 
 
 def test_a_saga_that_never_began_has_none() -> None:

@@ -258,3 +258,21 @@ def test_what_is_remembered_is_forgotten_before_it_grows_without_bound(monkeypat
     for n in range(20):
         assert judge(many, facts(args={f"n{n}": 1})).rule == f"r{n}"
     assert len(many.verdicts) <= 8
+
+
+def test_a_star_in_a_topic_or_a_definition_stays_within_its_segment() -> None:
+    for fact, deep, shallow in (
+        ("topic", facts("payments.card.charge"), facts("payments.charge")),
+        ("saga.definition", facts(definition="payments.card.charge"), facts(definition="payments.charge")),
+    ):
+        one, either = rule("deny", f"{{{fact}: payments.*}}"), rule("deny", f"{{{fact}: [other, payments.*]}}")
+        for rules in (one, either, rule("deny", f"{{{fact}: {{in: [payments.*, x.*]}}}}")):
+            assert verdict(rules, shallow).decision is D.DENY
+            assert verdict(rules, deep).decision is D.ALLOW
+        assert verdict(rule("deny", f"{{{fact}: payments.**}}"), deep).decision is D.DENY
+
+
+def test_the_item_after_the_last_is_missing() -> None:
+    asks = rule("allow", "{args.items.2: {exists: true}}")
+    assert verdict(asks, facts(args={"items": [1, 2, 3]}), "deny").rule == "one"
+    assert verdict(asks, facts(args={"items": [1, 2]}), "deny").rule == "default"
