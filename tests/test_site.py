@@ -1,6 +1,7 @@
 """The site is made of the pages as they are, and the README's picture shows what really happens."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_docs import ROOT, steady
-from tools import picture, site
+from tools import diagrams, picture, site
 
 
 def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
@@ -17,6 +18,25 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stdout + made.stderr
     assert "amends" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert (tmp_path / "site" / "docs" / "yaml" / "index.html").exists()
+
+
+def test_every_event_of_a_diagram_is_in_its_picture() -> None:
+    page = (ROOT / "docs" / "lifecycle.md").read_text(encoding="utf-8")
+    shown = diagrams.with_pictures(page)
+    assert "mermaid" not in shown
+    assert shown.count("<svg") == page.count("stateDiagram-v2") == shown.count("</svg>")
+    for event in ("AttemptLost", "CompensationDenied", "SagaHalted", "ApprovalVoided"):
+        assert event in shown
+    chart = diagrams.parsed("    [*] --> a: One\n    a --> b: Two, Three\n    b --> b: Four\n")
+    assert chart.states == ["a", "b"]
+    assert "stays on Four" in diagrams.drawn(chart)
+
+
+def test_every_target_of_make_is_made_whatever_files_there_are() -> None:
+    """`make docs` was once up to date for ever: there is a directory of that name."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE)) == set(phony.split())
 
 
 def test_the_table_of_contents_is_the_index_page() -> None:

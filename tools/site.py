@@ -3,7 +3,8 @@
     python tools/site.py [--to DIRECTORY]
 
 The pages link to each other, to the README, the changelog, the decisions and the examples by their paths in this tree,
-so that they can be read where they are. The site keeps that layout: nothing is rewritten, and nothing is listed twice.
+so that they can be read where they are. The site keeps that layout: nothing is listed twice, and nothing is rewritten
+but the state diagrams, which are drawn: a reader needs no script from elsewhere.
 """
 
 import argparse
@@ -16,6 +17,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.diagrams import with_pictures  # noqa: E402 - found from the root
+
 INDEX = "docs/index.md"
 HOME = "README.md"
 KEPT = ("docs", "adr", "examples", "README.md", "CHANGELOG.md", "LICENSE")
@@ -51,11 +56,7 @@ markdown_extensions:
         kwds: {{case: lower}}
   - pymdownx.highlight
   - pymdownx.inlinehilite
-  - pymdownx.superfences:
-      custom_fences:
-        - name: mermaid
-          class: mermaid
-          format: !!python/name:pymdownx.superfences.fence_code_format
+  - pymdownx.superfences
 validation:
   nav: {{omitted_files: warn, not_found: warn, absolute_links: warn}}
   links: {{not_found: warn, anchors: warn, absolute_links: warn, unrecognized_links: warn}}
@@ -96,6 +97,10 @@ def stage(place: Path, to: Path) -> Path:
             shutil.copytree(source, pages / name, ignore=shutil.ignore_patterns("__pycache__", "*.db*", "README.md"))
         else:
             shutil.copy(source, pages / name)
+    for page in (pages / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if "```mermaid" in text:
+            page.write_text(with_pictures(text), encoding="utf-8")
     text = (ROOT / INDEX).read_text(encoding="utf-8")
     config = place / "mkdocs.yml"
     config.write_text(CONFIG.format(to=to, nav=nav(table_of_contents(text))), encoding="utf-8")
