@@ -91,6 +91,26 @@ def test_a_saga_that_a_living_worker_drives_is_not_resumed_by_another() -> None:
     assert (found, ended.status) == ([], "completed")
 
 
+def test_a_worker_whose_time_ran_out_does_not_take_its_own_sagas_from_itself() -> None:
+    """The machine slept, and nobody took over: its sagas are its own as before, and not free for it to claim."""
+    world, memory, clock = World(), Memory(), QuickClock()
+
+    async def whole() -> tuple[list[Ended], Ended]:
+        second = asyncio.Event()
+        stuck = stuck_on_the_second_step(world, second)
+        async with coordinator(memory, settings=SHORT, clock=clock) as one:
+            handle = await one.start(stuck, 7)
+            while "second" not in world.seen:
+                await asyncio.sleep(0)
+            clock.advance(SHORT.lease_s + 1)
+            found = await asyncio.wait_for(one.resume(), 60)
+            second.set()
+            return found, await handle
+
+    found, ended = asyncio.run(whole())
+    assert (found, ended.status, world.seen) == ([], "completed", ["a", "second"])
+
+
 def test_a_worker_that_lost_its_lease_cannot_write_and_the_other_one_s_history_stands() -> None:
     world, memory, clock = World(), Memory(), QuickClock()
     registry = Registry()

@@ -9,6 +9,8 @@ import pytest
 from amends.core import decide, plan, step
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
+from amends.journal.memory import MemoryJournal
 from amends.runtime.local import LocalEngine
 from amends.runtime.run import Run
 from amends.testing.crash_journal import Mortal
@@ -24,6 +26,7 @@ ABLATIONS = {
     "uncertain": "only what certainly happened is compensated",
     "order": "the oldest step is taken back first",
     "completion": "a compensation begins before the newer one has succeeded",
+    "lock": "whoever asks for a resource has it",
 }
 
 
@@ -47,6 +50,8 @@ def without(mechanism: str) -> Generator[Flaws]:
                 _take_back(patch, _oldest)
             case "completion":
                 _take_back(patch, _newest_untried)
+            case "lock":
+                patch.setattr(MemoryJournal, "lock", _had_for_the_asking)
             case _:
                 assert flaws != Flaws()
         yield flaws
@@ -81,6 +86,10 @@ def _fresh(key: Any) -> Any:
 
 def _keep_to_oneself(self: LocalEngine, *_late: object) -> None:
     """What was done is nobody's business."""
+
+
+async def _had_for_the_asking(self: MemoryJournal, ask: LockAsk, lease: object) -> LockAnswer:
+    return LocksTaken()
 
 
 # -- the way back in another order --------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
 """20,000 schedules of the real runtime, and none breaks a promise; without any one mechanism, one soon does."""
 
 import hashlib
+import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
-from amends.testing.simulation import play, simulate
+from amends.testing.simulation import language, play, simulate
+from amends.testing.simulation.language import DEFINITIONS, any_program
+from amends.testing.simulation.loop import Dice
 from amends.testing.simulation.outside import Fate
 from tests.simulation.ablations import ABLATIONS, first_found
 
@@ -36,9 +40,16 @@ def test_without_one_mechanism_it_is_found(mechanism: str, record_property: Reco
 
 def test_everything_that_can_go_wrong_does_and_every_end_is_reached() -> None:
     tally = play(range(400))
-    faults = {"death", "freeze", "clock set", "journal stopped", "cancelled"}
+    faults = {"death", "freeze", "clock set", "journal stopped", "cancelled", "paused"}
     assert set(tally.faults) == faults | {f"call {fate.name.lower()}" for fate in Fate}
     assert {"completed", "rolled_back", "incident"} <= set(tally.ends)
+
+
+def test_every_word_of_the_language_is_used() -> None:
+    programs = [any_program(seed, Dice(seed), "simulated") for seed in range(300)]
+    words = {part[0] for _, program in programs for part in program.get("parts", ())}
+    assert words == set(re.findall(r'case "(\w+)":', inspect.getsource(language)))
+    assert {name for name, _ in programs} == set(DEFINITIONS) - {"sim.child"}
 
 
 # -- a seed replays exactly ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from amends.clock import Clock
@@ -26,8 +27,7 @@ from amends.core.events import SagaStarted
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId
-from amends.core.verdict import Rate
+from amends.core.values import SagaId, StepId
 from amends.errors import (
     AmendsError,
     JournalBusyError,
@@ -53,7 +53,7 @@ from amends.runtime.joining import driven_or_joined, followed
 from amends.runtime.logbook import Logbook, due_in, unrecorded_ends
 from amends.runtime.observe import Observers
 from amends.runtime.pauses import Pauses
-from amends.runtime.records import load, requested
+from amends.runtime.records import evidence, load, requested
 from amends.runtime.registry import Registry
 from amends.runtime.resuming import resumed
 from amends.runtime.secret import Secret
@@ -104,7 +104,7 @@ class LocalEngine:
             registry=registry,
             settings=settings,
             executor=executor or Executor(settings.threads),
-            admit=self._admit,
+            admit=lambda rate: journal.admit(rate.key, most=rate.most, per_s=rate.per_s),
             late=self._ended_late,
             drills=Drills(journal, clock),
             pauses=self.pauses,
@@ -133,6 +133,14 @@ class LocalEngine:
             self._around.lapses += 1
         self._journal.renew(self.worker, self._settings.lease_s)
         self._extend(since)
+
+    async def _come_back(self) -> None:
+        """Say that this worker lives, where its time had run out: else its own sagas were free to be claimed, by it."""
+        since = self._clock.elapsed()
+        if since >= self._alive_until:
+            self._around.lapses += 1
+            await self._journal.enlist(self.worker, self._settings.lease_s)
+            self._extend(since)
 
     def _extend(self, since: float) -> None:
         self._alive_until = since + self._settings.lease_s * (1 - _MARGIN)
@@ -225,12 +233,7 @@ class LocalEngine:
 
     def told(self, saga: Saga) -> Ended:
         """Where a saga stands, with its evidence at hand."""
-        return ended(saga, self._evidence)
-
-    async def _evidence(self, saga: SagaId) -> dict[str, Json]:
-        from amends.evidence.account import record_of
-
-        return await record_of(self._journal, saga)
+        return ended(saga, partial(evidence, self._journal))
 
     def _report_unrecorded(self, book: Logbook) -> None:
         for ended_late in unrecorded_ends(book):
@@ -281,6 +284,7 @@ class LocalEngine:
             return taken
         known, due_by = self._registry.definition_names(), self._clock.now()
         async with self._claiming:
+            await self._come_back()
             for lease in await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most):
                 try:
                     taken.add(asyncio.ensure_future(halted(await self._take_up(lease))))
@@ -342,9 +346,6 @@ class LocalEngine:
         row = await self._journal.saga(saga)
         if row is not None and not row.status.ended and row.status is not SagaStatus.INCIDENT:
             await self.drive(saga)
-
-    async def _admit(self, rate: Rate) -> int:
-        return await self._journal.admit(rate.key, most=rate.most, per_s=rate.per_s)
 
     def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""

@@ -8,7 +8,7 @@ from amends.core import commands as c, events as e
 from amends.core.decide import decide
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.values import Json, SagaId
 from amends.errors import JournalConflictError, UnknownSagaError
 from amends.journal.protocol import Journal, SagaQuery, SagaRow, Summary
 from amends.runtime.logbook import wakes_at
@@ -58,3 +58,9 @@ async def requested(journal: Journal, observers: Observers, saga: SagaId, comman
             continue
         observers.tell(entries, state)
         return state
+
+
+async def evidence(journal: Journal, saga: SagaId) -> dict[str, Json]:
+    from amends.evidence.account import record_of
+
+    return await record_of(journal, saga)

@@ -132,7 +132,7 @@ def _effective(lines: Iterable[Line]) -> Iterator[Line]:
 def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Rule] | None = None) -> list[str]:
     """What is wrong between the world and the journal, once everything has been recovered; nothing, it should be.
 
-    - every saga has ended: completed, rolled back, or an incident;
+    - every saga has ended: completed, rolled back, or an incident; or it waits for a child that is one;
     - completed: the effect of each step that succeeded stands once, and no other does;
     - rolled back: nothing stands;
     - an incident: what stands is named in what an open one says is left;
@@ -140,6 +140,7 @@ def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Ru
     - an action that is not repeatable is not called again unless its last attempt certainly did nothing;
     - a compensation is repeated only after one that failed or was lost, and with the same key;
     - compensations go newest first, in the order of intents, but for steps that a graph declares independent;
+    - what is held is released when nothing else can fail any more;
     - a child saga is gone where its parent is, or goes on without it;
     - each chain of hashes verifies.
 
@@ -150,6 +151,7 @@ def check(world: World, histories: Iterable[Iterable[Entry]], rules: Iterable[Ru
     complaints: list[str] = []
     accounts = [Account(tuple(history)) for history in histories]
     complaints += _families({account.saga.id: account.saga for account in accounts})
+    _excuse({account.saga.id: account for account in accounts})
     for account in accounts:
         known |= account.steps_by_key.keys()
         for rule in held:
@@ -171,6 +173,16 @@ def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
             yield f"saga {saga.id} is {saga.phase}, and its parent {parent.id} is {parent.phase} without it"
 
 
+def _excuse(accounts: dict[SagaId, Account]) -> None:
+    """Who waits for a child that waits for a person does so too, and rightly."""
+    for account in accounts.values():
+        below: Account | None = account if account.saga.phase is SagaStatus.INCIDENT else None
+        while below is not None and below.saga.begun is not None:
+            below = accounts.get(SagaId(below.saga.begun.labels.get(PARENT, "")))
+            if below is not None:
+                below.waits_for_people = True
+
+
 class Account:
     """One saga's side of the ledger: its entries, and what they come to."""
 
@@ -179,6 +191,7 @@ class Account:
         self.saga: Saga = unstarted(entries[0].saga if entries else SagaId(""))
         self.steps_by_key: dict[str, StepId] = {}
         self.key_by_step: dict[StepId, str] = {}
+        self.waits_for_people = False
         self.before: list[tuple[Saga, e.Event]] = []
         """Each event, and the saga as it was when it came."""
         for entry in entries:
@@ -207,6 +220,8 @@ Rule = Callable[[Account, tuple[Line, ...]], Iterator[str]]
 
 
 def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+    if account.waits_for_people:
+        return
     if account.saga.phase not in _ENDS:
         yield f"it has not ended: it is {account.saga.status}"
     unnamed = [step for step in account.saga.live if step not in account.named]
@@ -216,7 +231,7 @@ def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
 
 def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     saga, nets = account.saga, standing(lines)
-    for step in saga.steps.values():
+    for step in saga.steps.values() if saga.phase in _ENDS else ():
         if step.topic.startswith("amends."):
             continue  # what is built in acts on the journal's own store, and is no provider's business
         net = nets.get(account.key_by_step.get(step.id, ""), 0)
@@ -308,6 +323,15 @@ def _is_beside(saga: Saga, one: Step, step: Step) -> bool:
     return step.rewind not in saga.rewinding or one.rewind == step.rewind
 
 
+def _held(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+    """What is held is released when the work is finished and nothing else is under way, and by no rollback."""
+    for saga, event in account.before:
+        if isinstance(event, INTENTS) and event.step in saga.steps and saga.steps[event.step].contract.hold:
+            others = [step for step in (*saga.live, *saga.doubts) if not saga.steps[step].contract.hold]
+            if not saga.finished or saga.rollback is not None or saga.rewinding or others:
+                yield f"step {event.step} was held, and was released while {', '.join(others) or 'the work'} could fail"
+
+
 def _is_owed(saga: Saga, step: Step) -> bool:
     return step.doubtful if saga.phase is SagaStatus.RUNNING else step.owed
 
@@ -322,5 +346,5 @@ def _chain(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
 
 
 _LATE: Final = (e.LateSuccessEnrolled, e.LateLossEnrolled)
-ON_RECORD: Final[tuple[Rule, ...]] = (_ended, _calls, _repeats, _order, _chain)
-RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _chain)
+ON_RECORD: Final[tuple[Rule, ...]] = (_ended, _calls, _repeats, _order, _held, _chain)
+RULES: Final[tuple[Rule, ...]] = (_ended, _nets, _calls, _repeats, _order, _held, _chain)

@@ -1,18 +1,18 @@
-"""What simulated sagas do: a definition that reads its steps from its input, and an action for each kind of promise."""
+"""What simulated sagas call: an action for each kind of promise. What they make of them is in `language`."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from amends.errors import Fatal
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, key, register
-from amends.runtime.definition import SagaDefinition
-from amends.runtime.work import Work
 from amends.testing.simulation.outside import TIMEOUT_S
 from amends.testing.simulation.process import here
 
 _ATTEMPTS: Final = 4
+DESK: Final = "desk"
+"""The resource that simulated sagas want for themselves."""
 
 
 def _action(
@@ -23,10 +23,12 @@ def _action(
     **contract: Any,  # noqa: ANN401 - the contract's own
 ) -> Action[..., Any]:
     keyed = topic.startswith("sim.keyed")
+    locks = "resources" in contract
 
-    async def act(n: int) -> str:
+    async def act(n: int, who: str = "") -> str:
         process = here()
-        await process.ground.providers.do(topic, key(), process.nap, keyed=keyed)
+        landed = _seen_at_the_desk(who) if locks else None
+        await process.ground.providers.do(topic, key(), process.nap, keyed=keyed, landed=landed)
         return f"{topic} {n}"
 
     def act_in_a_thread(n: int) -> Coroutine[Any, Any, str]:
@@ -54,6 +56,17 @@ def _action(
     )
 
 
+def _seen_at_the_desk(who: str) -> Callable[[], None]:
+    """Called when an effect lands for which the desk has to be one saga's own."""
+    ground = here().ground
+
+    def look() -> None:
+        if (holder := ground.holder(DESK)) != who:
+            ground.broken.append(f"saga {who} acts at the desk, which is {holder or 'nobody'}'s")
+
+    return look
+
+
 ACTIONS: Final[tuple[Action[..., Any], ...]] = (
     _action("sim.keyed"),
     _action("sim.keyed_probed", probe=True),
@@ -63,20 +76,14 @@ ACTIONS: Final[tuple[Action[..., Any], ...]] = (
     _action("sim.plain_thread", in_a_thread=True),
 )
 PIVOT: Final = _action("sim.final", no_rollback="it is out", probe=True)
+HELD: Final = _action("sim.keyed_held", no_rollback="it is out", probe=True, hold=True)
+LOCKED: Final = _action("sim.keyed_locked", resources=[DESK])
 
 
-async def _work(s: Work, program: dict[str, Any]) -> None:
-    groups: list[list[int]] = program["groups"]
-    for number, group in enumerate(groups):
-        steps = [s.do_named(ACTIONS[which], {"n": number * 10 + place}) for place, which in enumerate(group)]
-        if len(steps) == 1:
-            await steps[0]
-        else:
-            await asyncio.gather(*steps)
-    if program["pivots"]:
-        await s.do_named(PIVOT, {"n": 0})
-    if program["fails"]:
-        raise RuntimeError("it was not meant to be")
+async def _refuse(fails: bool) -> None:  # noqa: FBT001 - an argument of an action has a name
+    if fails:
+        raise Fatal("it was not meant to be", happened=False)
 
 
-WORK: Final = SagaDefinition("sim.work", function=_work)
+LAST: Final = register("sim.last", _refuse, read_only=True)
+"""The end of a graph, which fails where it is to."""

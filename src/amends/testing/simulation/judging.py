@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from amends.clock import Clock
+from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.evidence.examine import Conclusion
 from amends.evidence.keys import key_source
 from amends.evidence.notary import KeyNotary
 from amends.evidence.verify import verify_journal
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import SagaRow
+from amends.journal.memory.state import Record
+from amends.journal.protocol import PARENT, SagaRow
 from amends.testing.crash import stale
 from amends.testing.crash_journal import Author
 from amends.testing.world import RULES, Account, Line, World, check
@@ -22,19 +24,36 @@ _EXAMINED_EACH: Final = 10
 """Signatures cost as much as half a schedule: the evidence of one in so many is examined to the end."""
 
 
-async def complaints(
-    world: World, memory: Memory, authors: list[Author], clock: Clock, saga: SagaId, *, seed: int
-) -> list[str]:
+def simulated(memory: Memory) -> list[Record]:
+    """The sagas of a schedule, without those that the runtime keeps for itself."""
+    return [record for name, record in memory.sagas.items() if not name.startswith("amends.")]
+
+
+def waiting_for_people(sagas: list[Record]) -> set[str]:
+    """The sagas that wait for a child that is an incident, or waits for one."""
+    waiting: set[str] = set()
+    parents = {record.id: record.begun.labels.get(PARENT, "") for record in sagas}
+    for record in sagas:
+        below = parents[record.id] if record.summary.status is SagaStatus.INCIDENT else ""
+        while below:
+            waiting.add(below)
+            below = parents.get(SagaId(below), "")
+    return waiting
+
+
+async def complaints(world: World, memory: Memory, authors: list[Author], clock: Clock, *, seed: int) -> list[str]:
     """What is wrong; nothing, it should be."""
     journal = MemoryJournal(clock, memory)
-    row = await journal.saga(saga)
-    histories = [] if row is None else [[entry async for entry in journal.read(saga)]]
+    sagas = simulated(memory)
+    histories = [[entry async for entry in journal.read(record.id)] for record in sagas]
+    rows = {record.id: await journal.saga(record.id) for record in sagas}
 
     def listed(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
-        yield from _listed(row, account)
+        yield from _listed(rows[account.saga.id], account)
 
     found = check(world, histories, [*RULES, listed])
     found += stale(authors)
+    found += _leaked(memory)
     if seed % _EXAMINED_EACH == 0 and memory.order:
         found += await _examined(memory, clock)
     return found
@@ -46,6 +65,13 @@ def _listed(row: SagaRow | None, account: Account) -> Iterator[str]:
     actual = (account.saga.status, len(account.saga.open_incidents))
     if said != actual:
         yield f"it is listed as {said}, and is {actual}"
+
+
+def _leaked(memory: Memory) -> Iterator[str]:
+    """Who has ended holds nothing, and waits for nothing."""
+    for ticket in memory.tickets:
+        if memory.sagas[ticket.owner].summary.status.ended:
+            yield f"saga {ticket.owner} has ended, and {ticket.resource} is still its own"
 
 
 async def _examined(memory: Memory, clock: Clock) -> list[str]:

@@ -21,8 +21,10 @@ from typing import Any, Final, TypeVarTuple
 _MULTIPLIER: Final = 6_364_136_223_846_793_005
 _INCREMENT: Final = 1_442_695_040_888_963_407
 _MASK: Final = 2**64 - 1
-_MOST_TURNS: Final = 200_000
+_MOST_TURNS: Final = 20_000
 _Given = TypeVarTuple("_Given")
+_Turn = tuple[asyncio.Handle, Context, Callable[..., object], tuple[Any, ...]]
+"""What to call, and in which context; its handle only says whether it was cancelled since."""
 
 
 class Dice:
@@ -51,7 +53,7 @@ class Owner:
         self.name = name
         self.is_dead = False
         self.is_frozen = False
-        self.todo: deque[asyncio.Handle] = deque()
+        self.todo: deque[_Turn] = deque()
         self.turns = 0
         self.fault_at = 0
         self.on_fault: Callable[[], None] | None = None
@@ -67,11 +69,12 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._dice = dice
         self._now_s = since_s
-        self._timers: list[tuple[float, int, asyncio.TimerHandle, Owner]] = []
+        self._timers: list[tuple[float, int, _Turn, Owner]] = []
         self._numbers = count()
         self.outside = Owner("outside")
         self.owners: list[Owner] = [self.outside]
         self.turns = 0
+        self._stopping = False
         self._begun: list[asyncio.Task[Any]] = []
         self.set_task_factory(self._noted)
 
@@ -118,8 +121,17 @@ class SimLoop(asyncio.BaseEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         owner = context.get(OWNER, self.outside)
         if not owner.is_dead:
-            owner.todo.append(handle)
+            owner.todo.append((handle, context, callback, args))
         return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*_Given], object],
+        *args: *_Given,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """There are no threads here."""
+        return self.call_soon(callback, *args, context=context)
 
     def call_at(
         self,
@@ -130,7 +142,8 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         context = contextvars.copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer, context.get(OWNER, self.outside)))
+        turn = (timer, context, callback, args)
+        heapq.heappush(self._timers, (when, next(self._numbers), turn, context.get(OWNER, self.outside)))
         return timer
 
     def call_later(
@@ -145,32 +158,41 @@ class SimLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It is passed over when its time comes."""
 
+    def get_debug(self) -> bool:
+        return False
+
     def _run_once(self) -> None:
-        """One turn of one process that has something to do; or time passes."""
-        able = [owner for owner in self.owners if owner.todo and not owner.is_frozen]
-        if not able:
-            self._pass_time()
-            return
-        owner = able[self._dice.below(len(able))] if len(able) > 1 else able[0]
-        owner.turns += 1
-        if owner.turns == owner.fault_at and owner.on_fault is not None:
-            owner.on_fault()
-            return
-        self.turns += 1
-        if self.turns > _MOST_TURNS:
-            raise AssertionError("it goes on and on")
-        handle = owner.todo.popleft()
-        if not handle.cancelled():
-            handle._run()
+        """Turns of processes that have something to do, one after the other; or time passes."""
+        below = self._dice.below
+        while not self._stopping:
+            able = [owner for owner in self.owners if owner.todo and not owner.is_frozen]
+            if not able:
+                self._pass_time()
+                continue
+            owner = able[below(len(able))] if len(able) > 1 else able[0]
+            owner.turns += 1
+            if owner.turns == owner.fault_at and owner.on_fault is not None:
+                owner.on_fault()
+                continue
+            self.turns += 1
+            if self.turns > _MOST_TURNS:
+                raise AssertionError("it goes on and on")
+            handle, context, callback, args = owner.todo.popleft()
+            if handle._cancelled:
+                continue
+            try:
+                context.run(callback, *args)
+            except Exception as exc:  # noqa: BLE001 - as any event loop does
+                self.call_exception_handler({"message": f"in {callback}", "exception": exc, "handle": handle})
 
     def _pass_time(self) -> None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2][0].cancelled():
             heapq.heappop(timers)
         if not timers:
             raise AssertionError("everybody waits for something that nobody does")
         self._now_s = max(self._now_s, timers[0][0])
         while timers and timers[0][0] <= self._now_s:
-            _, _, timer, owner = heapq.heappop(timers)
-            if not timer.cancelled() and not owner.is_dead:
-                owner.todo.append(timer)
+            _, _, turn, owner = heapq.heappop(timers)
+            if not turn[0].cancelled() and not owner.is_dead:
+                owner.todo.append(turn)

@@ -81,12 +81,18 @@ class Providers:
 
     # -- actions and compensations ------------------------------------------------------------------------------------
 
-    async def do(self, topic: str, own_key: str, nap: Nap, *, keyed: bool) -> None:
+    async def do(
+        self, topic: str, own_key: str, nap: Nap, *, keyed: bool, landed: Callable[[], None] | None = None
+    ) -> None:
+        """`landed` is called when it takes effect."""
+
         def land() -> None:
             is_buried = own_key in self._buried and not self._flaws.keeps_no_tombstones
             if not keyed or not (is_buried or self._knows(own_key)):
                 self.tell(f"{topic} takes effect")
                 self.world.effect(topic, key=own_key, honours_keys=False)
+                if landed is not None:
+                    landed()
 
         await self._called(topic, own_key, land, nap, keyed=keyed)
 

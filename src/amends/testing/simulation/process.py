@@ -48,6 +48,12 @@ class Ground:
     memory: Memory = field(default_factory=Memory)
     authors: list[Author] = field(default_factory=list[Author])
     story: list[str] = field(default_factory=list[str])
+    broken: list[str] = field(default_factory=list[str])
+    """Promises that were broken before the end."""
+
+    def holder(self, resource: str) -> str:
+        """Whose it is at this moment."""
+        return next((ticket.owner for ticket in self.memory.tickets if ticket.resource == resource), "")
 
     def tell(self, what: str) -> None:
         if self.listens:

@@ -12,12 +12,12 @@ before it can tell. Who freezes does not die.
 from __future__ import annotations
 
 import asyncio
-import functools
 import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Final
 
 from amends.core.transitions import SagaStatus
@@ -25,13 +25,25 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError
 from amends.runtime.registry import Registry
 from amends.testing.crash_loop import LoopClock
-from amends.testing.simulation.actions import ACTIONS, PIVOT, WORK
-from amends.testing.simulation.judging import complaints
+from amends.testing.simulation import people
+from amends.testing.simulation.judging import complaints, simulated, waiting_for_people
+from amends.testing.simulation.language import (
+    DEFINITIONS,
+    EVERY_ACTION,
+    WORK,
+    Program,
+    any_program,
+    at_the_desk,
+    has,
+    plain,
+)
 from amends.testing.simulation.loop import Dice, SimLoop
 from amends.testing.simulation.outside import Flaws, Providers
 from amends.testing.simulation.process import LEASE_S, Ground, Process
 
 SAGA: Final = SagaId("simulated")
+OTHER: Final = SagaId("simulated-2")
+"""The saga that wants the same thing as SAGA, where that wants one."""
 _ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
 _GLANCE_S: Final = 40.0
 _AFTERLIFE_S: Final = 100.0
@@ -39,6 +51,8 @@ _AFTERLIFE_S: Final = 100.0
 _TURNS: Final = (40, 90, 90, 200)
 """Among how many of its first turns a process's fault is."""
 _FINAL_TRIES: Final = 20
+_PERSON_S: Final = 20.0
+"""How long a person waits before asking again."""
 
 
 @dataclass(slots=True)
@@ -76,7 +90,8 @@ def simulate(
         listens=listens,
     )
     ground.providers.tell = ground.tell
-    schedule = Schedule(ground, LoopClock(loop, 99), seed, program(dice, steps))
+    chosen = any_program(seed, dice, SAGA) if steps is None else (WORK.name, plain(dice, steps))
+    schedule = Schedule(ground, LoopClock(loop, 99), seed, *chosen)
     asyncio.set_event_loop(None)
     try:
         loop.run_until_complete(schedule.play())
@@ -96,24 +111,16 @@ def simulate(
     )
 
 
-def program(dice: Dice, steps: int | None) -> dict[str, Any]:
-    """What the saga does, as data: groups of steps side by side, and how its function ends."""
-    left = dice.below(5) + 1 if steps is None else steps
-    groups: list[list[int]] = []
-    while left > 0:
-        width = min(left, 2 if dice.chance(20) else 1)
-        groups.append([dice.below(len(ACTIONS)) for _ in range(width)])
-        left -= width
-    return {"groups": groups, "fails": dice.chance(35), "pivots": dice.chance(8)}
-
-
 class Schedule:
-    def __init__(self, ground: Ground, clock: LoopClock, seed: int, saga: dict[str, Any]) -> None:
+    def __init__(self, ground: Ground, clock: LoopClock, seed: int, definition: str, program: Program) -> None:
         self._ground = ground
         self._clock = clock
         self._seed = seed
-        self._saga = saga
+        self._sagas = {SAGA: (definition, program)}
+        if has(program, "lock") and ground.dice.chance(60):
+            self._sagas[OTHER] = (WORK.name, at_the_desk(ground.dice, OTHER))
         self._processes: list[Process] = []
+        self._errands: list[asyncio.Future[None]] = []
         self.complaints: list[str] = []
         self.faults: list[str] = []
 
@@ -124,11 +131,13 @@ class Schedule:
 
     async def play(self) -> None:
         dice = self._ground.dice
-        self._ground.tell(f"the saga: {self._saga}")
+        for saga, (definition, program) in self._sagas.items():
+            self._ground.tell(f"saga {saga}: {definition} {program}")
         for number in range(2 + dice.chance(30)):
             self._begin(number)
         if dice.chance(25):
             self._outside(self._cancel(dice.between(0, 60)))
+        self._with_people()
         until = self._clock.elapsed() + dice.between(300, 900)
         while self._clock.elapsed() < until and not self._is_over:
             await self._clock.sleep(_GLANCE_S)
@@ -142,8 +151,13 @@ class Schedule:
 
     @property
     def _is_over(self) -> bool:
-        record = self._ground.memory.sagas.get(SAGA)
-        return record is not None and record.summary.status in _ENDS and self._is_settled
+        return SAGA in self._ground.memory.sagas and self._has_ended and self._is_settled
+
+    @property
+    def _has_ended(self) -> bool:
+        """All have ended, or wait for a person."""
+        sagas = simulated(self._ground.memory)
+        return all(one.summary.status in _ENDS for one in sagas if one.id not in waiting_for_people(sagas))
 
     @property
     def _is_settled(self) -> bool:
@@ -151,7 +165,7 @@ class Schedule:
         return self._ground.providers.is_quiet and not any(process.is_frozen for process in self._processes)
 
     def _outside(self, work: Coroutine[Any, Any, None]) -> None:
-        self._errand = asyncio.ensure_future(work)
+        self._errands.append(asyncio.ensure_future(work))
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -167,8 +181,11 @@ class Schedule:
         with suppress(AmendsError):
             await coordinator.__aenter__()
         if begins:
-            with suppress(AmendsError):
-                _ = await coordinator.start_bound(WORK, {"program": self._saga}, id=SAGA)
+            for saga, (name, program) in self._sagas.items():
+                definition = DEFINITIONS[name]
+                bound = {"given" if definition.steps else "program": program}
+                with suppress(AmendsError):
+                    _ = await coordinator.start_bound(definition, bound, id=saga)
         await process.scan()
 
     def _doom(self, process: Process) -> None:
@@ -216,19 +233,37 @@ class Schedule:
             ground.memory.workers.pop(process.store.worker, None)
         self._begin(len(self._processes) + 1)
 
-    async def _cancel(self, after_s: float) -> None:
-        """A person cancels, by whichever process answers."""
-        await self._clock.sleep(after_s)
-        alive = [process for process in self._processes if not process.is_dead and not process.is_frozen]
-        if alive:
-            self.faults.append("cancelled")
-            chosen = alive[self._ground.dice.below(len(alive))]
-            self._ground.tell(f"a person cancels by {chosen.name}")
-            chosen.start(lambda: asyncio.ensure_future(self._cancelled(chosen)))
+    # -- people -------------------------------------------------------------------------------------------------------
 
-    async def _cancelled(self, process: Process) -> None:
-        with suppress(AmendsError):
-            await process.coordinator.cancel(SAGA, why="changed my mind", by="person:ann")
+    def _with_people(self) -> None:
+        """Somebody sends what is waited for, or nobody does; somebody stops everything for a while."""
+        dice, program = self._ground.dice, self._sagas[SAGA][1]
+        if has(program, "wait") and dice.chance(75):
+            self._outside(self._ask(people.send(SAGA), dice.between(0, 60), tries=5))
+        if "groups" not in program and dice.chance(15):
+            self.faults.append("paused")
+            since_s = dice.between(0, 10)
+            self._outside(self._ask(people.pause(dice, SAGA), since_s))
+            self._outside(self._ask(people.unpause(SAGA), since_s + dice.between(1, 200), tries=5))
+
+    async def _cancel(self, after_s: float) -> None:
+        """A person cancels, even what has completed."""
+        await self._ask(people.cancel(SAGA), after_s, fault="cancelled")
+
+    async def _ask(self, errand: people.Errand, after_s: float, *, tries: int = 1, fault: str = "") -> None:
+        """A person asks for something, by whichever process answers, until it is done."""
+        await self._clock.sleep(after_s)
+        answered = asyncio.Event()
+        for number in range(tries):
+            alive = [process for process in self._processes if not process.is_dead and not process.is_frozen]
+            if alive and not answered.is_set():
+                if fault:
+                    self.faults.append(fault)
+                chosen = alive[self._ground.dice.below(len(alive))]
+                self._ground.tell(f"a person {errand.what} by {chosen.name}")
+                chosen.start(partial(errand.begin, chosen.coordinator, answered))
+            if number + 1 < tries:
+                await self._clock.sleep(_PERSON_S)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -242,17 +277,19 @@ class Schedule:
         over = asyncio.get_running_loop().create_future()
         last.start(lambda: asyncio.ensure_future(self._resumed(last, over)))
         await over
+        self.complaints += ground.broken
         self.complaints += await complaints(
-            ground.providers.world, ground.memory, ground.authors, self._clock, SAGA, seed=self._seed
+            ground.providers.world, ground.memory, ground.authors, self._clock, seed=self._seed
         )
 
     async def _resumed(self, last: Process, over: asyncio.Future[None]) -> None:
         try:
             await last.coordinator.__aenter__()
+            if "paused" in self.faults:
+                await people.unpause(SAGA).run(last.coordinator, asyncio.Event())
             for _ in range(_FINAL_TRIES):
                 await last.coordinator.resume()
-                record = self._ground.memory.sagas.get(SAGA)
-                if record is None or record.summary.status in _ENDS:
+                if self._has_ended:
                     break
                 await last.nap(50, 100)
         except AmendsError as exc:
@@ -261,11 +298,12 @@ class Schedule:
             over.set_result(None)
 
 
-@functools.cache
+@cache
 def _registry() -> Registry:
     registry = Registry()
-    registry.add_definition(WORK)
-    for action in (*ACTIONS, PIVOT):
+    for definition in DEFINITIONS.values():
+        registry.add_definition(definition)
+    for action in EVERY_ACTION:
         registry.add_action(action)
     return registry
 
