@@ -223,6 +223,21 @@ result: {said: "${steps.both.stdout}"}
     assert (ended.status, ended.result) == ("completed", {"said": "hello"})
 
 
+def test_steps_without_an_order_are_taken_back_side_by_side(tmp_path: Path) -> None:
+    """Each compensation waits for the other at the pipe; and what both need goes back after them."""
+    os.mkfifo(tmp_path / "pipe")
+    steps = """
+steps:
+  - {id: base, run: ["true"], after: [], compensate: [sh, -c, "echo base >> order"]}
+  - {id: "1", run: ["true"], after: [base], compensate: [sh, -c, "cat pipe >> order"]}
+  - {id: "2", run: ["true"], after: [base], compensate: [sh, -c, "echo hello > pipe"]}
+  - {id: fails, run: ["false"], read_only: true, after: ["1", "2"]}
+"""
+    ended, _ = run(tmp_path, steps)
+    assert ended.status == "rolled_back"
+    assert (tmp_path / "order").read_text().split() == ["hello", "base"]
+
+
 def test_sagas_that_need_the_same_resource_take_turns(tmp_path: Path) -> None:
     text = """
 version: v1

@@ -8,26 +8,28 @@ for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from amends.core.values import StepId
 from amends.errors import CallPerson, Complete, StepError
 from amends.runtime.graph import Graph
 from amends.runtime.places import Spot
-from amends.runtime.steps import Step, resolved
+from amends.runtime.steps import Step
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
 
+Arguments = Callable[[Step, Mapping[str, Any]], Mapping[str, object]]
+
 
 class Course:
-    """One run of one definition's steps."""
+    """One run of one definition's steps. `arguments` gives those of a step, by name, from the results so far."""
 
-    def __init__(self, s: Work, graph: Graph, given: Mapping[str, Any]) -> None:
+    def __init__(self, s: Work, graph: Graph, arguments: Arguments) -> None:
         self._s = s
         self._graph = graph
-        self._given = given
+        self._arguments = arguments
         self._results: dict[str, Any] = {}
         self._begun: dict[str, str] = {}
         """By each label whose step has begun: the step that it was last known as. A recovery is its last."""
@@ -88,10 +90,7 @@ class Course:
                 return result
 
     async def _do(self, step: Step, label: str, turn: int) -> Any:  # noqa: ANN401 - the action's own type
-        named = {name: resolved(value, self._given, self._results) for name, value in step.args.items()}
-        for name in step.action.signature.names:
-            if name not in named and name in self._given:
-                named[name] = self._given[name]
+        named = self._arguments(step, self._results)
         if self._graph.is_list:
             return await self._s.do_named(step.action, named)
         needs = self._graph.needs[label]

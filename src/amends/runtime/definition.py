@@ -17,7 +17,7 @@ from amends.runtime.options import OptionNames, Options
 from amends.runtime.registry import PROCESS
 from amends.runtime.resources import checked_templates, listed, resources_of
 from amends.runtime.signature import Signature
-from amends.runtime.steps import Step, check_given
+from amends.runtime.steps import Step, arguments, check_given
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
@@ -119,7 +119,7 @@ class SagaDefinition:
         return result
 
     async def _run_steps(self, s: Work, given: Mapping[str, Any]) -> dict[str, Any]:
-        return await Course(s, self._graph, given).run()
+        return await Course(s, self._graph, lambda step, results: arguments(step, given, results)).run()
 
 
 def saga(name: str, *, version: int = 1, **options: Unpack[OptionNames]) -> Callable[[Body], SagaDefinition]:

@@ -80,6 +80,15 @@ def check_given(name: str, steps: Iterable[Step], given: object) -> None:
             raise InputError(f"saga {name}, step {step.label} needs {', '.join(sorted(missing))} in the input")
 
 
+def arguments(step: Step, given: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, object]:
+    """A step's arguments by name: what it says, and from the saga's input what it leaves out."""
+    named = {name: resolved(value, given, results) for name, value in step.args.items()}
+    for name in step.action.signature.names:
+        if name not in named and name in given:
+            named[name] = given[name]
+    return named
+
+
 def resolved(value: object, given: Mapping[str, Any], results: Mapping[str, Any]) -> object:
     if isinstance(value, Given):
         return given[value.name]

@@ -5,7 +5,6 @@ The text is journaled with the saga's input, so that whoever takes the saga up n
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 from collections.abc import Mapping
@@ -18,15 +17,18 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId
 from amends.errors import DeclarationError, InputError, SagaFileError
 from amends.journal.protocol import Journal, SagaQuery
+from amends.runtime.action import Action
+from amends.runtime.course import Course
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.graph import Graph
 from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.steps import Step
 from amends.runtime.work import Work
 from amends.sagafile.actions import arguments, make_action
 from amends.sagafile.inputs import checked_inputs
 from amends.sagafile.model import StepPlan, Written
 from amends.sagafile.outputs import ShowOf
 from amends.sagafile.read import read_saga
-from amends.sagafile.references import predecessors
 from amends.sagafile.templates import bound
 from amends.source.marked import Mistakes
 from amends.source.strict_yaml import decoded, read_document, read_file
@@ -65,19 +67,24 @@ class FileSaga(SagaDefinition):
         directory = str(saga_file["directory"])
         results: dict[str, Json] = {}
         known: dict[str, Json] = {"input": input, "steps": results, "saga": {"id": s.id}}
+        plans = {_label(step.id): step for step in self.written.steps}
 
-        async def perform(step: StepPlan) -> None:
-            named = arguments(step, saga=s.id, directory=directory, known=known)
-            results[step.id] = await s.do_named(self.actions[step.id], named)
+        def named(step: StepPlan) -> dict[str, object]:
+            return {**arguments(step, saga=s.id, directory=directory, known=known)}
+
+        def known_by(step: Step, done: Mapping[str, Any]) -> dict[str, object]:
+            results.update({plans[label].id: result for label, result in done.items()})
+            return named(plans[step.label])
 
         tree = self.written.tree
         if tree is not None:
             s.files(Path(directory) / str(bound(tree.root, known)))
         if self.written.is_graph:
-            await _Graph(self.written.steps).walk(perform)
+            done = await Course(s, _graph(self.written, self.actions), known_by).run()
+            results.update({plans[label].id: result for label, result in done.items()})
         else:
             for step in self.written.steps:
-                await perform(step)
+                results[step.id] = await s.do_named(self.actions[step.id], named(step))
         if tree is not None and tree.land:
             verify = [str(bound(word, known)) for word in tree.verify]
             await s.land(message=str(bound(tree.land, known)), verify=verify)
@@ -85,44 +92,22 @@ class FileSaga(SagaDefinition):
         return given or None
 
 
-class _Graph:
-    """Steps side by side, each as soon as those before it have ended well."""
+def _graph(written: Written, actions: Mapping[str, Action[..., Any]]) -> Graph:
+    """The file's steps as those of a graph: what says nothing is after the one above it."""
+    steps: dict[str, Step] = {}
+    needs: dict[str, tuple[str, ...]] = {}
+    above: tuple[str, ...] = ()
+    for plan in written.steps:
+        label = _label(plan.id)
+        needs[label] = above if plan.after is None else tuple(map(_label, plan.after))
+        steps[label] = Step(actions[plan.id], name=label)
+        above = (label,)
+    return Graph(steps, needs, is_list=False)
 
-    def __init__(self, steps: tuple[StepPlan, ...]) -> None:
-        self._steps = steps
-        self._before = predecessors(steps)
-        self._ended: dict[str, asyncio.Future[None]] = {}
 
-    async def walk(self, perform: Any) -> None:  # noqa: ANN401 - the saga's own way to do a step
-        """Do all of them. After a failure nothing new begins, what runs may end, and the first failure is raised."""
-        loop = asyncio.get_running_loop()
-        self._ended = {step.id: loop.create_future() for step in self._steps}
-        branches = [asyncio.ensure_future(self._branch(step, perform)) for step in self._steps]
-        try:
-            await asyncio.wait(branches)
-        except asyncio.CancelledError:
-            for branch in branches:
-                branch.cancel()
-            await asyncio.wait(branches)
-            raise
-        failures = [error for branch in branches if not branch.cancelled() and (error := branch.exception())]
-        if failures:
-            raise failures[0]
-
-    async def _branch(self, step: StepPlan, perform: Any) -> None:  # noqa: ANN401 - the saga's own way to do a step
-        own = self._ended[step.id]
-        try:
-            for name in self._before[step.id]:
-                await asyncio.shield(self._ended[name])
-            if not any(each.cancelled() for each in self._ended.values()):
-                await perform(step)
-                own.set_result(None)
-        except asyncio.CancelledError:
-            if not any(self._ended[name].cancelled() for name in self._before[step.id]):
-                raise  # it was stopped itself, and not only told that one before it has failed
-        finally:
-            if not own.done():
-                own.cancel()
+def _label(step: str) -> str:
+    """What a step is known by in the journal: its id, unless that looks like the number of a place."""
+    return f"#{step}" if step.isdigit() else step
 
 
 def version_of(text: str) -> int:
