@@ -7,19 +7,23 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from amends.changeset import Changeset, Landed, Terms, list_changesets, prune
-from amends.changeset.disk import Disk
+from amends.changeset import Changeset, Landed, Life, Terms, list_changesets, prune
+from amends.changeset.disk import Disk, Spot, Sync
+from amends.changeset.home import Home
 from amends.changeset.look import content_at
 from amends.changeset.views import probe
 from amends.clock import SystemClock
-from amends.errors import ChangesetError
+from amends.errors import ChangesetError, LimitError, RootError
 from tests.changeset.conftest import Opener
 from tests.changeset.test_crashes import MEMORY, world
-from tests.changeset.trees import File, plant, said, seen
+from tests.changeset.trees import File, Folder, plant, said, seen
 from tests.changeset.worlds import Crashes, World
 
 __all__ = ["MEMORY", "world"]
@@ -182,6 +186,16 @@ def test_a_large_sparse_file_stays_sparse(tree: Path) -> None:
     assert (about.st_size, about.st_blocks * 512 < 1 << 20) == (64 << 20, True)
 
 
+@pytest.mark.soak
+def test_a_file_of_five_gigabytes_lands(tree: Path, opener: Opener) -> None:
+    changeset = opener("overlay", tree)
+    with changeset.begin("one") as files:
+        assert files.run(["sh", "-c", "truncate -s 5G huge; printf end >> huge"]).ok
+    assert isinstance(changeset.land(), Landed)
+    about = (tree / "huge").stat()
+    assert (about.st_size, about.st_blocks * 512 < 1 << 20) == ((5 << 30) + 3, True)
+
+
 @pytest.mark.parametrize("provider", ["overlay", "copy", "api"])
 def test_times_of_landed_files_are_those_of_the_view(provider: str, tree: Path, opener: Opener) -> None:
     changeset = opener(provider, tree)
@@ -268,3 +282,199 @@ def test_a_file_that_somebody_removes_while_a_tool_changes_it_is_not_taken_for_a
         assert files.run(["sh", "-c", "echo '# more' >> pkg/one.py"]).ok
         (tree / "pkg/one.py").unlink()
     assert changeset.steps()[0].moved == ("pkg/one.py",)
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_the_empty_path_and_the_dot_are_the_tree_itself(path: str, tree: Path) -> None:
+    with Changeset.open(tree, terms=API) as changeset, changeset.begin("one") as files:
+        assert files.names(path) == sorted(os.listdir(tree))
+        acts: list[Callable[[], object]] = [
+            lambda: files.write_text(path, "x"),
+            lambda: files.make_folder(path),
+            lambda: files.remove(path, recursive=True),
+            lambda: files.chmod(path, 0o700),
+        ]
+        for act in acts:
+            with pytest.raises(OSError, match=r"directory|exists|itself|own mode"):
+                act()
+
+
+def test_a_dangling_link_and_a_link_to_itself_land_as_they_are(tree: Path) -> None:
+    with Changeset.open(tree, terms=API) as changeset:
+        with changeset.begin("one") as files:
+            files.symlink("dangling", "nowhere/at/all")
+            files.symlink("round", "round")
+        assert isinstance(changeset.land(), Landed)
+    assert [os.readlink(tree / name) for name in ("dangling", "round")] == ["nowhere/at/all", "round"]
+
+
+@pytest.mark.parametrize("provider", ["overlay", "copy", "api"])
+def test_the_umask_counts_for_what_is_new(provider: str, tree: Path, opener: Opener) -> None:
+    changeset = opener(provider, tree)
+    old = os.umask(0o077)
+    try:
+        with changeset.begin("one") as files:
+            files.write_text("private", "x\n")
+            files.write_text("pkg/one.py", "changed\n")
+    finally:
+        os.umask(old)
+    assert isinstance(changeset.land(), Landed)
+    modes = [stat.S_IMODE((tree / name).stat().st_mode) for name in ("private", "pkg/one.py")]
+    assert modes == [0o600, 0o644]
+
+
+def test_a_file_in_a_read_only_folder_is_changed_and_lands_once_it_may(unprivileged: Path) -> None:
+    tree = plant(unprivileged / "tree", {"locked": Folder(), "locked/file": "as it was\n"})
+    (tree / "locked").chmod(0o555)
+    with Changeset.open(tree, terms=API) as changeset:
+        with changeset.begin("one") as files:
+            files.write_text("locked/file", "changed\n")
+            with pytest.raises(PermissionError):
+                files.write_text("locked/new", "x")
+        with pytest.raises(RootError, match=r"not permitted.*as it was"):
+            changeset.land()
+        assert (tree / "locked/file").read_text() == "as it was\n"
+        (tree / "locked").chmod(0o755)
+        assert isinstance(changeset.land(), Landed)
+    assert (tree / "locked/file").read_text() == "changed\n"
+
+
+def test_an_edited_gitignore_is_a_file_like_any_other_and_hides_nothing(tree: Path) -> None:
+    with Changeset.open(tree, terms=API) as changeset:
+        with changeset.begin("one") as files:
+            files.write_text(".gitignore", "made\n")
+            files.write_text("made", "ignored by git\n")
+        assert changeset.paths() == (".gitignore", "made")
+        assert isinstance(changeset.land(), Landed)
+    assert (tree / "made").exists()
+
+
+@pytest.mark.parametrize("provider", ["overlay", "api"])
+def test_a_step_that_is_dropped_while_the_tree_moves_leaves_the_tree_as_it_is_by_then(
+    provider: str, tree: Path, opener: Opener
+) -> None:
+    changeset = opener(provider, tree)
+    files = changeset.begin("one")
+    files.write_text("pkg/one.py", "ours\n")
+    (tree / "pkg/one.py").write_text("theirs\n")
+    (tree / "pkg/two.py").unlink()
+    files.drop()
+    with changeset.begin("two") as files:
+        assert files.read_text("pkg/one.py") == "theirs\n"
+        assert not files.exists("pkg/two.py")
+        files.write_text("pkg/one.py", "theirs\nand ours\n")
+    assert isinstance(changeset.land(), Landed)
+    assert (tree / "pkg/one.py").read_text() == "theirs\nand ours\n"
+
+
+class Failing(Disk):
+    """The disk does not say that it has got something."""
+
+    def __init__(self) -> None:
+        self.fails: Sync | None = None
+
+    def sync_file(self, at: Spot, why: Sync) -> None:
+        self._fail(why)
+
+    def sync_folder(self, at: Spot, why: Sync) -> None:
+        self._fail(why)
+
+    def _fail(self, why: Sync) -> None:
+        if why is self.fails:
+            raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("why", [each for each in Sync if each is not Sync.ABORTED])
+def test_an_fsync_that_fails_is_an_error_and_the_tree_is_before_or_after(why: Sync, tree: Path) -> None:
+    before, disk = seen(tree), Failing()
+    with Changeset.open(tree, id="work", terms=API, disk=disk) as changeset:
+        files = changeset.begin("one")
+        files.write_text("pkg/one.py", "changed\n")
+        files.remove("docs", recursive=True)
+        disk.fails = why
+        with pytest.raises(ChangesetError, match="Input/output error"):  # noqa: PT012 - whichever of the two waits for it
+            files.seal()
+            changeset.land()
+        if why is not Sync.TREE_FOLDERS:
+            assert seen(tree) == before
+    with Changeset.open(tree, id="work", terms=API) as changeset:
+        if changeset.life is Life.ACTIVE:
+            assert seen(tree) == before
+        else:
+            assert (changeset.life, (tree / "pkg/one.py").read_text()) == (Life.LANDED, "changed\n")
+
+
+def test_eight_who_land_at_once_all_land_and_nothing_is_lost(tree: Path) -> None:
+    lines = [f"line {number}\n" for number in range(40)]
+    (tree / "lines").write_text("".join(lines))
+    ended: list[object] = []
+
+    def work(number: int) -> None:
+        with Changeset.open(tree, terms=API, name=str(number)) as changeset:
+            with changeset.begin("one") as files:
+                mine = [*lines]
+                mine[5 * number] = f"by {number}\n"
+                files.write_text("lines", "".join(mine))
+                files.write_text(f"file {number}", "x")
+            start.wait(60)
+            ended.append(changeset.land())
+
+    start = threading.Barrier(8)
+    threads = [threading.Thread(target=work, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [type(each) for each in ended] == [Landed] * 8
+    assert [line for line in (tree / "lines").read_text().splitlines() if line.startswith("by")] == [
+        f"by {number}" for number in range(8)
+    ]
+    assert len(list(tree.glob("file *"))) == 8
+
+
+NESTED = """
+import sys
+from amends.changeset import Changeset
+with Changeset.open(sys.argv[1]) as changeset:
+    with changeset.begin("inner") as files:
+        print(files.run(["sh", "-c", "echo x > inner; ls"]).stdout)
+    print(type(changeset.land()).__name__)
+"""
+
+
+def test_a_view_within_a_view_is_of_another_tree(tree: Path, tmp_path: Path, opener: Opener) -> None:
+    """And one of the same tree is refused: its state directory belongs to the tree, and not to the view."""
+    other = plant(tmp_path / "other", {"lib.py": "lib\n"})
+    changeset = opener("overlay", tree)
+    with changeset.begin("outer") as files:
+        ran = files.run([sys.executable, "-c", NESTED, str(other)])
+        assert ran.stdout.split() == ["inner", "lib.py", "Landed"], ran.stderr
+        ran = files.run([sys.executable, "-c", NESTED, str(tree)])
+        assert "In a view of the tree no changeset of it can be opened" in ran.stderr
+    assert (changeset.paths(), (other / "inner").exists()) == ((), True)
+
+
+def test_names_that_differ_by_case_are_refused_unasked_where_the_file_system_makes_them_one(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Home, "is_case_blind", True)
+    with Changeset.open(tree, terms=API) as changeset:
+        files = changeset.begin("one")
+        files.write_text("Pkg", "x")
+        with pytest.raises(LimitError, match="case or composition"):
+            files.seal()
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="needs /dev/shm")
+def test_a_tree_in_memory_has_a_view_and_lands(opener: Opener) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+        tree = plant(Path(place) / "tree", {"file": "as it was\n"})
+        changeset = opener("auto", tree)
+        with changeset.begin("one") as files:
+            if changeset.provider != "api":
+                assert files.run(["sh", "-c", "echo more >> file"]).ok
+            else:
+                files.write_text("file", "as it was\nmore\n")
+        assert isinstance(changeset.land(), Landed)
+        assert (tree / "file").read_text() == "as it was\nmore\n"
+        changeset.close()

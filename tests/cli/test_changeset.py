@@ -1,9 +1,15 @@
 """`amends changeset`: what a person can see of file work, and decide about it."""
 
+import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from amends.changeset import Changeset, Terms
+from amends.changeset.home import Home
+from amends.changeset.line import turn
+from amends.clock import SystemClock
 from tests.cli.shell import Shell
 
 
@@ -101,6 +107,40 @@ def test_one_step_is_dropped_from_under_later_ones_or_it_is_said_why_not(amends:
     (record,) = amends.here("changeset", "drop", "other", "--step", "1", "--root", "tree", "--json").records
     assert (record["type"], record["step"], record["conflicts"][0]["path"]) == ("conflicted", 1, "file")
     assert "no sealed step 9" in amends.here("changeset", "drop", "other", "--step", "9", "--root", "tree").complaint
+
+
+@pytest.mark.parametrize("state", [None, "state"])
+def test_a_changeset_of_two_trees_is_shown_and_landed_whole(amends: Shell, state: str | None) -> None:
+    for name in ("one", "two"):
+        (amends.place / name).mkdir()
+    roots = [amends.place / "one", amends.place / "two"]
+    where = None if state is None else amends.place / state
+    terms = Terms(provider="api")
+    with Changeset.open(*roots, id="both", state=where, terms=terms) as changeset, changeset.begin("edit") as files:
+        files.write_text("a", "a\n")
+        files.write_text(roots[1] / "b", "b\n")
+    place = ["--root", "one", *([] if state is None else ["--state", f"{state}/0"])]
+    assert "+++ b/a" in amends.here("changeset", "diff", "both", *place).out
+    assert amends.here("changeset", "show", "both", *place).out.count("tree  ") == 2
+    assert amends.here("changeset", "land", "both", *place).out == "landed: 2 paths\n"
+    assert [(root / name).exists() for root, name in zip(roots, "ab", strict=True)] == [True, True]
+
+
+def test_the_line_says_who_lands_and_who_waits_and_a_report_who_was_first(amends: Shell) -> None:
+    given(amends.place)
+    given(amends.place, id="later", text="changed by another\n")
+    home = Home.of(os.fsencode(amends.place / "tree"))
+    with turn(home, changeset="ahead", name="the one ahead", clock=SystemClock(), wait_s=0):
+        assert "ahead  the one ahead" in amends.here("changeset", "queue", "--root", "tree").out
+        busy = amends.here("changeset", "land", "work", "--wait", "0", "--root", "tree")
+        assert "the one ahead" in busy.complaint
+    assert amends.here("changeset", "land", "work", "--root", "tree").code == 0
+    said = amends.here("changeset", "land", "later", "--root", "tree")
+    assert "  landed first: changeset work (the work)\n" in said.out
+    (record,) = amends.here("changeset", "land", "later", "--root", "tree", "--json").records
+    (conflict,) = [each for each in record["conflicts"] if each["path"] == "file"]
+    assert conflict["landed_first"]["changeset"] == "work"
+    assert conflict["hunks"] == [{"ancestor": [1, 2], "ours": [1, 2], "theirs": [1, 2]}]
 
 
 def test_what_is_unknown_or_no_tree_is_one_line(amends: Shell) -> None:

@@ -4,6 +4,7 @@
 
 One process, without threads of its own, that forks: a child lives until the n-th point and is gone there (SIGKILL); a
 second one resumes, and may be killed too; a last one resumes undisturbed and is held to the end that the scene allows.
+Before and after every append; and at every STRIDE-th call. After every TWICE-th of these the second one is killed, too.
 It prints what was tried and what was found wrong, as JSON.
 """
 
@@ -18,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from amends import Coordinator, Fatal, SagaDefinition, Work, action, saga
 from amends.changeset import Changeset, Files, Life, Terms, late_writes, list_changesets
@@ -31,15 +32,15 @@ ID = "killed"
 
 
 class Points:
-    """Counts the points that a process passes, and ends it at one of them."""
+    """Counts the points of each kind that a process passes, and ends it at one of them."""
 
-    def __init__(self, ends_at: int | None) -> None:
-        self.passed = 0
+    def __init__(self, ends_at: tuple[str, int] | None) -> None:
+        self.passed = {"call": 0, "append": 0}
         self._ends_at = ends_at
 
-    def __call__(self) -> None:
-        self.passed += 1
-        if self.passed == self._ends_at:
+    def __call__(self, kind: str) -> None:
+        self.passed[kind] += 1
+        if (kind, self.passed[kind]) == self._ends_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -50,16 +51,16 @@ def watch(points: Points) -> None:
             setattr(Disk, name, _counted(points, getattr(Disk, name)))
 
     def no_wait(self: Disk, at: Spot, why: Sync) -> None:
-        points()
+        points("call")
 
     for name in ("sync_file", "sync_folder"):
         setattr(Disk, name, no_wait)  # a kill loses nothing that was written
     plain = SqliteJournal.append
 
     async def append(self: SqliteJournal, *args: Any, **more: Any) -> Any:
-        points()
+        points("append")
         answer = await plain(self, *args, **more)
-        points()
+        points("append")
         return answer
 
     setattr(SqliteJournal, "append", append)  # noqa: B010 - for this process alone
@@ -67,7 +68,7 @@ def watch(points: Points) -> None:
 
 def _counted(points: Points, plain: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Disk, *args: Any, **more: Any) -> Any:
-        points()
+        points("call")
         return plain(self, *args, **more)
 
     return call
@@ -125,8 +126,31 @@ async def taken_back(s: Work) -> None:
     await s.do(stops)
 
 
+@saga("killed.one_branch_back")
+async def one_branch_back(s: Work) -> None:
+    files = s.files(place() / "tree", provider="api")
+    worked, reshaped = asyncio.Event(), asyncio.Event()
+
+    async def one() -> None:
+        await s.checkpoint("one")
+        await s.do(write, files, "aside", "1\n")
+        worked.set()
+        await reshaped.wait()
+        await s.rollback_to("one", "alone")
+
+    async def other() -> None:
+        await worked.wait()
+        await s.do(write, files, "new", "1\n")
+        await s.do(reshape, files)
+        reshaped.set()
+
+    await asyncio.gather(one(), other())
+    await s.land(files, "what is left")
+
+
 SCENES: Mapping[str, tuple[SagaDefinition, str]] = {
     "rolled back": (rolled_back, "rolled_back"),
+    "one branch back": (one_branch_back, "completed"),
     "landed": (landed, "completed"),
     "taken back": (taken_back, "rolled_back"),
 }
@@ -162,39 +186,36 @@ def in_child(work: Callable[[], object]) -> tuple[int, bytes]:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
 
 
-def live(script: Callable[[Coordinator, str], Awaitable[None]], scene: str, ends_at: int | None) -> int | None:
-    """How many points it passed; None: it was killed."""
+def live(
+    script: Callable[[Coordinator, str], Awaitable[None]], scene: str, ends_at: tuple[str, int] | None
+) -> dict[str, Any] | None:
+    """How it stands when it is over; None: it was killed."""
 
-    def whole() -> int:
+    def whole() -> dict[str, Any]:
         points = Points(ends_at)
         watch(points)
 
-        async def main() -> None:
+        async def main() -> str:
             async with Coordinator.open(str(place() / "amends.db")) as on:
                 await script(on, scene)
+                rows = list(await on.list())
+                return str(rows[0].status) if rows else "never began"
 
-        asyncio.run(main())
-        return points.passed
+        status = asyncio.run(main())
+        return {"status": status, "passed": points.passed, **beside()}
 
     code, said = in_child(whole)
     if code not in {0, -signal.SIGKILL}:
         raise RuntimeError(f"a life ended with {code}")
-    return int(said) if code == 0 else None
+    return cast("dict[str, Any]", json.loads(said)) if code == 0 else None
 
 
-def end() -> dict[str, Any]:
-    """How it stands: the saga, the tree, what is left beside it."""
-
-    async def main() -> str:
-        async with Coordinator.open(str(place() / "amends.db")) as on:
-            rows = list(await on.list())
-            return str(rows[0].status) if rows else "never began"
-
-    status = asyncio.run(main())
+def beside() -> dict[str, Any]:
+    """What is left beside the tree."""
     home = place() / ".tree.changesets"
     left = [path.name for path in (home / "landings").iterdir()] if home.exists() else []
     lives = [str(each.life) for each in list_changesets(place() / "tree")] if home.exists() else []
-    return {"status": status, "left": left, "lives": lives, "late": len(late_writes(place() / "tree"))}
+    return {"left": left, "lives": lives, "late": len(late_writes(place() / "tree"))}
 
 
 def contents(found: Seen) -> Seen:
@@ -224,9 +245,12 @@ class Tried:
         self.after = seen(place() / "tree", times=False)
 
     def check(self, story: str) -> None:
+        """Let the last one resume, undisturbed, and look at what it left."""
         self.histories += 1
         tree = place() / "tree"
-        found = json.loads(in_child(end)[1])
+        found = live(go_on, self.scene, None)
+        if found is None:
+            raise RuntimeError("an undisturbed life was killed")
         wanted = SCENES[self.scene][1]
         if found["status"] not in {wanted, "never began"}:
             self.complaints.append(f"{story}: it is {found['status']}, and not {wanted}")
@@ -242,21 +266,23 @@ class Tried:
             self.complaints.append(f"{story}: left behind: {found}")
 
     def every(self, stride: int, twice: int) -> None:
+        self._each("append", 1, 0)
+        self._each("call", stride, twice)
+        self.check("undisturbed")
+
+    def _each(self, kind: str, stride: int, twice: int) -> None:
         point = 1
         while True:
             fresh()
-            if live(begin, self.scene, point) is not None:
-                live(go_on, self.scene, None)
-                self.check("undisturbed")
+            if live(begin, self.scene, (kind, point)) is not None:
                 return
             self.kills += 1
             if twice and point % twice == 0:
                 for again in range(2, 40, 13):
-                    if live(go_on, self.scene, again) is not None:
+                    if live(go_on, self.scene, ("call", again)) is not None:
                         break
                     self.kills += 1
-            live(go_on, self.scene, None)
-            self.check(f"{self.scene}, killed at point {point}")
+            self.check(f"{self.scene}, killed at {kind} {point}")
             point += stride
 
 

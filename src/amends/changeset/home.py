@@ -89,7 +89,8 @@ class Home:
         if said.get("inode") != inode:
             raise RootError(
                 f"{spell(self.root)} is another folder than the one that {spell(self.path)} was made for "
-                f"({said.get('root')}); was the tree replaced? Put the old one back, or remove its state directory"
+                f"({said.get('root')}). In a view of the tree no changeset of it can be opened. If the tree was "
+                "replaced: put the old one back, or remove its state directory"
             )
 
     @contextlib.contextmanager

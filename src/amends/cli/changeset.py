@@ -173,13 +173,17 @@ def _harmless(line: str) -> str:
 
 
 def _opened(changeset_id: str, root: str, state: str | None) -> Changeset:
-    """One that exists, with all its trees."""
+    """One that exists, with all its trees. Those of several have their state directories side by side."""
+    from pathlib import Path
+
     from amends.changeset import Changeset, show as look
     from amends.changeset.paths import unspell
 
     found = look(root, changeset_id, state=state)
-    roots = [root] if len(found.roots) == 1 else [unspell(each) for each in found.roots]
-    return Changeset.open(*roots, id=changeset_id, state=state)
+    if len(found.roots) == 1:
+        return Changeset.open(root, id=changeset_id, state=state)
+    beside = None if state is None else Path(state).absolute().parent
+    return Changeset.open(*map(unspell, found.roots), id=changeset_id, state=beside)
 
 
 @changeset.command()
