@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
 from amends.core.values import Json, SagaId, StepId
-from amends.evidence.texts import LONGEST_ARGS, LONGEST_REASON
+from amends.evidence.commands import changed
+from amends.evidence.texts import LONGEST_ARGS, LONGEST_REASON, spelled, spelled_args
 from amends.evidence.timeline import Direction, Line, Timeline, Tone, span, timeline, visible
 from amends.journal.codec import encode
 from amends.journal.protocol import Entry
@@ -154,6 +155,18 @@ def test_entry_by_entry_it_is_the_same_story() -> None:
     story = entries(EVERY_EVENT)
     told = Timeline()
     assert tuple(line for entry in story if (line := told.line(entry)) is not None) == timeline(story)
+
+
+def test_a_changeset_is_shown_as_the_trees_that_it_is_of() -> None:
+    files: Json = {"$files": "01k-abc", "roots": ["/srv/shop", "/srv/docs/"]}
+    assert spelled_args({"files": files, "n": 1}) == "files=shop, docs n=1"
+    assert spelled({"$files": "01k-abc"}) == "01k-abc"
+    review: Json = {"changed_files": 1, "changed_lines": 2, "diff": "-a+b"}
+    assert changed(review) == "1 file, 2 lines"
+    assert changed({"landed": True, "applied": ["a", "b"], "merged": ["b"]}) == (
+        "2 paths landed, 1 of them merged with what others did"
+    )
+    assert changed({"anything": "else"}) is None
 
 
 def test_a_secret_is_the_word_secret_wherever_it_stands() -> None:

@@ -10,6 +10,7 @@ import shlex
 from typing import Final
 
 from amends.core.values import Json
+from amends.evidence.texts import FILES_MARK
 
 CHANGESET: Final = "amends.changeset."
 """How the topics of amends' own actions on a changeset begin."""
@@ -21,7 +22,7 @@ def changed(value: Json) -> str | None:
     """How much of a changeset is asked to land, is reviewed or has landed; None for anything else."""
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("$files"), str):
+    if isinstance(value.get(FILES_MARK), str):
         return ""
     if set(value) == {"files"}:
         return changed(value["files"])

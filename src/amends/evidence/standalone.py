@@ -7,7 +7,7 @@ rewritten since. It says how many entries are covered by a signature, unattested
 covered; 7 nothing is wrong, but some entries are unattested; 8 altered, missing, or not signed by the key; 9 the bundle
 cannot be read; 2 wrong usage.
 
-A bundle is lines of JSON (docs/evidence.md has the format). What is checked:
+A bundle is lines of JSON (docs/reference/evidence.md has the format). What is checked:
 
 1. every line has the one spelling that it can have, and the last line has the SHA-256 of all before it;
 2. an entry's hash is SHA-256(hash of the saga's entry before ‖ saga ⏎ number ⏎ at ⏎ name ⏎ ‖ SHA-256(body));

@@ -16,6 +16,8 @@ LONGEST_VALUE: Final = 48
 LONGEST_ARGS: Final = 160
 LONGEST_RESULT: Final = 120
 LONGEST_REASON: Final = 300
+FILES_MARK: Final = "$files"
+"""How a step's changeset stands in its arguments."""
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
 _SECOND: Final = 1000
 
@@ -70,6 +72,9 @@ def _pieces(value: Json) -> Iterator[str]:
         if MARK in value:
             yield "secret"
             return
+        if FILES_MARK in value:
+            yield ", ".join(_trees(value))
+            return
         yield "{"
         for place, (name, item) in enumerate(value.items()):
             yield ", " if place else ""
@@ -87,6 +92,13 @@ def _pieces(value: Json) -> Iterator[str]:
         yield from _quoted(value)
     else:
         yield json.dumps(value)
+
+
+def _trees(changeset: dict[str, Json]) -> Iterator[str]:
+    """The names of the trees that a changeset is of; its own name where they are not said."""
+    roots = changeset.get("roots")
+    for root in roots if isinstance(roots, list) and roots else [changeset[FILES_MARK]]:
+        yield visible(str(root).rstrip("/").rpartition("/")[2], LONGEST_VALUE)
 
 
 def _quoted(text: str) -> Iterator[str]:
