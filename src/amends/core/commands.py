@@ -26,6 +26,7 @@ class StartSaga(NamedTuple):
     env: str
     labels: dict[str, str]
     limits: Json = None
+    files: Json = None
 
 
 class ProposeStep(NamedTuple):

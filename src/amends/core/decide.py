@@ -143,6 +143,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         env=command.env,
         labels=command.labels,
         limits=command.limits,
+        files=command.files,
     )
 
 

@@ -88,6 +88,7 @@ class SagaStarted:
     env: str
     labels: dict[str, str]
     limits: Json = None  # what it may use up, as `core.limits` reads it
+    files: Json = None  # which files of its parent's a child works on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

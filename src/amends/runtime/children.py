@@ -94,11 +94,11 @@ class Children:
     # -- forward ------------------------------------------------------------------------------------------------------
 
     async def call(
-        self, parent: SagaId, step: StepId, definition: str, version: int, given: object, actor: str
+        self, parent: SagaId, step: StepId, definition: str, version: int, given: object, actor: str, files: Json
     ) -> Json:
         child = child_id(parent, step)
         if await self._engine.begun(child) is None:
-            await self._begin(child, parent, step, definition, version, given, actor)
+            await self._begin(child, parent, step, definition, version, given, actor, files)
         else:
             await self._family.let_go_on(child)
         state = await self._at_rest(child)
@@ -107,10 +107,18 @@ class Children:
         await self._count(state)
         if state.phase is SagaStatus.ROLLED_BACK:
             raise Fatal(f"child {child} was rolled back: {_why(state)}", happened=False)
-        return {"child": child, "result": state.result}
+        return {"child": child, "result": state.result, **_left_behind(state)}
 
     async def _begin(
-        self, child: SagaId, parent: SagaId, step: StepId, definition: str, version: int, given: object, actor: str
+        self,
+        child: SagaId,
+        parent: SagaId,
+        step: StepId,
+        definition: str,
+        version: int,
+        given: object,
+        actor: str,
+        files: Json,
     ) -> None:
         above = await self._engine.begun(parent)
         if above is None:
@@ -120,9 +128,18 @@ class Children:
         except UnknownDefinitionError as exc:
             raise Fatal(str(exc), happened=False) from None
         limits = journaled(declared.options.limits, None, self._around.clock.now(), within=bool(above.limits))
-        start = _started(child, above, parent, step, definition, version, given, actor)._replace(limits=limits)
+        start = _started(child, above, parent, step, definition, version, given, actor)
+        start = start._replace(limits=limits, files=await self._handed_down(parent, files))
         await self._require_an_end(start, above)
         _ = self._engine.begin(declared, start, child, tuple(secrets_in(cast("Any", given))))
+
+    async def _handed_down(self, parent: SagaId, files: Json) -> Json:
+        """Which layers of its parent's a child finds, where it shares the files."""
+        if files is None:
+            return None
+        from amends.runtime.files.sharing import handed_down
+
+        return handed_down(await self._engine.load(parent), files)
 
     async def _count(self, ended: Saga) -> None:
         """What a child has used up is on its parent's record before its end is."""
@@ -180,7 +197,7 @@ class Children:
         if state is None or state.phase is SagaStatus.ROLLED_BACK:
             return NotHappened()
         if state.phase is SagaStatus.COMPLETED or goes_back:
-            return Happened({"child": child, "result": state.result})
+            return Happened({"child": child, "result": state.result, **_left_behind(state)})
         return Pending(_LOOK_AGAIN_S)
 
     async def take_back(self, done: Done) -> None:
@@ -219,7 +236,8 @@ class Children:
         above = await self._engine.begun(done.saga)
         if above is None:
             return True
-        start = _started(child, above, done.saga, done.step, **done.args)
+        named = {name: value for name, value in done.args.items() if name != "files"}
+        start = _started(child, above, done.saga, done.step, **named)
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
         cancel = c.CancelSaga(by=_RUNTIME, why="its parent was taken back first", now=now, window_s=window_s)
         state, events = unstarted(child), list[Event]()
@@ -299,6 +317,15 @@ def _started(
     )
 
 
+def _left_behind(child: Saga) -> dict[str, Json]:
+    """The layers that a child has left in its parent's changeset, where it shares that."""
+    if child.begun is None or child.begun.files is None:
+        return {}
+    from amends.runtime.files.sharing import brought_back
+
+    return brought_back(child)
+
+
 def _stands(state: Saga | None) -> str:
     return "has not begun" if state is None else f"is {state.status.replace('_', ' ')}"
 
@@ -311,10 +338,10 @@ def _why(state: Saga) -> str:
 # -- the built-in actions ---------------------------------------------------------------------------------------------
 
 
-async def _call(definition: str, version: int, given: object, actor: str = "") -> Json:
+async def _call(definition: str, version: int, given: object, actor: str = "", files: Json = None) -> Json:
     """Run another saga to its end, as a child of this one."""
     here = current_call.get()
-    return await _here.get().call(here.saga, here.step, definition, version, given, actor)
+    return await _here.get().call(here.saga, here.step, definition, version, given, actor, files)
 
 
 async def _take_back(done: Done) -> None:

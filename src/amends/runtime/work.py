@@ -28,6 +28,7 @@ from amends.runtime.waiting import Waiting
 if TYPE_CHECKING:
     from amends.runtime.definition import SagaDefinition
     from amends.runtime.files.layers import Layers
+    from amends.runtime.files.sharing import ChildFiles
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -169,15 +170,17 @@ class Work(OnFiles):
         *args: Any,  # noqa: ANN401 - the saga's own
         actor: str | None = None,
         restarts: int = 0,
+        files: ChildFiles = "own",
         **kwargs: Any,  # noqa: ANN401 - the saga's own
     ) -> Any:  # noqa: ANN401 - the saga's own
         """Run another saga to its end, as a child of this one; gives its result.
 
         Taking this step back rolls the child back, even after it completed. A child that was rolled back raises
         StepFatalError, or is started again up to `restarts` times. `actor`: the agent that it is delegated to.
+        files: "share" has it work in the changeset that this saga has of the same trees; else it has its own.
         """
-        wanted = child(definition, *args, actor=actor, **kwargs)
-        return (await call_one(self.do_named, wanted, restarts))["result"]
+        wanted = child(definition, *args, actor=actor, files=files, **kwargs)
+        return (await call_one(self.do_named, wanted, restarts, self._layers))["result"]
 
     async def call_all(
         self, children: Sequence[Child], *, on_failure: OnChildFailure = "revert_all", restarts: int = 1
@@ -188,7 +191,7 @@ class Work(OnFiles):
         "restart_one" has started only that one again; "restart_all" takes them back and starts all of them again. Both
         do so up to `restarts` times.
         """
-        return await call_group(self.do_named, children, on_failure, restarts)
+        return await call_group(self.do_named, children, on_failure, restarts, self._layers)
 
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None

@@ -25,15 +25,25 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from amends.changeset import Changeset, Conflicted, Files, Life, Sealed, Terms
+from amends.changeset import Changeset, Conflicted, Files, Life, Sealed, Terms, show
 from amends.clock import SystemClock
 from amends.core.contracts import Reversibility
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
-from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
-from amends.errors import ChangedSince, ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
+from amends.errors import (
+    ChangedSince,
+    ChangesetBusyError,
+    ChangesetError,
+    Fatal,
+    LimitError,
+    NotDone,
+    PathError,
+    UnknownChangesetError,
+)
 from amends.runtime.files.given import Place, SagaFiles, arguments, place_in
+from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, inherited, layers_of
 from amends.runtime.files.threads import in_thread
 
 if TYPE_CHECKING:
@@ -43,9 +53,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _log = logging.getLogger("amends.files")
-_MAYBE: Final = frozenset(
-    {StepStatus.COMPENSATING, StepStatus.RECOMPENSATING, StepStatus.UNCOMPENSATED, StepStatus.UNKNOWN}
-)
 
 
 class Layers:
@@ -71,8 +78,11 @@ class Layers:
     def place(self, files: SagaFiles) -> Place:
         """Which changeset it is now: the one that the journal names, or a new one, which it then will.
 
-        Its id goes on record with the first intent that names it, before there is such a changeset.
+        Its id goes on record with the first intent that names it, before there is such a changeset. Of a child that
+        shares its parent's, it is that.
         """
+        if (given := self.inherited(files)) is not None:
+            return given.place
         ids = dict.fromkeys(
             known.changeset
             for step in self._run.book.saga.steps.values()
@@ -87,6 +97,29 @@ class Layers:
         place = Place(changeset=known_ids[files.landings], roots=files.trees, state=files.state)
         self._terms[place.changeset] = files.terms
         return place
+
+    def inherited(self, files: SagaFiles) -> Inherited | None:
+        """The parent's changeset, where the saga shares it and it is of these trees."""
+        given = inherited(self._run.begun)
+        is_it = given is not None and (given.place.roots, given.place.state) == (files.trees, files.state)
+        return given if is_it else None
+
+    def is_shared(self, changeset: str) -> bool:
+        """Whether it is a parent's changeset, and not the saga's own."""
+        given = inherited(self._run.begun)
+        return given is not None and given.place.changeset == changeset
+
+    async def lend(self, place: Place) -> None:
+        """Have a changeset ready for a child that shares it, and let go of it: one saga at a time has it open."""
+        async with self._using:
+            await self.in_thread(lambda: _made(place, self._run.begun.definition, self._terms.get(place.changeset)))
+        await self.let_go(place)
+
+    async def let_go(self, place: Place) -> None:
+        async with self._using:
+            changeset = self._open.pop(place.changeset, None)
+            if changeset is not None:
+                await self.in_thread(changeset.close)
 
     def went_back(self, steps: Iterable[StepId]) -> None:
         """Steps were taken back, landings perhaps among them: their files are again what they were before."""
@@ -121,6 +154,9 @@ class Layers:
     async def opened(self, place: Place) -> Changeset:
         """The changeset, with the layers that stand in the journal and no others."""
         async with self._using:
+            called = at_work(self._run.book.saga, place.changeset)
+            if called is not None:
+                raise ChangesetBusyError(f"the child of step {called.id} works in changeset {place.changeset}")
             changeset = self._open.get(place.changeset)
             if changeset is None:
                 changeset = await self.in_thread(lambda: self._opening(place))
@@ -145,16 +181,7 @@ class Layers:
 
     def _on_record(self, place: Place) -> tuple[dict[int, str], dict[int, str]]:
         """The layers that the journal knows, by number: those that stand, and those that may have been dropped."""
-        sealed: dict[int, str] = {}
-        doubtful: dict[int, str] = {}
-        for step in self._run.book.saga.steps.values():
-            if step.layer and (known := place_in(step.args)) is not None and known.changeset == place.changeset:
-                number, _, digest = step.layer.partition(":")
-                if step.status is StepStatus.SUCCEEDED:
-                    sealed[int(number)] = digest
-                elif step.status in _MAYBE:
-                    doubtful[int(number)] = digest
-        return sealed, doubtful
+        return layers_of(self._run.book.saga, place.changeset)
 
     # -- back ---------------------------------------------------------------------------------------------------------
 
@@ -174,6 +201,8 @@ class Layers:
                 changeset = await self._for_the_way_back(place)
                 await self.in_thread(lambda: take_back(changeset, place, done))
                 return
+            if state.topic == CALL_TOPIC:
+                await self.let_go(place)  # the child takes its own layers back
             if declared is not None:
                 said: object = await self._called(declared, done)
                 if isinstance(said, Awaitable):
@@ -197,7 +226,10 @@ class Layers:
         changeset = await self._for_the_way_back(place)
         standing = self._on_record(place)[0]
         number = int(state.layer.partition(":")[0]) if state.layer else max(standing, default=0) + 1
-        if self._run.book.saga.rollback is None:
+        shared = self.is_shared(place.changeset)
+        if shared and len(changeset.steps()) > max(standing | {number: ""}):
+            standing = {**standing, len(changeset.steps()): ""}  # others of the family have worked on them since
+        if self._run.book.saga.rollback is None or shared:
             if state.layer and changeset.landed_as is not None:
                 raise ChangedSince(
                     f"layer {number} has landed as a part of changeset {changeset.id}, and that landing stands: take "
@@ -214,11 +246,20 @@ class Layers:
         """Let go of the changesets; say of those of a saga that has ended what became of them."""
         phase = self._run.book.saga.phase
         for changeset in self._open.values():
+            left = functools.partial(_left, changeset, phase)
             try:
-                await self.in_thread(functools.partial(_left, changeset, phase))
+                await self.in_thread(changeset.close if self.is_shared(changeset.id) else left)
             except (ChangesetError, OSError) as exc:
                 _log.warning("changeset %s could not be closed properly: %s", changeset.id, exc)
         self._open.clear()
+
+
+def _made(place: Place, name: str, terms: Terms | None) -> None:
+    """Make a changeset that is not there yet, on the terms of whoever lends it."""
+    try:
+        show(place.roots[0], place.changeset, state=place.state)
+    except UnknownChangesetError:
+        Changeset.open(*place.roots, id=place.changeset, name=name, state=place.state, terms=terms).close()
 
 
 def _dropped_alone(changeset: Changeset, number: int) -> None:
