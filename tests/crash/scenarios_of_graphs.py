@@ -2,19 +2,23 @@
 
 from amends import Fatal, Retries, SagaDefinition, Step
 from tests.crash.scenarios import (
+    COMPLETED,
     INCIDENT,
     ROLLED_BACK,
     act,
+    always,
     fatal_clean,
     keyed_a,
     keyed_b,
     list_scenario,
+    nothing,
     plain_b,
     undo_fails_at_first,
 )
 
 SOON = Retries(attempts=3, first_s=0.5)
 stuck = act("keyed.stuck", undo=undo_fails_at_first(Fatal("never"), 1_000_000), compensation_retries=SOON)
+half_done = act("plain.half_done", always(Fatal("cut"), effect=True), probe=nothing)
 
 list_scenario(
     "a diamond goes back side by side",
@@ -42,4 +46,15 @@ list_scenario(
     ),
     INCIDENT,
     ROLLED_BACK,
+)
+list_scenario(
+    "a lost step is settled, then recovered by another",
+    SagaDefinition(
+        "crash.settled",
+        [
+            Step(keyed_a, {"n": 1}, name="a"),
+            Step(half_done, {"n": 2}, name="b", after=["a"], on_failure=Step(keyed_b, {"n": 3}, name="c")),
+        ],
+    ),
+    COMPLETED,
 )

@@ -15,7 +15,9 @@ from amends import (
     Done,
     Ended,
     Fatal,
+    Happened,
     NotDone,
+    NotHappened,
     Retries,
     SagaDefinition,
     Step,
@@ -326,6 +328,48 @@ def test_a_recovery_step_takes_the_place_of_one_that_failed(after: tuple[str, ..
     assert ended.status == "completed"
     assert world.seen == ["a", "primary", "backup", "c(2)"]
     assert ended.result == {"a": 1, "primary": 2, "backup": 2, "c": None}
+
+
+SETTLED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"probe": [Happened(None)]}, ["ask primary", "unprimary"]),
+    ({"probe": [NotHappened()]}, ["ask primary"]),
+    ({}, ["unprimary?"]),
+]
+
+
+@pytest.mark.parametrize("after", [(), ("a",)], ids=["list", "graph"])
+@pytest.mark.parametrize(("contract", "settling"), SETTLED, ids=["it happened", "it did not", "nobody knows"])
+def test_a_recovery_begins_once_it_is_settled_whether_the_lost_step_stands(
+    contract: dict[str, Any], settling: list[str], after: tuple[str, ...]
+) -> None:
+    world = World()
+    lost = world.action("primary", Fatal("cut"), **{name: list(answers) for name, answers in contract.items()})
+    recovered = Step(
+        lost, name="primary", after=after, on_failure=Step(world.action("backup", result=2), name="backup")
+    )
+    ended = run(SagaDefinition("test.settled", [Step(world.action("a"), name="a"), recovered]))
+    assert (ended.status, ended.result["primary"]) == ("completed", 2)
+    assert world.seen == ["a", "primary", *settling, "backup"]
+
+
+@pytest.mark.parametrize("after", [(), ("a",)], ids=["list", "graph"])
+def test_a_recovery_waits_for_a_person_where_nobody_else_can_say(after: tuple[str, ...]) -> None:
+    world, memory = World(), Memory()
+    lost = world.action("primary", ConnectionError("cut"), undeclared=True)
+    recovered = Step(lost, name="primary", after=after, on_failure=Step(world.action("backup"), name="backup"))
+    definition = SagaDefinition("test.named", [Step(world.action("a"), name="a"), recovered])
+
+    async def whole() -> tuple[Ended, Ended]:
+        async with coordinator(memory) as opened:
+            stopped = await opened.run(definition, id="s")
+            assert world.seen == ["a", "primary"]
+            return stopped, await opened.resolve_incident("s/1", by="person:ann", reason="it is not there")
+
+    stopped, ended = asyncio.run(whole())
+    assert (stopped.status, ended.status) == ("incident", "completed")
+    opened = next(event for event in facts(memory) if isinstance(event, e.IncidentOpened))
+    assert (opened.kind, opened.step) == ("outcome_unknown", "primary" if after else "2")
+    assert world.seen == ["a", "primary", "backup"]
 
 
 def test_a_step_that_certainly_did_nothing_is_done_again_as_a_new_one() -> None:

@@ -103,6 +103,8 @@ class Course:
 
     async def _recovered(self, step: Step, label: str, error: StepError) -> Any:  # noqa: ANN401 - the action's own type
         if isinstance(step.on_failure, Step):
+            if error.happened is not False:
+                await self._s.settle(error)
             result = await self._do_or_recover(step.on_failure, label)
             self._results[step.on_failure.label] = result
             return result

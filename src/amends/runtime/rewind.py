@@ -20,7 +20,7 @@ from amends.core.waits import open_waits
 from amends.errors import InputError, RefusedError, UnknownCheckpointError
 from amends.runtime.backward import Backward
 from amends.runtime.forward import Forward
-from amends.runtime.places import CHECKPOINT, ROLLBACK, Scope, asked_back
+from amends.runtime.places import CHECKPOINT, ROLLBACK, Scope, Spot, asked_back
 from amends.runtime.run import Run
 
 LONGEST_NAME: Final = 128
@@ -136,6 +136,14 @@ class Rewinds:
             newest = self._newest(scope, steps)
             self._tell(c.Rewind(place=place, steps=newest, why=why, now=0, window_s=0))
         return feedback_of(self.saga, await self.take_back(place))
+
+    async def settle(self, step: StepId, why: str) -> None:
+        """Take back one step of which something may stand: it is asked about, compensated, or a person decides."""
+        spot = Spot(StepId(f"{step}.settled"))
+        place, remembered = await self.forward.place(ROLLBACK, asked_back(None, 0, 1), spot)
+        if not remembered:
+            self._tell(c.Rewind(place=place, steps=(step,), why=why, now=0, window_s=0, step=step))
+        await self.take_back(place)
 
     async def rewind(self, passed: Passed, why: str, *, step: StepId | None, attempt: int) -> Rewind:
         """Take back what was done since a mark, because that attempt failed. Raises PastPivotError."""

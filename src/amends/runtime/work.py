@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from amends.core.values import Json, SagaId, StepId, canonical
-from amends.errors import Abort, DeclarationError, InputError
+from amends.errors import Abort, DeclarationError, InputError, StepError
 from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
@@ -139,6 +139,10 @@ class Work(OnFiles):
     def rollback_last(self, steps: int, why: str) -> Coroutine[Any, Any, Feedback]:
         """Take back the newest steps of this branch that stand, so many of them, and go on. Await it."""
         return self._rewinds.rollback_last(steps, why)
+
+    def settle(self, error: StepError) -> Coroutine[Any, Any, None]:
+        """Have a step that ended badly, and may stand, settled before anything takes its place. Await it."""
+        return self._rewinds.settle(StepId(error.step), str(error))
 
     def attempts(self, name: str, *, max: int) -> Attempts:
         """Try a block several times: `async for attempt in s.attempts("pay", max=3): async with attempt: …`.
