@@ -142,6 +142,10 @@ class Scene:
         sagas = [Account(tuple(entries)).saga for entries in histories]
         return {saga.id: saga.phase for saga in sagas}
 
+    def document(self, name: str) -> object:
+        """What a document holds now; None where there is none."""
+        return asyncio.run(_document(self.folder / "journal.db", name))
+
     def tidy(self) -> None:
         for victim in self._victims:
             victim.tidy()
@@ -161,6 +165,15 @@ async def _histories(path: Path) -> list[list[Entry]]:
     try:
         page = await journal.sagas(SagaQuery(limit=1000))
         return [[entry async for entry in journal.read(row.id)] for row in page.rows]
+    finally:
+        await journal.close()
+
+
+async def _document(path: Path, name: str) -> object:
+    journal = await SqliteJournal.open(path, SystemClock())
+    try:
+        found = await journal.document(name)
+        return None if found is None else found.body
     finally:
         await journal.close()
 

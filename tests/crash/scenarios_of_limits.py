@@ -1,4 +1,4 @@
-"""More of what the enumeration runs: what agents are held to. Assertions, flawed answers, limits."""
+"""More of what the enumeration runs: what agents are held to. Assertions, flawed answers, sources, limits."""
 
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.crash.scenarios import (
     reads,
     scenario,
     slow,
+    works,
 )
 
 # -- verify= ---------------------------------------------------------------------------------------------------------
@@ -95,6 +96,23 @@ async def flawed_once(s: Work) -> None:
 async def flawed_always(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(hopeless, 2)
+
+
+# -- where an argument comes from -------------------------------------------------------------------------------------
+
+
+async def counts(topic: str) -> int:
+    await works(topic)
+    return 4711
+
+
+counted, sourced = act("keyed.counted", counts), act("keyed.sourced", sourced=["n"])
+
+
+@scenario("an argument comes from an earlier result, and the next is made up", ROLLED_BACK)
+async def made_up(s: Work) -> None:
+    await s.do(sourced, await s.do(counted, 1))
+    await s.do(sourced, 4712)
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------

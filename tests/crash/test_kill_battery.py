@@ -13,6 +13,7 @@ import pytest
 from amends.core import events as e
 from amends.core.saga import replay
 from amends.core.transitions import SagaStatus
+from amends.journal.protocol import RemovedEntry
 from tests.crash.processes import Scene, scene_at
 
 COMPLETED, ROLLED_BACK, INCIDENT = SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT
@@ -61,6 +62,18 @@ def one(standing: dict[str, SagaStatus]) -> SagaStatus:
         ("later", "entry:attempt.failed/1", COMPLETED),
         ("back", "entry:rollback.started/1", ROLLED_BACK),
         ("back", "entry:compensation.succeeded/1#2", ROLLED_BACK),
+        ("rewinds", "entry:rewind.started/1", COMPLETED),
+        ("rewinds", "keyed.b:undone", COMPLETED),
+        ("rewinds", "keyed.a:undo", COMPLETED),
+        ("rewinds", "entry:rewind.ended/1", COMPLETED),
+        ("tries", "keyed.b:undone", COMPLETED),
+        ("tries", "keyed.a:done#2", COMPLETED),
+        ("holds", "entry:work.finished/1", COMPLETED),
+        ("holds", "keyed.mail:enter", COMPLETED),
+        ("holds", "keyed.mail:done", COMPLETED),
+        ("holds_back", "plain.b:undone", ROLLED_BACK),
+        ("verified", "asserted", COMPLETED),
+        ("flawed", "plain.answer:enter#2", COMPLETED),
     ],
 )
 def test_a_killed_saga_is_recovered(scene: Scene, name: str, point: str, status: SagaStatus) -> None:
@@ -78,6 +91,30 @@ def test_what_a_child_spent_is_counted_once_and_ends_its_parent(scene: Scene, po
     sagas = [replay(entries[0].saga, [entry.event for entry in entries]) for entries in scene.histories()]
     spent = {saga.id.count("~"): 0 if saga.budget is None else saga.budget.usd_micros for saga in sagas}
     assert spent == {0: 6_000_000, 1: 3_000_000}
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "count"),
+    [
+        ("writes", "keyed.b:done", 1),
+        ("writes", "entry:attempt.succeeded/1", 1),
+        ("writes_back", "plain.b:undone", None),
+    ],
+)
+def test_a_document_is_what_the_killed_saga_came_to(scene: Scene, name: str, point: str, count: int | None) -> None:
+    scene.kill("run", name, at=point)
+    scene.run("resume")
+    assert one(scene.audit()) is (ROLLED_BACK if count is None else COMPLETED)
+    assert scene.document("count") == count
+
+
+def test_who_prunes_is_killed_in_the_middle_and_the_next_one_does_the_rest(scene: Scene) -> None:
+    scene.run("run", "keyed", "5")
+    scene.kill("prune", at="pruned#2")
+    pruned = [all(isinstance(entry, RemovedEntry) for entry in entries[1:]) for entries in scene.histories()]
+    assert sorted(pruned) == [False, True, True, True, True]
+    scene.run("prune")
+    assert all(isinstance(entry, RemovedEntry) for entries in scene.histories() for entry in entries[1:])
 
 
 def test_a_kill_between_two_steps_that_cannot_be_repeated_is_recovered(scene: Scene) -> None:

@@ -296,6 +296,88 @@ async def sleeps(s: Work) -> None:
     await s.do(keyed_b, 2)
 
 
+# -- going back in part, holding, looking again ----------------------------------------------------------------------
+
+
+@saga("victim.rewinds")
+async def goes_another_way(s: Work) -> None:
+    await s.do(plain_a, 1)
+    await s.checkpoint("here")
+    await s.do(keyed_a, 2)
+    await s.do(keyed_b, 3)
+    await s.rollback_to("here", "another way")
+    await s.do(keyed_a, 4)
+
+
+@saga("victim.tries")
+async def tries_again(s: Work) -> None:
+    async for attempt in s.attempts("block", max=2):
+        async with attempt:
+            await s.do(keyed_a, attempt.number)
+            await s.do(keyed_b, 2)
+            if attempt.number == 1:
+                raise ValueError("no good")
+
+
+mail: amends.Action[..., Any] = amends.register(
+    "keyed.mail", provider("keyed.mail", honours_keys=True)[0], no_rollback="it is out", idempotent=True, hold=True
+)
+
+
+@saga("victim.holds")
+async def holds(s: Work) -> None:
+    await s.do(mail, 1)
+    await s.do(plain_a, 2)
+    await s.do(mail, 3)
+
+
+@saga("victim.holds_back")
+async def holds_and_fails(s: Work) -> None:
+    await s.do(mail, 1)
+    await s.do(plain_b, 2)
+    await s.do(fatal, 3)
+
+
+async def stands() -> bool:
+    at("asserted")
+    return True
+
+
+@saga("victim.verified", verify=[stands])
+async def verified(s: Work) -> None:
+    await s.do(plain_a, 1)
+
+
+@action("plain.answer", read_only=True)
+async def answer(n: int) -> str:
+    at("plain.answer:enter")
+    return "good" if WORLD.tally("answered") > 1 else "bad"
+
+
+@answer.validate
+def is_good(result: str) -> str | None:
+    return None if result == "good" else "not good"
+
+
+@saga("victim.flawed")
+async def flawed(s: Work) -> None:
+    await s.do(plain_a, 1)
+    await s.do(answer, 2)
+
+
+@saga("victim.writes")
+async def writes(s: Work) -> None:
+    await s.documents.set("count", 1)
+    await s.do(keyed_b, 2)
+
+
+@saga("victim.writes_back")
+async def writes_and_fails(s: Work) -> None:
+    await s.documents.set("count", 1)
+    await s.do(plain_b, 2)
+    await s.do(fatal, 3)
+
+
 class Together:
     """Compensations of which the first waits for the second, in a process that is to die when both are under way."""
 
@@ -350,6 +432,14 @@ SAGAS = {
         waits,
         sleeps,
         graph_back,
+        goes_another_way,
+        tries_again,
+        holds,
+        holds_and_fails,
+        verified,
+        flawed,
+        writes,
+        writes_and_fails,
     )
 }
 
@@ -419,6 +509,12 @@ async def unpause(coordinator: Coordinator) -> None:
     say(id="released", status=str(await coordinator.unpause(everything=True)))
 
 
+async def prune(coordinator: Coordinator) -> None:
+    """Two at a time, until nothing is left to prune."""
+    while (await coordinator.prune(older_than=0, limit=2)).sagas:
+        at("pruned")
+
+
 COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "run": run,
     "resume": resume,
@@ -429,6 +525,7 @@ COMMANDS: dict[str, Callable[..., Awaitable[None]]] = {
     "signal": signal_paid,
     "pause": pause,
     "unpause": unpause,
+    "prune": prune,
 }
 
 
