@@ -231,3 +231,9 @@ def test_retrying_needs_the_modules_that_know_how(amends: Shell) -> None:
     complaint = amends.here("incident", "retry", incident, "--module", "other").complaint
     assert "action robot.move version 1" in complaint
     assert amends.here("incident", "list", "--json").records[0]["status"] == "open"
+
+
+def test_who_names_the_saga_is_told_its_incident(amends: Shell) -> None:
+    amends.incident()
+    said = amends.here("incident", "show", "tidy").complaint
+    assert said == "no incident has the id tidy; did you mean tidy/1?"

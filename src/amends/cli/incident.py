@@ -90,14 +90,13 @@ async def _found(journal: Journal, incident_id: str) -> IncidentRow:
     from amends.errors import UnknownIncidentError
     from amends.journal.protocol import PersonQuery
 
-    saga = SagaId(incident_id.rpartition("/")[0])
+    saga = SagaId(incident_id.rpartition("/")[0] or incident_id)
     page = await journal.incidents(PersonQuery(open_only=False, saga=saga, limit=1000))
     for row in page.rows:
         if row.id == incident_id:
             return row
-    raise UnknownIncidentError(
-        f"no incident has the id {incident_id}; `amends incident list --all` shows those there are"
-    )
+    near = f"did you mean {page.rows[-1].id}?" if page.rows else "`amends incident list --all` shows those there are"
+    raise UnknownIncidentError(f"no incident has the id {incident_id}; {near}")
 
 
 @incident.command()
