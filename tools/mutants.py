@@ -3,9 +3,10 @@
     python tools/mutants.py [GLOB …]          all mutants, or those whose name matches, as amends.core.plan.*
     python tools/mutants.py --sample 600 …    so many of each package, drawn by a fixed seed
 
-mutmut makes the mutants; it would also run them, with a pytest of its own for each: hours. Here the tests are collected
-once, and each mutant is a fork of that: it runs the tests that reach its function, those first that noticed a sibling,
-and stops at the first that fails. It is run in a copy of the tree (`make mutants`), because it writes where it reads.
+mutmut makes the mutants; those that differ only in what type checkers read are left out. It would also run them, with a
+pytest of its own for each: hours. Here the tests are collected once, and each mutant is a fork of that: it runs the
+tests that reach its function, those first that noticed a sibling, and stops at the first that fails. All of it happens
+in a copy of the tree (`make mutants`), because mutants are written where the originals stand.
 
 Exit code 0: of each package at least 90 % are noticed. What survives is in survivors.txt, told as what became of which
 line; survivors that docs/mutants.md does not give a reason for are counted, and so are reasons without a survivor.
@@ -86,7 +87,37 @@ def planted(path: Path) -> list[str]:
         kept.write_text(source, encoding="utf-8")
         path.write_text(made.code, encoding="utf-8")
         names.write_text(json.dumps([get_mutant_name(path, name) for name in made.mutant_names]), encoding="utf-8")
-    return json.loads(names.read_text(encoding="utf-8"))
+    said = meanings_of(path)
+    return [
+        name
+        for name in json.loads(names.read_text(encoding="utf-8"))
+        if said[name.rpartition(".")[2]] != said[f"{function_of(name.rpartition('.')[2])}__mutmut_orig"]
+    ]
+
+
+class Untyped(ast.NodeTransformer):
+    """Without what only type checkers read: the type in a cast, and the case that cannot be."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # ast calls it so
+        self.generic_visit(node)
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if called in {"cast", "assert_never"}:
+            node.args = node.args[-1:] if called == "cast" else []
+        return node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        self.generic_visit(node)
+        node.cases = [case for case in node.cases if not ast.unparse(case.body[0]).startswith("assert_never(")]
+        return node
+
+
+def meanings_of(path: Path) -> dict[str, str]:
+    """What each function does when it runs, by its name."""
+    found: dict[str, str] = {}
+    for each in ast.walk(Untyped().visit(ast.parse(path.read_text(encoding="utf-8")))):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and "__mutmut_" in each.name:
+            found[each.name] = "\n".join(map(ast.dump, (each.args, *each.body)))
+    return found
 
 
 def plant() -> dict[str, list[str]]:
