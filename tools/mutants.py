@@ -57,6 +57,7 @@ TESTS = (
         f"tests/runtime/test_{name}.py"
         for name in (
             "approvals",
+            "graphs",
             "hold",
             "limits",
             "pausing",

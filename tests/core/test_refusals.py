@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amends.core import commands as c, events as e
+from amends.core.contracts import key_of
 from amends.core.outcomes import Failed, FoundNothing, Lost, Succeeded
 from amends.core.refusals import later
 from amends.core.saga import replay
@@ -396,6 +397,44 @@ def test_a_definition_may_call_a_person() -> None:
     )
 
 
+def test_cancelling_closes_what_a_person_was_called_for() -> None:
+    story = Story().does(FLIGHT).diverges().cancels()
+    assert story.facts == (
+        e.IncidentResolved(incident=1, by="bob", reason="the saga was cancelled", settled=()),
+        e.RollbackStarted(cause=e.Cause.CANCELLED, why="rain", step=None, by="bob", deadline_at=NOW + 900_000),
+    )
+
+
+def test_who_asked_for_a_saga_does_not_let_its_refused_compensation_run() -> None:
+    begun = c.StartSaga("trip", 1, {}, "agent:a", "test", {"owner": "person:ann"})
+    story = Story(started=False).tell(begun).does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY)
+    story.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no"))
+    story.refuses(
+        c.RetryIncident(incident=1, by="person:Ann", now=NOW, window_s=1, let_run=True),
+        "^person:Ann asked for saga s1, or owns or acts for who did; another person has to decide$",
+    )
+
+
+def test_each_direction_has_a_key_of_its_own_that_never_changes() -> None:
+    story = Story().begins(FLIGHT)
+    assert [getattr(fact, "key", "") for fact in story.facts] == [key_of(SagaId("s1"), FLIGHT, ACT.topic, "do")]
+    story.ends(FLIGHT, Succeeded("r")).fails().starts_back(FLIGHT)
+    assert story.facts == (
+        e.CompensationStarted(
+            step=FLIGHT,
+            attempt=1,
+            key=key_of(SagaId("s1"), FLIGHT, ACT.topic, "undo", 0),
+            certain=True,
+            rule="r",
+            policy="p",
+        ),
+    )
+    story.ends_back(FLIGHT, Failed(error="busy"))
+    assert story.events[-1] == e.CompensationFailed(
+        step=FLIGHT, attempt=1, error="busy", changed_since=False, retry_at=NOW + 1000
+    )
+
+
 # -- signals ----------------------------------------------------------------------------------------------------------
 
 
@@ -461,6 +500,10 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
         ),
         ([WAIT, e.WaitEnded(place=HERE, signal=1)], "or signal 1 is not there to be read"),
         ([e.ActionAllowed(step=FLIGHT, rule="r", policy="p")], r"\(step flight was never proposed\)$"),
+        (
+            [e.SagaStarted(definition="t", version=1, input=None, actor="a", env="", labels={})],
+            r"SagaStarted cannot follow entry 1 \(a second start\)$",
+        ),
         ([e.SagaRolledBack()], r"SagaRolledBack cannot follow entry 1 \(the saga is running\)$"),
         (
             [e.RewindStarted(place=HERE, steps=(CAR,), why="", by="", deadline_at=1)],
@@ -474,3 +517,10 @@ def test_an_entry_that_cannot_follow_is_damage_and_says_why(events: list[e.Event
     begun = e.SagaStarted(definition="trip", version=1, input=None, actor="a", env="", labels={})
     with pytest.raises(JournalDamagedError, match=told):
         replay(SagaId("s1"), [begun, *events])
+
+
+def test_an_entry_before_the_start_is_damage() -> None:
+    with pytest.raises(
+        JournalDamagedError, match=r"^saga s1: SagaHalted cannot follow entry 0 \(it has not started\)$"
+    ):
+        replay(SagaId("s1"), [e.SagaHalted()])

@@ -382,3 +382,88 @@ def test_both_scanners_read_the_same(text: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_text_without_a_file_is_called_policy() -> None:
     with pytest.raises(PolicyError, match=r"^policy:1: "):
         parse_policy("5")
+
+
+# To the word: digests are on record, and a verdict's reason is what people read
+
+
+def test_a_rule_is_digested_in_these_words() -> None:
+    made = policy(
+        """
+        - id: ask
+          when: {topic: mail.*, args.n: {gt: 5}}
+          unless: {env: test}
+          decision: require_human
+          reason: why not
+          approvals: 2
+          approvers: [person:a*]
+          expires: 1h
+        - id: slowly
+          decision: throttle
+          rate: {max: 20, per: 60s, by: [topic, args.to]}
+        """,
+        None,
+    )
+    assert [normalised(each) for each in made.rules] == [
+        {
+            "id": "ask",
+            "decision": "require_human",
+            "when": {"topic": {"in": ["mail.*"]}, "args.n": {"gt": 5}},
+            "unless": [{"env": {"in": ["test"]}}],
+            "reason": "why not",
+            "approvals": 2,
+            "approvers": ["person:a*"],
+            "expires_s": 3600.0,
+        },
+        {
+            "id": "slowly",
+            "decision": "throttle",
+            "when": {},
+            "unless": [],
+            "reason": "",
+            "rate": {"max": 20, "per_s": 60.0, "by": ["topic", "args.to"]},
+        },
+    ]
+    document: Json = {
+        "version": "v1",
+        "default": {"builtin": builtin_policy().digest},
+        "rules": [normalised(each) for each in made.rules],
+    }
+    assert digest(canonical(document)) == made.digest
+
+
+def test_a_default_that_does_not_allow_says_so() -> None:
+    assert [each.reason for each in policy(default="deny").fallback] == [
+        "no rule certainly allows it, and the default is deny"
+    ]
+    assert [each.reason for each in policy(default="allow").fallback] == [""]
+
+
+@pytest.mark.parametrize(
+    ("one", "told"),
+    [
+        ("{id: a, decision: require_human, approvers: [5]}", "an approver has to be text, not 5"),
+        (
+            "{id: a, decision: require_human, approvers: x}",
+            "approvers has to be a list of at least one thing, not 'x'",
+        ),
+        ("{id: a, decision: throttle, rate: {max: 1, per: 1s, by: [5]}}", "a fact has to be text, not 5"),
+        (
+            "{id: a, decision: throttle, rate: {max: 1, per: 5}}",
+            "per has to be a duration of at most 366d, such as 30s, 15m, 1h or 2d, not 5",
+        ),
+        (
+            "{id: a, decision: throttle, rate: {max: 1, per: 1s, most: 5}}",
+            "unknown key 'most' in rate; known: max, per, by",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_rule_is_named(one: str, told: str) -> None:
+    assert f"p.yaml:4: {told}" in mistakes(f"{HEAD}  - {one}\n")
+
+
+def test_a_range_may_be_one_value_and_not_none() -> None:
+    assert len(policy(rule("deny", "{args.n: {gte: 5, lte: 5}}")).rules) == 1
+    assert len(policy(rule("deny", "{args.n: {gt: 4, lt: 5}}")).rules) == 1
+    for empty in ("{gte: 5, lt: 5}", "{gt: 5, lte: 5}", "{gt: 5, lt: 5}", "{gte: 6, lte: 5}"):
+        assert len(mistakes(f"{HEAD}  - {{id: a, decision: deny, when: {{args.n: {empty}}}}}\n")) == 1

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from amends.core.contracts import Reversibility
-from amends.core.verdict import Decision, Need
-from amends.gate.policy import PolicyGate, judge
+from amends.core.verdict import Decision, Need, Verdict
+from amends.gate.policy import PolicyGate, judge, spoken
 from amends.gate.protocol import Facts
 from tests.gate.support import facts, policy, rule, verdict
 
@@ -276,3 +276,26 @@ def test_the_item_after_the_last_is_missing() -> None:
     asks = rule("allow", "{args.items.2: {exists: true}}")
     assert verdict(asks, facts(args={"items": [1, 2, 3]}), "deny").rule == "one"
     assert verdict(asks, facts(args={"items": [1, 2]}), "deny").rule == "default"
+
+
+def test_who_asks_people_slowly_still_asks_them() -> None:
+    rules = """
+    - {id: ask, decision: require_human, approvals: 2, expires: 1h, reason: big}
+    - {id: slowly, decision: throttle, rate: {max: 5, per: 60s}}
+    """
+    found = verdict(rules, facts())
+    assert (found.decision, found.rule, found.why, found.expires_s) == (D.REQUIRE_HUMAN, "ask", "big", 3600)
+    assert (found.needs, found.matched) == ((Need(rule="ask", approvals=2, approvers=()),), ("slowly",))
+    assert [(rate.rule, rate.most, rate.per_s) for rate in found.rates] == [("slowly", 5, 60)]
+
+
+def test_a_verdict_of_no_rule_at_all_is_a_denial_that_says_so() -> None:
+    assert spoken("digest", []) == Verdict(
+        decision=D.DENY, rule="default", policy="digest", why="no rule matches, and there is no default"
+    )
+
+
+def test_a_policy_speaks_of_what_its_rules_ask_about() -> None:
+    made = policy(rule("throttle", "{args.n: 1}", unless="{labels.x: a}"))
+    assert [made.speaks_of(fact) for fact in ("args.n", "labels.x", "drill.age_days")] == [True, True, False]
+    assert policy("[]", None).speaks_of("reversibility")
