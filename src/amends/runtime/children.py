@@ -120,9 +120,11 @@ class Children:
         actor: str,
         files: Json,
     ) -> None:
-        above = await self._engine.begun(parent)
-        if above is None:
+        above, row = await self._engine.begun(parent), await self._journal.saga(parent)
+        if above is None or row is None:
             raise Fatal(f"saga {parent} calls {definition}, and is not on record", happened=False)
+        if row.status in {SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK}:  # another worker has it, and takes it back
+            raise Fatal(f"saga {parent} goes back, and begins no child any more", happened=False)
         try:
             declared = self._around.registry.definition(definition, version)
         except UnknownDefinitionError as exc:
@@ -189,6 +191,9 @@ class Children:
         parent = await self._state(asked.saga)
         goes_back = parent is not None and parent.rollback is not None
         state = await self._state(child)
+        if state is None and goes_back and await self._bury(child, asked):
+            return NotHappened()
+        state = state or await self._state(child)
         if state is not None and not goes_back:
             await self._family.let_go_on(child)
             state = await self._at_rest(child)
@@ -231,13 +236,13 @@ class Children:
                 raise Fatal(f"child {child} could not be rolled back ({named}): {_why(state)}", happened=False)
             await self._around.clock.sleep(self._around.settings.poll_s)  # another worker has it
 
-    async def _bury(self, child: SagaId, done: Done) -> bool:
+    async def _bury(self, child: SagaId, step: Done | Asked) -> bool:
         """Put a child that never began on record as cancelled, so that a late attempt of its parent begins nothing."""
-        above = await self._engine.begun(done.saga)
+        above = await self._engine.begun(step.saga)
         if above is None:
             return True
-        named = {name: value for name, value in done.args.items() if name != "files"}
-        start = _started(child, above, done.saga, done.step, **named)
+        named = {name: value for name, value in step.args.items() if name != "files"}
+        start = _started(child, above, step.saga, step.step, **named)
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
         cancel = c.CancelSaga(by=_RUNTIME, why="its parent was taken back first", now=now, window_s=window_s)
         state, events = unstarted(child), list[Event]()

@@ -324,9 +324,14 @@ def _is_beside(saga: Saga, one: Step, step: Step) -> bool:
 
 
 def _held(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
-    """What is held is released when the work is finished and nothing else is under way, and by no rollback."""
+    """What is held is released when the work is finished and nothing else is under way, and by no rollback.
+
+    A release that nobody knows the end of may be repeated all the same: that is how it is settled.
+    """
     for saga, event in account.before:
         if isinstance(event, INTENTS) and event.step in saga.steps and saga.steps[event.step].contract.hold:
+            if event.step in saga.doubts:
+                continue
             others = [step for step in (*saga.live, *saga.doubts) if not saga.steps[step].contract.hold]
             if not saga.finished or saga.rollback is not None or saga.rewinding or others:
                 yield f"step {event.step} was held, and was released while {', '.join(others) or 'the work'} could fail"
