@@ -330,10 +330,11 @@ class LocalEngine:
             try:
                 driver.book.tell(command)
                 await driver.book.commit()
-                driver.look_again()
                 return driver.book.saga
             except LeaseLostError:
                 _log.info("saga %s: %s goes to who drives it now", saga, type(command).__name__)
+            finally:
+                driver.look_again()  # also where whoever asks is stopped meanwhile: it has been told
         return await requested(self._journal, self._observers, saga, command)
 
     def _nudge(self, sagas: tuple[SagaId, ...]) -> None:
