@@ -306,8 +306,7 @@ class LocalEngine:
     async def release(self, by: str = SYSTEM, *, take_up: bool = True) -> int:
         """Have the sagas go on whose wide pause is over; how many there were."""
         over = await self.pauses.outlived()
-        released = [await self.let_go_on(saga, by=by, take_up=take_up) for saga in over]
-        return sum(released)
+        return sum([await self.let_go_on(saga, by=by, take_up=take_up) for saga in over])
 
     async def let_go_on(self, saga: SagaId, by: str, *, take_up: bool = True) -> bool:
         """Unpause one saga, and take it up where nobody has it. False where it was not paused any more."""
