@@ -1,0 +1,96 @@
+"""Whose turn it is in a graph that goes back: rules told as stories, and what they cost, counted."""
+
+from typing import Self
+
+from amends.core import commands as c, events as e
+from amends.core.effects import Compensate, End, Settle
+from amends.core.outcomes import Failed
+from amends.core.plan import turns
+from amends.core.transitions import SagaStatus
+from amends.core.values import StepId
+from tests.core.story import ACT, ALLOW, DENY, DONE, Story
+from tests.core.test_cost import calls_in
+
+A, B, C, D = map(StepId, "abcd")
+
+
+class Graph(Story):
+    def begins_after(self, step: StepId, *needs: StepId) -> Self:
+        self.tell(c.DispatchStep(step=step, contract=ACT, args={}, digest="", verdict=ALLOW, after=needs))
+        return self
+
+    def after(self, step: StepId, *needs: StepId) -> Self:
+        self.begins_after(step, *needs).ends(step, DONE)
+        return self
+
+
+def diamond() -> Graph:
+    return Graph().after(A).after(B, A).after(C, A)
+
+
+def test_independent_steps_have_their_turn_together_and_what_they_need_after_both() -> None:
+    story = diamond().fails()
+    assert story.all_due() == (Compensate(C), Compensate(B))
+    story.starts_back(B)
+    assert story.all_due() == (Compensate(C),)
+    story.starts_back(C).ends_back(B)
+    assert story.all_due() == (Settle((C,)),)
+    story.refuses(c.StartCompensation(step=A, certain=True, verdict=ALLOW), "not the turn of step")
+    assert story.ends_back(C).due() == Compensate(A)
+
+
+def test_nothing_begins_while_an_attempt_that_went_forward_is_on_its_way() -> None:
+    story = diamond().begins_after(D, C).fails()
+    assert story.all_due() == (Settle((D,)),)
+    story.refuses(c.StartCompensation(step=B, certain=True, verdict=ALLOW), "not the turn of step")
+    assert story.ends(D, Failed(error="no")).all_due() == (Compensate(C), Compensate(B))
+
+
+def test_a_step_that_was_not_declared_is_after_all_before_it_and_before_all_since() -> None:
+    story = Graph().after(A).after(B)
+    story.does(StepId("1"))
+    story.after(C).after(D).fails()
+    assert story.all_due() == (Compensate(D), Compensate(C))
+    story.takes_back(C).takes_back(D)
+    assert story.due() == Compensate(StepId("1"))
+    assert story.takes_back(StepId("1")).all_due() == (Compensate(B), Compensate(A))
+
+
+def test_a_step_that_was_denied_links_those_on_either_side_of_it() -> None:
+    story = Graph().after(A)
+    story.tell(c.ProposeStep(step=B, contract=ACT, args={}, digest="", after=(A,))).judges(B, DENY)
+    assert story.after(C, B).fails().due() == Compensate(C)
+    assert story.takes_back(C).due() == Compensate(A)
+
+
+def test_an_incident_names_what_waits_for_its_step_and_the_saga_halts_when_nothing_else_is_due() -> None:
+    story = diamond().after(D).fails().takes_back(B, Failed(error="gone", fatal=True)).calls_person(B)
+    (opened,) = story.facts
+    assert isinstance(opened, e.IncidentOpened)
+    assert (opened.left, story.phase) == ((B, A), SagaStatus.ROLLING_BACK)
+    assert story.all_due() == (Compensate(D), Compensate(C))
+    assert story.takes_back(D).takes_back(C).due() == End()
+    assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
+    assert story.resolves().due() == Compensate(A)
+
+
+def test_what_lands_late_holds_back_again_what_it_needs() -> None:
+    story = diamond().fails().takes_back(B).takes_back(C).lands(C)
+    assert [step.id for step in turns(story.saga)] == [C]
+
+
+def test_after_a_crash_all_that_was_in_flight_is_due_again() -> None:
+    story = diamond().fails().starts_back(B).starts_back(C).crashes().later(60)
+    assert story.all_due() == (Compensate(C), Compensate(B))
+
+
+def test_a_compensation_in_a_chain_costs_the_same_however_long_it_is() -> None:
+    def cost(many: int) -> int:
+        names = [StepId(f"s{number}") for number in range(many)]
+        story = Graph()
+        for at, name in enumerate(names):
+            story.after(name, *names[max(0, at - 1) : at])
+        story.fails()
+        return calls_in(lambda: story.takes_back(names[-1]))
+
+    assert cost(2000) <= cost(20) * 1.1
