@@ -135,7 +135,7 @@ class Hook(Webhook):
 
 async def main():
     journal = await SqliteJournal.open(sys.argv[1], SystemClock())
-    done = await Couriers(journal, [Hook(sys.argv[2], timeout_s=0.5, name="hook")], SystemClock(), Settings()).once()
+    done = await Couriers(journal, [Hook(sys.argv[2], timeout_s=3, name="hook")], SystemClock(), Settings()).once()
     await journal.close()
     sys.exit(0 if done else 6)
 
