@@ -169,7 +169,7 @@ class Drill:
             self._runs += 1
             if not life.stopped:
                 return
-            for place in _where(life.passed[-1], rehearsal.left):
+            for place in _where(life.passed[-1], rehearsal.left, self._steps[0].id):
                 deaths.setdefault(place, []).append(rehearsal)
 
 
@@ -207,8 +207,8 @@ def _pivot(saga: Saga) -> StepId | None:
     return pivots[0].id if pivots else None
 
 
-def _where(point: str, entries: tuple[Entry, ...]) -> list[Place]:
-    """Which steps a process was at when it died: those of its last write or effect."""
+def _where(point: str, entries: tuple[Entry, ...], first: StepId) -> list[Place]:
+    """Which steps a process was at when it died: those of its last write or effect; the first, where it had none yet."""
     saga = Account(entries).saga
     name, _, rest = point.partition(" ")
     if name != "append":
@@ -217,7 +217,7 @@ def _where(point: str, entries: tuple[Entry, ...]) -> list[Place]:
     back = saga.phase is SagaStatus.ROLLING_BACK or isinstance(entries[-1].event, SagaRolledBack)
     steps = [StepId(step) for entry in entries if (step := getattr(entry.event, "step", None))]
     last = [StepId(step) for entry in entries[-written:] if (step := getattr(entry.event, "step", None))]
-    at = dict.fromkeys(last or steps[-1:] or [_in_order(saga)[0].id])
+    at = dict.fromkeys(last or steps[-1:] or [first])
     return [Place(Fault.UNDO_CRASH if back else Fault.CRASH, step) for step in at]
 
 
