@@ -208,7 +208,7 @@ def _pivot(saga: Saga) -> StepId | None:
 
 
 def _where(point: str, entries: tuple[Entry, ...], first: StepId) -> list[Place]:
-    """Which steps a process was at when it died: those of its last write or effect; the first, where it had none yet."""
+    """Which steps a process was at when it died: those of its last write or effect, or else the first."""
     saga = Account(entries).saga
     name, _, rest = point.partition(" ")
     if name != "append":
