@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import amends
-from amends import ChangedSince, Done, Ended, Work, action, saga
+from amends import Asked, ChangedSince, Done, Ended, Happened, NotHappened, Work, action, saga
 
 REMEDIES = [("workers", 8), ("cache_mb", 512), ("release", "41")]
 CURES = {"overload": "workers", "cold cache": "cache_mb", "bad release": "release"}
@@ -58,6 +58,11 @@ def change(setting: str, value: int | str) -> None:
 @change.before
 def found(setting: str) -> Any:
     return config()[setting]
+
+
+@change.probe
+def is_changed(asked: Asked) -> Happened | NotHappened:
+    return Happened() if config()[asked.args["setting"]] == asked.args["value"] else NotHappened()
 
 
 @change.compensation

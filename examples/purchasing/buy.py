@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import amends
-from amends import Done, Ended, Flawed, Limits, Work, action, check, saga
+from amends import Asked, Done, Ended, Flawed, Happened, Limits, NotHappened, Work, action, check, saga
 
 PRICES = {"desk": 18_000, "lamp": 4_200, "chair": 9_900}
 
@@ -54,6 +54,12 @@ def order(item: str, cents: int) -> str:
         (shop_dir() / f"kill-{item}").unlink()
         os.kill(os.getpid(), 9)
     return f"{item}-{cents}"
+
+
+@order.probe
+def is_ordered(asked: Asked) -> Happened | NotHappened:
+    item, cents = asked.args["item"], asked.args["cents"]
+    return Happened(f"{item}-{cents}") if (shop_dir() / f"{item}.order").exists() else NotHappened()
 
 
 @order.compensation

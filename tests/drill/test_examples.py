@@ -19,8 +19,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module of its own, though others may have imported it too."""
     monkeypatch.setenv("TRIP_WORLD", str(tmp_path / "world.txt"))
+    monkeypatch.setenv("SERVICE", str(tmp_path))
+    monkeypatch.setenv("SHOP", str(tmp_path))
     name = str(request.param)
-    found = importlib.util.spec_from_file_location(f"drilled_{name}", EXAMPLES / f"{name}.py")
+    found = importlib.util.spec_from_file_location(f"drilled_{Path(name).name}", EXAMPLES / f"{name}.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -76,3 +78,26 @@ def test_the_refund_is_called_back_also_when_the_mail_is_refused(example: Any, e
     places = [str(cell.place) for cell in report.cells]
     assert [place for place in places if place.endswith(("refused", "expired"))] == asked
     assert [cell.step for cell in report.cells if cell.fault is Fault.UNDO_DENIED] == ["3"]
+
+
+@pytest.mark.parametrize("example", ["incident_response/respond"], indirect=True)
+def test_a_remedy_that_does_not_help_comes_back_wherever_it_goes_wrong(example: Any, tmp_path: Path) -> None:
+    def fresh() -> None:
+        (tmp_path / "config.json").write_text('{"workers": 4, "cache_mb": 64, "release": "42"}')
+        (tmp_path / "cause.txt").write_text("cold cache")
+
+    report = asyncio.run(drill(example.respond, {}, fresh=fresh))
+    passed(report)
+    assert {step.topic for step in report.steps} == {"service.set", "service.health"}
+
+
+@pytest.mark.parametrize("example", ["purchasing/buy"], indirect=True)
+def test_what_was_ordered_is_cancelled_wherever_it_goes_wrong(example: Any, tmp_path: Path) -> None:
+    def fresh() -> None:
+        (tmp_path / "answers.json").write_text('[{"items": ["desk", "lamp"], "usd": 1, "tokens": 100}]')
+        for ordered in tmp_path.glob("*.order"):
+            ordered.unlink()
+
+    report = asyncio.run(drill(example.furnish, {"goal": "an office"}, fresh=fresh))
+    passed(report)
+    assert [step.topic for step in report.steps].count("shop.order") == 2
