@@ -189,7 +189,7 @@ def test_who_asked_ahead_was_judged_as_if_people_had_agreed() -> None:
 def test_a_compensation_that_a_person_let_run_counts_as_approved_and_no_other_does() -> None:
     kind = e.IncidentKind.COMPENSATION_DENIED
     contract = dataclasses.replace(CONTRACT, reversibility=Reversibility.COMPENSATABLE)
-    denied: list[e.Event] = [
+    denied: tuple[e.Event, ...] = (
         BEGUN,
         dataclasses.replace(PROPOSED, contract=contract),
         e.ActionAllowed(step=STEP, rule="fine", policy="p"),
@@ -199,7 +199,7 @@ def test_a_compensation_that_a_person_let_run_counts_as_approved_and_no_other_do
         e.CompensationDenied(step=STEP, rule="no", policy="p", why=""),
         e.IncidentOpened(incident=1, kind=kind, step=STEP, why="", left=(STEP,)),
         e.SagaHalted(),
-    ]
+    )
     allowed, refused = recorded_verdicts(SagaId("s"), denied)
     assert [(each.decision, each.approved) for each in (allowed, refused)] == [
         (Decision.ALLOW, False),
