@@ -2,7 +2,9 @@
 
 import asyncio
 import importlib.util
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from amends import Asked
+from amends.errors import RefusedError
 from amends.testing.drill import Fault, Report, drill, somebody_else
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,6 +24,7 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("TRIP_WORLD", str(tmp_path / "world.txt"))
     monkeypatch.setenv("SERVICE", str(tmp_path))
     monkeypatch.setenv("SHOP", str(tmp_path))
+    monkeypatch.setenv("MIGRATION_DATA", str(tmp_path / "shop.db"))
     name = str(request.param)
     found = importlib.util.spec_from_file_location(f"drilled_{Path(name).name}", EXAMPLES / f"{name}.py")
     assert found is not None
@@ -101,3 +105,18 @@ def test_what_was_ordered_is_cancelled_wherever_it_goes_wrong(example: Any, tmp_
     report = asyncio.run(drill(example.furnish, {"goal": "an office"}, fresh=fresh))
     passed(report)
     assert [step.topic for step in report.steps].count("shop.order") == 2
+
+
+@pytest.mark.parametrize("example", ["shop_migration/migrate"], indirect=True)
+def test_a_table_comes_back_row_for_row_and_its_parent_is_not_drilled_with_it(example: Any, tmp_path: Path) -> None:
+    def fresh() -> None:
+        (tmp_path / "shop.db").unlink(missing_ok=True)
+        example.make_shop()
+
+    def rows() -> list[str]:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+            return list(database.iterdump())
+
+    passed(asyncio.run(drill(example.migrate_table, {"table": "orders"}, fresh=fresh, world=rows)))
+    with pytest.raises(RefusedError, match="drill each child by itself"):
+        asyncio.run(drill(example.migrate, {}, fresh=fresh))

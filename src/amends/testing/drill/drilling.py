@@ -19,6 +19,7 @@ from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry
 from amends.runtime.checked import checked_actor
+from amends.runtime.children import CALL
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.secret import mask
 from amends.testing.drill.digests import digests_of
@@ -104,6 +105,7 @@ class Drill:
     async def run(self) -> Report:
         first = await self._play(Place(Fault.NOTHING), is_needed=True)
         saga = Account(await first.stage.entries()).saga
+        _require_no_children(saga)
         self._steps = tuple(Drilled(id=step.id, contract=step.contract) for step in _in_order(saga))
         self._stops_at = _pivot(saga)
         if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
@@ -171,6 +173,15 @@ class Drill:
                 return
             for place in _where(life.passed[-1], rehearsal.left, self._steps[0].id):
                 deaths.setdefault(place, []).append(rehearsal)
+
+
+def _require_no_children(saga: Saga) -> None:
+    """What a child does is on a record of its own, which a drill of its parent does not judge."""
+    if any(step.topic == CALL.topic for step in saga.steps.values()):
+        raise RefusedError(
+            "it calls other sagas, and a drill judges one saga at a time: drill each child by itself, with the input "
+            "that it is given"
+        )
 
 
 def _forward(saga: Saga, asked_people: Collection[StepId]) -> Iterator[Place]:
