@@ -35,9 +35,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
 SOAK = "AMENDS_SOAK" in os.environ
 WHOLE = frozenset(list(ALL)[:45])
-"""Killed at every point in each run of the tests; the others at each third, and at all of them by `make soak`."""
+"""Killed, and dead again in their recovery, at every point in each run of the tests; the others at each third, and at
+all of them by `make soak`."""
 each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
 Record = Callable[[str, object], None]
+
+
+def stride_of(scenario: Scenario) -> int:
+    return 1 if SOAK or scenario.name in WHOLE else 3
 
 
 def verdict(tried: Tried, record: Record, kind: str) -> None:
@@ -52,7 +57,7 @@ def test_a_crash_at_every_point_and_again_at_every_point_of_the_recovery(
     scenario: Scenario, record_property: Record
 ) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED)
+    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED, stride=stride_of(scenario))
     verdict(tried, record_property, "died")
 
 
@@ -138,8 +143,7 @@ def zygote() -> Iterator[Zygote]:
 
 @each_scenario
 def test_a_real_kill_at_every_point(scenario: Scenario, zygote: Zygote, record_property: Record) -> None:
-    stride = 1 if SOAK or scenario.name in WHOLE else 3
-    verdict(zygote.every_kill(scenario.name, stride), record_property, "killed")
+    verdict(zygote.every_kill(scenario.name, stride_of(scenario)), record_property, "killed")
 
 
 def test_a_saga_that_cannot_be_read_keeps_no_other_from_being_recovered() -> None:

@@ -140,8 +140,10 @@ class Ground:
         return life
 
 
-def every_death(scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, twice: bool = True) -> None:
-    """Die at each point of the scenario, and (twice) again at each point of the recovery.
+def every_death(
+    scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, twice: bool = True, stride: int = 1
+) -> None:
+    """Die at each point of the scenario, and (twice) again at each point of the recovery, or each so manieth.
 
     What a recovery does depends on what it finds, and on nothing else: what has been recovered from once is not again.
     """
@@ -161,15 +163,21 @@ def every_death(scenario: Scenario, make: Callable[[], Ground], tried: Tried, *,
             continue
         recovered_from.add(found)
         if twice:
-            _die_again(scenario, ground, first, recovered_from, tried)
+            _die_again(scenario, ground, first, recovered_from, tried, 1 + (point - 1) % stride, stride)
         _settle(scenario, ground, f"died at {_where(first)}", tried)
 
 
-def _die_again(scenario: Scenario, before: Ground, first: Life, recovered_from: set[Hashable], tried: Tried) -> None:
-    """Die at each point of the recovery, too."""
-    point = 0
-    while True:
-        point += 1
+def _die_again(
+    scenario: Scenario,
+    before: Ground,
+    first: Life,
+    recovered_from: set[Hashable],
+    tried: Tried,
+    since: int,
+    stride: int,
+) -> None:
+    """Die at points of the recovery, too."""
+    for point in itertools.count(since, stride):
         ground = before.copy()
         second = ground.live(scenario, scenario.recover_and_then, ends_at=point)
         if not second.dead:
