@@ -431,6 +431,8 @@ def test_a_child_s_step_that_would_be_one_too_many_is_not_counted() -> None:
 def test_a_parent_that_does_not_work_any_more_only_counts() -> None:
     story = limited(tokens={"most": 10}).begins(FLIGHT).fails().tell(count(FLIGHT, 99))
     assert story.facts == (e.ChildSpent(step=FLIGHT, tokens=99),)
+    paused = limited(tokens={"most": 10}).begins(FLIGHT).tell(c.PauseSaga(by="ann", why="lunch"))
+    assert paused.tell(count(FLIGHT, 99)).facts == (e.ChildSpent(step=FLIGHT, tokens=99),)
     assert Story(started=False).tell(count(FLIGHT, 1)).facts == ()
     assert limited(tokens={"most": 10}).finishes().tell(count(FLIGHT, 1)).facts == ()
 
