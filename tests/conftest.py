@@ -12,7 +12,7 @@ if "CI" not in os.environ:  # there hypothesis has a profile of its own: no dead
     settings.load_profile("unhurried")
 
 KINDS = {
-    "died": "in-process: a death at every point, and again at every point of the recovery",
+    "died": "in-process: a death at every point, and again in the recovery",
     "killed": "SIGKILL of a forked process, on a real SQLite file",
     "slept": "asleep past its lease at every point, taken over, woken",
     "refused": "a full disk at every append",
