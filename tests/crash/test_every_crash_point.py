@@ -35,8 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
 SOAK = "AMENDS_SOAK" in os.environ
 WHOLE = frozenset(list(ALL)[:45])
-"""Killed, and dead again in their recovery, at every point in each run of the tests; the others at each third, and at
-all of them by `make soak`."""
+"""Killed at every point in each run of the tests; the others at each third, and at all of them by `make soak`."""
 each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
 Record = Callable[[str, object], None]
 
@@ -57,7 +56,7 @@ def test_a_crash_at_every_point_and_again_at_every_point_of_the_recovery(
     scenario: Scenario, record_property: Record
 ) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED, stride=stride_of(scenario))
+    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED)
     verdict(tried, record_property, "died")
 
 
