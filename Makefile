@@ -39,7 +39,7 @@ test: $(VENV)/.dev spin ## Run the tests.
 	@$(PYTEST) $(ARGS)
 
 soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
-	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash $(ARGS)
+	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash tests/drill $(ARGS)
 
 simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed SINCE on; or tell the story of one SEED.
 	@$(BIN)/python -m amends.testing.simulation $(if $(SEED),--seed $(SEED),--schedules $(N) --since $(SINCE)) $(ARGS)

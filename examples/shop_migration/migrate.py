@@ -15,7 +15,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from amends import Coordinator, Done, Ended, Fatal, Work, action, child, saga
+from amends import Asked, Coordinator, Done, Ended, Fatal, Happened, NotHappened, Work, action, child, saga
 
 DATA = Path(os.environ.get("MIGRATION_DATA", "shop.db"))
 JOURNAL = os.environ.get("AMENDS_JOURNAL", "amends.db")
@@ -71,6 +71,18 @@ def drop_new(done: Done) -> None:
         shop.execute(f"DROP TABLE IF EXISTS new_{done.args['table']}")
 
 
+@fill_new.probe
+def is_filled(asked: Asked) -> Happened | NotHappened:
+    """The new table is there, or has been swapped in."""
+    table = asked.args["table"]
+    with connected() as shop:
+        swapped = exists(shop, f"old_{table}")
+        if not swapped and not exists(shop, f"new_{table}"):
+            return NotHappened()
+        (count,) = shop.execute(f"SELECT count(*) FROM {table if swapped else f'new_{table}'}").fetchone()
+    return Happened(int(count))
+
+
 @action("table.swap", idempotent=True, atomic=True)
 def swap(table: str) -> None:
     """Put the new table in the old one's place, and keep the old one beside it."""
@@ -92,6 +104,12 @@ def swap_back(done: Done) -> None:
             shop.execute(f"ALTER TABLE {table} RENAME TO new_{table}")
             shop.execute(f"ALTER TABLE old_{table} RENAME TO {table}")
         shop.execute("COMMIT")
+
+
+@swap.probe
+def is_swapped(asked: Asked) -> Happened | NotHappened:
+    with connected() as shop:
+        return Happened() if exists(shop, f"old_{asked.args['table']}") else NotHappened()
 
 
 def exists(shop: sqlite3.Connection, table: str) -> bool:

@@ -2,9 +2,8 @@
 
 import asyncio
 import importlib.util
-import sqlite3
+import os
 import sys
-from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import pytest
 
 from amends import Asked
-from amends.errors import RefusedError
 from amends.testing.drill import Fault, Report, drill, somebody_else
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SOAK = "AMENDS_SOAK" in os.environ
+"""The dear ones are drilled whole; else a part of what can go wrong is tried."""
 
 
 @pytest.fixture
@@ -108,15 +108,29 @@ def test_what_was_ordered_is_cancelled_wherever_it_goes_wrong(example: Any, tmp_
 
 
 @pytest.mark.parametrize("example", ["shop_migration/migrate"], indirect=True)
-def test_a_table_comes_back_row_for_row_and_its_parent_is_not_drilled_with_it(example: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("repaired", [False, True])
+def test_the_shop_comes_back_row_for_row_with_the_children_that_moved_it(
+    example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repaired: bool
+) -> None:
+    connected = example.connected
+
+    def without_waiting_for_the_disk() -> Any:
+        shop = connected()
+        shop.thing.execute("PRAGMA synchronous = off")
+        return shop
+
+    monkeypatch.setattr(example, "connected", without_waiting_for_the_disk)
+
     def fresh() -> None:
         (tmp_path / "shop.db").unlink(missing_ok=True)
         example.make_shop()
+        if repaired:
+            example.repair_orders()
 
-    def rows() -> list[str]:
-        with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
-            return list(database.iterdump())
-
-    passed(asyncio.run(drill(example.migrate_table, {"table": "orders"}, fresh=fresh, world=rows)))
-    with pytest.raises(RefusedError, match="drill each child by itself"):
-        asyncio.run(drill(example.migrate, {}, fresh=fresh))
+    passed(asyncio.run(drill(example.migrate_table, {"table": "orders"}, fresh=fresh)))
+    only = () if SOAK else ("as-it-is", "taken-back", "fatal", "0.2/1:crash" if repaired else "1:unknown-done")
+    report = asyncio.run(drill(example.migrate, {}, fresh=fresh, world=example.rows, only=only))
+    passed(report)
+    assert report.children == ("table.migrate/1",)
+    calls = [step.title for step in report.steps]
+    assert calls == ["table.migrate"] * 3 + ([] if repaired else ["amends.revert"] * 2)

@@ -224,6 +224,7 @@ def _given(drilled: DrillRecord) -> object:
 
 
 def tell(out: Output, report: Report) -> None:
+    from amends.evidence.timeline import visible
     from amends.testing.drill import Mark
     from amends.testing.drill.faults import BACK, FORWARD, OF_SAGA
 
@@ -244,6 +245,8 @@ def tell(out: Output, report: Report) -> None:
         out.say()
     for mark in (Mark.FAILED, Mark.NOT_PROVEN):
         _findings(out, report, mark)
+    if report.children:
+        out.say_beside(("children    ",), visible(report.left_to_children))
     _summary(out, report)
 
 
@@ -251,7 +254,7 @@ def _cell_width(out: Output, report: Report) -> int:
     """Wide enough for the topics, where a terminal has the room."""
     if not out.is_terminal or not report.steps:
         return _CELL_WIDTH
-    longest = max(len(step.topic) for step in report.steps) + 2
+    longest = max(len(step.title) for step in report.steps) + 2
     return max(_CELL_WIDTH, min(longest, (out.console.width - _TITLE_WIDTH) // len(report.steps)))
 
 
@@ -266,7 +269,7 @@ def _head(out: Output, report: Report, start: int, width: int, wide: int) -> Non
 
     steps = report.steps[start : start + width]
     lead = f"{visible(report.saga)} in {visible(report.env)}" if start == 0 else ""
-    topics = [visible(step.topic) for step in steps]
+    topics = [visible(step.title) for step in steps]
     out.say((f"{lead:<{_TITLE_WIDTH}}", "bold"), *(f"{step.id:<{wide}}" for step in steps))
     if max(map(len, topics)) >= wide:  # on two lines: orders. and below it reserve
         above = [f"{space}." if space else "" for space, _, _ in (topic.rpartition(".") for topic in topics)]
@@ -324,6 +327,7 @@ def _summary(out: Output, report: Report) -> None:
         "env": report.env,
         "outcome": report.mark,
         "runs": report.runs,
+        "children": list(report.children),
         **{mark.replace(" ", "_"): count for mark, count in counts.items()},
     }
     out.record("summary", fields)

@@ -59,6 +59,8 @@ class DrillRecord:
     actions: Sequence[DrilledAction]
     counts: Mapping[str, int]
     findings: Sequence[str]
+    children: Sequence[str] = ()
+    """The sagas that it called: name/version."""
     at: int = 0
     id: str = ""
 
@@ -76,6 +78,7 @@ async def record_drill(journal: Journal, clock: Clock, drilled: DrillRecord, *, 
         "input": drilled.input,
         "code": drilled.code,
         "actions": actions,
+        "children": list(drilled.children),
     }
     result = {
         "outcome": drilled.outcome,
@@ -130,6 +133,7 @@ def _read(saga: SagaId, at: int, about: Json, result: Json) -> DrillRecord:
         actions=actions,
         counts={name: int(str(count)) for name, count in _object(came_out.get("counts")).items()},
         findings=[str(each) for each in _list(came_out.get("findings"))],
+        children=[str(each) for each in _list(said.get("children"))],
         at=at,
         id=saga,
     )

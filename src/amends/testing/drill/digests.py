@@ -10,15 +10,29 @@ from typing import Any
 from amends.runtime.action import Action
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import contract_digest
+from amends.runtime.registry import Registry
 
 
-def digests_of(definition: SagaDefinition, actions: Iterable[Action[..., Any]]) -> dict[str, str]:
-    """Of the definition under its name, of each action under its topic."""
-    found = {definition.name: _digest(str(definition.version), *_steps(definition), _code(definition.function))}
+def digests_of(
+    definition: SagaDefinition, actions: Iterable[Action[..., Any]], children: Iterable[SagaDefinition] = ()
+) -> dict[str, str]:
+    """Of the definition and those that it calls under its name, of each action under its topic."""
+    text = [part for each in (definition, *children) for part in _text(each)]
+    found = {definition.name: _digest(*text)}
     for action in actions:
         parts = (action.function, action.compensate, action.ask, action.capture)
         found[action.topic] = _digest(contract_digest(action.contract), *map(_code, parts))
     return found
+
+
+def called(registry: Registry, names: Iterable[str]) -> list[SagaDefinition]:
+    """The definitions of children, by name/version. Raises UnknownDefinitionError."""
+    split = (name.rpartition("/") for name in names)
+    return [registry.definition(name, int(version)) for name, _, version in split]
+
+
+def _text(definition: SagaDefinition) -> Iterable[str]:
+    return (str(definition.version), *_steps(definition), _code(definition.function))
 
 
 def _steps(definition: SagaDefinition) -> Iterable[str]:

@@ -2,37 +2,37 @@
 
 The saga is first run as it is, which shows its steps. Each later run has one thing go wrong at one of them. A crash has
 no step of its own: the run is ended after its first write or effect, then after its second, and so on until it comes to
-its own end, and each death is counted where it happened.
+its own end, and each death is counted where it happened; one inside of a child, at the step that called it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import cast
 
 from amends.core.contracts import Reversibility
-from amends.core.events import SagaRolledBack
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, StepId
+from amends.core.values import Json, SagaId, StepId
 from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry
 from amends.runtime.checked import checked_actor
-from amends.runtime.children import CALL
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.secret import mask
-from amends.testing.drill.digests import digests_of
+from amends.testing.drill.digests import called, digests_of
 from amends.testing.drill.faults import BACK, FORWARD, Fault, Place
 from amends.testing.drill.findings import Finding, Mark, worst
 from amends.testing.drill.others import OTHERS
 from amends.testing.drill.rehearsal import Rehearsal
-from amends.testing.drill.report import Cell, Drilled, Report
+from amends.testing.drill.report import Cell, Drilled, Report, is_users
 from amends.testing.drill.stage import Hook, Setting, hushed
 from amends.testing.world import Account
 
 PRODUCTION = "production"
 _CRASHES = frozenset({Fault.CRASH, Fault.UNDO_CRASH})
+_WORDS_OF_EFFECT = 4
+"""Of a saga, at a step, which part, and that it is over; what the journal was asked has fewer words."""
 
 
 async def drill(  # noqa: PLR0913 - each by name, and few of them needed
@@ -104,9 +104,12 @@ class Drill:
 
     async def run(self) -> Report:
         first = await self._play(Place(Fault.NOTHING), is_needed=True)
-        saga = Account(await first.stage.entries()).saga
-        _require_no_children(saga)
-        self._steps = tuple(Drilled(id=step.id, contract=step.contract) for step in _in_order(saga))
+        family = await first.stage.family()
+        saga = family.saga
+        self._steps = tuple(
+            Drilled(id=step.id, contract=step.contract, child=family.definition_of(saga, step))
+            for step in _in_order(saga)
+        )
         self._stops_at = _pivot(saga)
         if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
             back = await self._play(Place(Fault.TAKEN_BACK), is_needed=True)
@@ -114,7 +117,9 @@ class Drill:
                 await self._play(place)
             await self._crashes()
         definition = self._setting.definition
-        actions = [first.stage.registry.action(step.contract.topic, step.contract.version) for step in self._steps]
+        registry = first.stage.registry
+        contracts = [step.contract for step in self._steps if is_users(step.topic)]
+        actions = [registry.action(contract.topic, contract.version) for contract in contracts]
         return Report(
             saga=definition.name,
             version=definition.version,
@@ -123,7 +128,8 @@ class Drill:
             steps=self._steps,
             cells=tuple(self._cells),
             runs=self._runs,
-            digests=digests_of(definition, actions),
+            digests=digests_of(definition, actions, called(registry, family.children)),
+            children=family.children,
         )
 
     def _is_wanted(self, place: Place) -> bool:
@@ -171,17 +177,8 @@ class Drill:
             self._runs += 1
             if not life.stopped:
                 return
-            for place in _where(life.passed[-1], rehearsal.left, self._steps[0].id):
+            for place in _where(life.passed[-1], rehearsal, self._steps[0].id):
                 deaths.setdefault(place, []).append(rehearsal)
-
-
-def _require_no_children(saga: Saga) -> None:
-    """What a child does is on a record of its own, which a drill of its parent does not judge."""
-    if any(step.topic == CALL.topic for step in saga.steps.values()):
-        raise RefusedError(
-            "it calls other sagas, and a drill judges one saga at a time: drill each child by itself, with the input "
-            "that it is given"
-        )
 
 
 def _forward(saga: Saga, asked_people: Collection[StepId]) -> Iterator[Place]:
@@ -218,18 +215,27 @@ def _pivot(saga: Saga) -> StepId | None:
     return pivots[0].id if pivots else None
 
 
-def _where(point: str, entries: tuple[Entry, ...], first: StepId) -> list[Place]:
-    """Which steps a process was at when it died: those of its last write or effect, or else the first."""
-    saga = Account(entries).saga
-    name, _, rest = point.partition(" ")
-    if name != "append":
-        return [Place(Fault.CRASH if rest.startswith("action") else Fault.UNDO_CRASH, StepId(name))]
-    written = point.count("+") + 1
-    back = saga.phase is SagaStatus.ROLLING_BACK or isinstance(entries[-1].event, SagaRolledBack)
-    steps = [StepId(step) for entry in entries if (step := getattr(entry.event, "step", None))]
-    last = [StepId(step) for entry in entries[-written:] if (step := getattr(entry.event, "step", None))]
-    at = dict.fromkeys(last or steps[-1:] or [first])
+def _where(point: str, rehearsal: Rehearsal, first: StepId) -> list[Place]:
+    """Which steps a process was at when it died: those of its last write or effect, or else the first.
+
+    What a child wrote or did counts for the step that called it.
+    """
+    family, words = rehearsal.left, point.split()
+    back = family.saga.phase in {SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK}
+    if len(words) == _WORDS_OF_EFFECT:
+        saga, at_step, part = SagaId(words[0]), StepId(words[1]), words[2]
+        undone = back if saga != family.saga.id else part == "compensation:"
+        return [Place(Fault.UNDO_CRASH if undone else Fault.CRASH, family.step_of(saga, at_step))]
+    writer = rehearsal.wrote_last
+    entries = family.accounts[writer].entries
+    written = entries[-(point.count("+") + 1) :] if words[0] == "append" else ()
+    last = _steps(written) or _steps(entries)[-1:] or [first]
+    at = dict.fromkeys(family.step_of(writer, step) for step in last)
     return [Place(Fault.UNDO_CRASH if back else Fault.CRASH, step) for step in at]
+
+
+def _steps(entries: Sequence[Entry]) -> list[StepId]:
+    return [StepId(step) for entry in entries if (step := getattr(entry.event, "step", None))]
 
 
 def _cell(place: Place, found: list[Finding], *, runs: int = 1, ended: SagaStatus | None = None) -> Cell:

@@ -15,8 +15,9 @@ from typing import Final, Protocol
 
 from amends.core.contracts import key_of
 from amends.core.outcomes import Answer, Failed, Lost, NoAnswer, Outcome, Succeeded
-from amends.core.values import StepId
+from amends.core.values import SagaId, StepId
 from amends.errors import JournalStoppedError
+from amends.runtime.children import BUILT_IN
 from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.secret import Secret
 from amends.testing.drill.clock import HurriedClock
@@ -27,6 +28,7 @@ _GLANCE_S: Final = 0.005
 _THREADS: Final = 64
 _STOP: Final = Trouble(part="action", outcome=Failed(error="drill: it stops here", fatal=True))
 _DEAD: Final = Lost(error="this process is dead")
+_OF_CHILDREN: Final = frozenset(built_in.topic for built_in in BUILT_IN)
 
 
 class Points(Protocol):
@@ -41,6 +43,7 @@ class Points(Protocol):
 class Made:
     """A call that reached a user's function, and how that ended; what the runtime was told may be something else."""
 
+    saga: SagaId
     step: StepId
     part: Part
     key: str
@@ -52,20 +55,24 @@ class Made:
 
 
 class Rehearsed(Executor):
-    """`hung` are the functions that have given no answer once: nobody waits for them again."""
+    """Of the drilled saga one call goes wrong, of its children none.
 
-    def __init__(self, clock: HurriedClock, patience_s: float, hung: set[tuple[str, Part]]) -> None:
+    `hung` are the functions that have given no answer once: nobody waits for them again.
+    """
+
+    def __init__(self, saga: SagaId, clock: HurriedClock, patience_s: float, hung: set[tuple[str, Part]]) -> None:
         super().__init__(_THREADS)
+        self._saga = saga
         self.made: list[Made] = []
         self.world = World()
-        self.secrets: dict[StepId, tuple[Secret, ...]] = {}
+        self.secrets: dict[tuple[SagaId, StepId], tuple[Secret, ...]] = {}
         self.was_hit = False
         self.life: Points
         self.before_action: Callable[[], Awaitable[None]] | None = None
         """Called once, when the action at the place is about to be called."""
         self.before_undo: Callable[[Call], Awaitable[None]] | None = None
         """The same for its compensation."""
-        self.after_undo: Callable[[StepId], Awaitable[None]] | None = None
+        self.after_undo: Callable[[Call], Awaitable[None]] | None = None
         """Called whenever a compensation has worked."""
         self._clock = clock
         self._patience_s = patience_s
@@ -93,28 +100,28 @@ class Rehearsed(Executor):
             return _DEAD
 
     async def _performed(self, call: Call) -> Outcome:
-        self.secrets[call.step] = call.secrets
+        self.secrets[call.saga, call.step] = call.secrets
         trouble = self._trouble(call)
         if trouble is not None and not trouble.landed:
             return trouble.outcome
         await self._prepare(call)
         outcome = await self.make(call)
         if call.part in {"action", "compensation"}:
-            await self.life.reach(f"{call.step} {call.part}: after")
+            await self.life.reach(f"{call.saga} {call.step} {call.part}: after")
         if call.part == "compensation" and isinstance(outcome, Succeeded) and self.after_undo is not None:
-            await self.after_undo(call.step)
+            await self.after_undo(call)
         return trouble.outcome if trouble is not None and isinstance(outcome, Succeeded) else outcome
 
     async def ask(self, call: Call) -> Answer:
-        if self._place.fault in MUTE and call.step == self._place.step:
+        if self._place.fault in MUTE and self._is_at(call, self._place.step):
             return NoAnswer("drill: the probe does not answer")
         return await self.put(call)
 
     def _trouble(self, call: Call) -> Trouble | None:
-        if call.part == "action" and call.step == self._stops_at:
+        if call.part == "action" and self._is_at(call, self._stops_at):
             return _STOP
         trouble = TROUBLES.get(self._place.fault)
-        if trouble is None or (call.step, call.part) != (self._place.step, trouble.part):
+        if trouble is None or call.part != trouble.part or not self._is_at(call, self._place.step):
             return None
         self._times[call.step, call.part] += 1
         if self._times[call.step, call.part] > 1 and not trouble.always:
@@ -122,8 +129,11 @@ class Rehearsed(Executor):
         self.was_hit = True
         return trouble
 
+    def _is_at(self, call: Call, step: StepId | None) -> bool:
+        return call.saga == self._saga and call.step == step
+
     async def _prepare(self, call: Call) -> None:
-        if call.step == self._place.step:
+        if self._is_at(call, self._place.step):
             if call.part == "action" and self.before_action is not None:
                 prepare, self.before_action, self.was_hit = self.before_action, None, True
                 await prepare()
@@ -134,7 +144,7 @@ class Rehearsed(Executor):
     # -- calling ------------------------------------------------------------------------------------------------------
 
     async def make(self, call: Call) -> Outcome:
-        """Call a user's function, and note what became of it."""
+        """Call a user's function, and note what became of it. What runs a child takes as long as the child does."""
         name = (call.topic, call.part)
         if name in self._hung:
             return Lost(error=f"no answer in {self._patience_s:g} s", timed_out=True)
@@ -143,7 +153,7 @@ class Rehearsed(Executor):
             outcome = await super().perform(call)
         if isinstance(outcome, Lost) and outcome.timed_out and self._clock.elapsed() - since >= self._patience_s * 0.9:
             self._hung.add(name)
-        self.made.append(Made(call.step, call.part, call.key, outcome))
+        self.made.append(Made(call.saga, call.step, call.part, call.key, outcome))
         if not isinstance(outcome, Failed):
             if call.part == "action":
                 self.world.effect(call.topic, key=call.key, saga=call.saga, honours_keys=False)
@@ -159,6 +169,9 @@ class Rehearsed(Executor):
 
     @contextlib.contextmanager
     def _called(self, call: Call) -> Generator[None]:
+        if call.topic in _OF_CHILDREN:  # users' functions are called inside of it, each with its own time
+            yield
+            return
         call.timeout_s = min(self._patience_s, call.timeout_s or self._patience_s)
         if not call.is_async:
             call.function = self._counted(call.function)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, cast
 
-from amends.core.contracts import Reversibility
 from amends.core.events import CompensationFailed, CompensationLost, IncidentKind
 from amends.core.outcomes import Answer, Found, FoundNothing, NoAnswer
-from amends.core.saga import Incident, Saga, Step
+from amends.core.saga import Incident, Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.values import SagaId, StepId
 from amends.testing.drill.executor import Made, Rehearsed
+from amends.testing.drill.family import Family
 from amends.testing.drill.faults import CALLS_PERSON, WHOLE, Fault, Place
 from amends.testing.world import ON_RECORD, Account, check, wanted
 
@@ -65,43 +65,52 @@ def worst(marks: Iterator[Mark]) -> Mark:
 class Witness:
     """What the world says: an answer for each step that was asked about, and how the snapshot differs, if it does."""
 
-    answers: Mapping[StepId, Answer]
+    answers: Mapping[tuple[SagaId, StepId], Answer]
     differs: str | None = None
     is_whole: bool = False
     """Whether there was a snapshot: it sees what no probe sees."""
 
 
-def concerned(saga: Saga) -> list[Step]:
-    """The steps of which something may stand, and which can be taken back: those that have to be asked about."""
-    return [
-        step
-        for step in saga.steps.values()
-        if step.number and step.contract.side_effect and step.contract.reversibility is not Reversibility.IRREVERSIBLE
-    ]
-
-
-def findings(account: Account, executor: Rehearsed, place: Place, witness: Witness) -> list[Finding]:
+def findings(family: Family, executor: Rehearsed, place: Place, witness: Witness) -> list[Finding]:
     """All that is wrong once a saga has ended; nothing, it should be."""
-    found = [*_incidents(account, executor, place), *_standing(account, executor, witness)]
+    found: list[Finding] = []
+    for account in family:
+        made = [each for each in executor.made if each.saga == account.saga.id]
+        own = place if account is family.drilled else Place(Fault.NOTHING)
+        about = [
+            *_incidents(family, account, made, own),
+            *_standing(family, account, made, witness),
+            *_after_its_compensation(account, made),
+        ]
+        found += about if account is family.drilled else [_in_child(family, account, each) for each in about]
     if not any(each.mark is Mark.FAILED for each in found):
-        found += _snapshot(account, executor, place, witness)
-    found += _after_its_compensation(account, executor)
+        found += _snapshot(family.drilled, executor, place, witness)
     # The record is the runtime's; what is wrong there is a defect of ours, and is told as it is.
-    found += [Finding(Mark.FAILED, what) for what in check(executor.world, [account.entries], ON_RECORD)]
+    entries = [account.entries for account in family]
+    found += [Finding(Mark.FAILED, _short(what)) for what in check(executor.world, entries, ON_RECORD)]
     return found
+
+
+def _in_child(family: Family, account: Account, finding: Finding) -> Finding:
+    """It is told of the step that called the child."""
+    begun = account.saga.begun
+    name = "" if begun is None else begun.definition
+    step = family.saga.steps.get(family.step_of(account.saga.id, finding.step))
+    where = f"in its child {name}, {finding}"
+    return Finding(finding.mark, where) if step is None else Finding(finding.mark, where, step.id, step.topic)
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------
 
 
-def _incidents(account: Account, executor: Rehearsed, place: Place) -> Iterator[Finding]:
+def _incidents(family: Family, account: Account, made: list[Made], place: Place) -> Iterator[Finding]:
     for incident in account.saga.open_incidents:
         step = None if incident.step is None else account.saga.steps[incident.step]
-        if not _is_due(incident, step, place):
-            yield _called(account, incident, step, executor)
+        if not _is_due(family, account, incident, step, place):
+            yield _called(account, incident, step, made)
 
 
-def _is_due(incident: Incident, step: Step | None, place: Place) -> bool:
+def _is_due(family: Family, account: Account, incident: Incident, step: Step | None, place: Place) -> bool:
     """Whether a person has to be called, by the contract or by what was brought about."""
     at_place = step is not None and step.id == place.step
     match incident.kind:
@@ -111,15 +120,17 @@ def _is_due(incident: Incident, step: Step | None, place: Place) -> bool:
             return step is not None and not step.contract.compensation_declared
         case IncidentKind.CHANGED_SINCE:
             return at_place and place.fault is Fault.CHANGED_SINCE
+        case IncidentKind.COMPENSATION_FAILED if step is not None and family.is_past_pivot(account.saga, step):
+            return True
         case _:
             return at_place and CALLS_PERSON.get(place.fault) is incident.kind
 
 
-def _called(account: Account, incident: Incident, step: Step | None, executor: Rehearsed) -> Finding:
+def _called(account: Account, incident: Incident, step: Step | None, made: list[Made]) -> Finding:
     if step is None:
         what = "asks for something else when it is called again" if incident.kind is IncidentKind.DIVERGED else "stops"
         return Finding(Mark.FAILED, f"the saga's function {what}: {_short(incident.why)}")
-    mine = [made for made in executor.made if made.step == step.id]
+    mine = [each for each in made if each.step == step.id]
     match incident.kind:
         case IncidentKind.COMPENSATION_FAILED:
             return failed(step, f"{_how_it_fails(mine)}: {_short(incident.why)}")
@@ -134,7 +145,7 @@ def _called(account: Account, incident: Incident, step: Step | None, executor: R
         case IncidentKind.EFFECT_DOUBLED:
             return failed(step, f"its effect may stand twice: {_short(incident.why)}")
         case _:
-            hangs = "its compensation hangs" if any(made.part == "compensation" for made in mine) else "it hangs"
+            hangs = "its compensation hangs" if any(each.part == "compensation" for each in mine) else "it hangs"
             told = hangs if "still running in a thread" in incident.why else "a person is called"
             return failed(step, f"{told}: {_short(incident.why)}")
 
@@ -157,19 +168,19 @@ def _how_it_fails(mine: list[Made]) -> str:
 # -- what stands ------------------------------------------------------------------------------------------------------
 
 
-def _standing(account: Account, executor: Rehearsed, witness: Witness) -> Iterator[Finding]:
+def _standing(family: Family, account: Account, made: list[Made], witness: Witness) -> Iterator[Finding]:
     saga = account.saga
-    for step in concerned(saga):
+    for step in family.concerned(saga):
         if step.id in account.named or step.status is StepStatus.SETTLED:
             continue
-        expected, answer = wanted(saga, step), witness.answers.get(step.id)
+        expected, answer = wanted(saga, step), witness.answers.get((saga.id, step.id))
         match answer:
             case None if not witness.is_whole:
                 yield doubtful(step, "it has no probe, so nobody can tell whether its effect stands")
             case NoAnswer(error=error) if not witness.is_whole:
                 yield doubtful(step, f"its probe does not answer: {_short(error)}")
             case Found() if not expected:
-                yield failed(step, _why_it_stands(step, [made for made in executor.made if made.step == step.id]))
+                yield failed(step, _why_it_stands(step, [each for each in made if each.step == step.id]))
             case FoundNothing() if expected:
                 yield failed(step, f"the saga is {saga.phase}, and its effect does not stand")
             case _:
@@ -194,7 +205,7 @@ def _snapshot(account: Account, executor: Rehearsed, place: Place, witness: Witn
     if witness.differs is None or saga.phase is not SagaStatus.ROLLED_BACK or place.fault is Fault.CHANGED_SINCE:
         return
     step = saga.steps.get(place.step)
-    mine = [made for made in executor.made if made.step == place.step]
+    mine = [made for made in executor.made if (made.saga, made.step) == (saga.id, place.step)]
     undone = sum(made.part == "compensation" and made.worked for made in mine)
     landed = any(made.part == "action" and made.worked for made in mine)
     if step is not None and undone > 1:
@@ -205,9 +216,9 @@ def _snapshot(account: Account, executor: Rehearsed, place: Place, witness: Witn
         yield Finding(Mark.FAILED, f"the world does not come back: {witness.differs}")
 
 
-def _after_its_compensation(account: Account, executor: Rehearsed) -> Iterator[Finding]:
+def _after_its_compensation(account: Account, calls: list[Made]) -> Iterator[Finding]:
     taken_back: set[StepId] = set()
-    for made in executor.made:
+    for made in calls:
         if made.part == "compensation" and made.worked:
             taken_back.add(made.step)
         elif made.part == "action" and made.step in taken_back:

@@ -19,6 +19,9 @@ def junit(report: Report) -> str:
         "errors": "0",
     }
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuite{_attributes(suite)}>"]
+    if report.children:
+        told = {"name": "children", "value": report.left_to_children}
+        lines += ["  <properties>", f"    <property{_attributes(told)}/>", "  </properties>"]
     for cell in report.cells:
         lines += _case(report, cell)
     return "\n".join([*lines, "</testsuite>", ""])

@@ -49,6 +49,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield f'<p class="faint">{escape(about)}</p>'
     yield f"<p>Input: <code>{escape(json.dumps(report.input, ensure_ascii=False))}</code></p>"
     yield from _matrix(report)
+    if report.children:
+        yield f"<p>Children: {escape(report.left_to_children)}.</p>"
     for mark, heading in ((Mark.FAILED, "What failed"), (Mark.NOT_PROVEN, "What is not proven")):
         yield from _findings(report, mark, heading)
     yield "</body></html>"
@@ -57,7 +59,7 @@ def _lines(report: Report) -> Iterator[str]:
 def _matrix(report: Report) -> Iterator[str]:
     yield '<div class="frame"><table><thead><tr><th></th>'
     for step in report.steps:
-        yield f"<th>{escape(step.id)}<br>{escape(step.topic)}</th>"
+        yield f"<th>{escape(step.id)}<br>{escape(step.title)}</th>"
     yield "</tr></thead><tbody>"
     for heading, faults in _PARTS:
         shown = [fault for fault in faults if fault in report.faults]

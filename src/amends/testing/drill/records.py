@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from amends.core.contracts import Topic
-from amends.errors import UnknownActionError
+from amends.errors import UnknownActionError, UnknownDefinitionError
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import DrilledAction, DrillRecord, contract_digest
 from amends.runtime.registry import Registry
-from amends.testing.drill.digests import digests_of
+from amends.testing.drill.digests import called, digests_of
 from amends.testing.drill.findings import Mark
-from amends.testing.drill.report import Report
+from amends.testing.drill.report import Report, is_users
 
 _MOST_FINDINGS: Final = 50
 
@@ -40,15 +40,18 @@ def record_of(report: Report, target: str) -> DrillRecord:
         actions=actions,
         counts={str(mark): count for mark, count in report.counts().items()},
         findings=found[:_MOST_FINDINGS],
+        children=report.children,
     )
 
 
 def has_changed(drilled: DrillRecord, definition: SagaDefinition, registry: Registry) -> bool:
-    """Whether the code of a saga, or of an action that it used, or a contract, is another than when it was drilled."""
+    """Whether the code of a saga, of one that it calls, or of an action of its own, or a contract, is another now."""
+    users = [each for each in drilled.actions if is_users(each.topic)]
     try:
-        actions = [registry.action(Topic(each.topic), each.version) for each in drilled.actions]
-    except UnknownActionError:
+        actions = [registry.action(Topic(each.topic), each.version) for each in users]
+        children = called(registry, drilled.children)
+    except (UnknownActionError, UnknownDefinitionError):
         return True
-    now = digests_of(definition, actions)
-    before = {drilled.saga: drilled.code, **{each.topic: each.code for each in drilled.actions}}
+    now = digests_of(definition, actions, children)
+    before = {drilled.saga: drilled.code, **{each.topic: each.code for each in users}}
     return definition.version != drilled.version or now != before

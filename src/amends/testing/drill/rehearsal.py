@@ -21,16 +21,18 @@ from amends.core.values import StepId
 from amends.errors import PastPivotError, RefusedError
 from amends.journal.protocol import Entry
 from amends.runtime.action import Action, Asked, captures
+from amends.runtime.children import CALL
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.executor import Call, Part
 from amends.runtime.handle import Ended, ended
 from amends.runtime.secret import unmask
-from amends.testing.drill.faults import CALLS_PERSON, Fault, Place
+from amends.runtime.state import office
+from amends.testing.drill.family import Family
+from amends.testing.drill.faults import CALLS_PERSON, WHOLE, Fault, Place
 from amends.testing.drill.findings import (
     Finding,
     Mark,
     Witness,
-    concerned,
     differing,
     doubtful,
     failed,
@@ -55,8 +57,8 @@ class Rehearsal:
         self.found: list[Finding] = []
         self.status: SagaStatus | None = None
         """How it first ended, before anything was taken back."""
-        self.left: tuple[Entry, ...] = ()
-        """What was on record when it died."""
+        self.left, self.wrote_last = Family(self.stage.saga, {}), self.stage.saga
+        """What was on record when it died, and whose the newest entry was."""
         self.asked_people: set[StepId] = set()
         self._before: object = None
         self._changed: object = None
@@ -84,7 +86,7 @@ class Rehearsal:
         life = await self.stage.live(self._perform, ends_at)
         if life.stopped:
             self._dies = False
-            self.left = await self.stage.entries()
+            self.left, self.wrote_last = await self.stage.family(), self.stage.last_writer
             self.stage.disarm()
             await self.stage.live(self._recover)
         if not self._dies:
@@ -151,13 +153,20 @@ class Rehearsal:
         for _ in range(_ROUNDS):
             if end.status is not SagaStatus.WAITING:
                 return end
-            rows = await coordinator.approvals(saga=self.stage.saga)
+            rows = await coordinator.approvals()
             for row in rows:
-                self.asked_people.add(row.step)
-                await self._answer(coordinator, row.id, row.step)
-            await coordinator.drive(self.stage.saga)
+                is_own = row.saga == self.stage.saga
+                if is_own:
+                    self.asked_people.add(row.step)
+                await self._answer(coordinator, row.id, row.step if is_own else WHOLE)
+            family = await self.stage.family()
+            for account in reversed(list(family)):
+                if not account.saga.phase.ended:
+                    await coordinator.drive(account.saga.id)
             end = ended(await self._saga())
             if not rows and end.status is SagaStatus.WAITING:
+                if any(family.waits(family.saga, step) for step in family.saga.steps.values()):
+                    return end
                 break
         self.found.append(Finding(Mark.FAILED, f"the saga does not end: it is {end.status}"))
         return end
@@ -212,17 +221,21 @@ class Rehearsal:
         """Ask everyone who can tell, and note what is wrong. Not in a life that is about to die."""
         if self._dies:
             return
-        account = Account(await self.stage.entries())
-        answers = {step.id: await self._ask(account.saga, step) for step in concerned(account.saga)}
+        family = await self.stage.family()
+        answers = {
+            (account.saga.id, step.id): await self._ask(family, account.saga, step)
+            for account in family
+            for step in family.concerned(account.saga)
+        }
         after = await self._snapshot()
         witness = Witness(
             {step: answer for step, answer in answers.items() if answer is not None},
             differing(self._before, after),
             self.setting.world is not None,
         )
-        self.found += findings(account, self.stage.executor, place or self.place, witness)
+        self.found += findings(family, self.stage.executor, place or self.place, witness)
         if self._changed is not None or self.place.fault is Fault.CHANGED_SINCE:
-            await self._check_change(account.saga)
+            await self._check_change(family.saga)
 
     async def _snapshot(self) -> object:
         """The world as it is now, which later changes leave alone."""
@@ -231,15 +244,21 @@ class Rehearsal:
     def _action(self, step: Step) -> Action[..., Any]:
         return self.stage.registry.action(step.topic, step.contract.version)
 
-    async def _ask(self, saga: Saga, step: Step) -> Answer | None:
+    async def _ask(self, family: Family, saga: Saga, step: Step) -> Answer | None:
+        if step.topic == CALL.topic:
+            return family.answer(saga, step)
         probe = self._action(step).ask
         if probe is None:
             return None
         asked = self._asked(saga, step)
-        return await self.stage.executor.put(self._call(saga, step, "probe", probe, lambda: probe(asked)))
+        here = office.set(self.stage.office(saga))
+        try:
+            return await self.stage.executor.put(self._call(saga, step, "probe", probe, lambda: probe(asked)))
+        finally:
+            office.reset(here)
 
     def _asked(self, saga: Saga, step: Step) -> Asked:
-        known = self.stage.executor.secrets.get(step.id, ())
+        known = self.stage.executor.secrets.get((saga.id, step.id), ())
         args = cast("dict[str, Any]", unmask(step.args, saga.id, known))
         return Asked(saga=saga.id, step=step.id, args=args, key=_key(saga, step))
 
@@ -257,15 +276,16 @@ class Rehearsal:
             timeout_s=step.contract.timeout_s,
         )
 
-    async def _look_at_older(self, step: StepId) -> None:
+    async def _look_at_older(self, call: Call) -> None:
         """A compensation has worked: what is older, and not yet taken back, has to stand."""
-        saga = await self._saga()
-        for older in concerned(saga):
-            is_older = older.number < saga.steps[step].number and older.status is StepStatus.SUCCEEDED
-            if is_older and isinstance(await self._ask(saga, older), FoundNothing):
-                now = (await self._saga()).steps[older.id]
+        family = await self.stage.family()
+        saga = family.accounts[call.saga].saga
+        for older in family.concerned(saga):
+            is_older = older.number < saga.steps[call.step].number and older.status is StepStatus.SUCCEEDED
+            if is_older and isinstance(await self._ask(family, saga, older), FoundNothing):
+                now = (await self.stage.family()).accounts[call.saga].saga.steps[older.id]
                 if now.status is StepStatus.SUCCEEDED:  # else a graph has it taken back beside this one
-                    self.found.append(out_of_turn(saga.steps[step], older))
+                    self.found.append(out_of_turn(saga.steps[call.step], older))
 
     # -- somebody else ------------------------------------------------------------------------------------------------
 

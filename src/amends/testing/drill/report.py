@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from amends.core.contracts import Contract
 from amends.core.values import Json, StepId
+from amends.runtime.registry import BUILT_IN
 from amends.testing.drill.faults import BACK, FORWARD, OF_SAGA, Fault, Place
 from amends.testing.drill.findings import Finding, Mark, worst
 
@@ -37,10 +38,21 @@ class Drilled:
 
     id: StepId
     contract: Contract
+    child: str = ""
+    """The saga that it calls, where it calls one."""
 
     @property
     def topic(self) -> str:
         return self.contract.topic
+
+    @property
+    def title(self) -> str:
+        return self.child or self.topic
+
+
+def is_users(topic: str) -> bool:
+    """Whether an action is somebody's own, and not built in: then its code may change."""
+    return not topic.startswith(BUILT_IN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +66,16 @@ class Report:
     runs: int
     digests: dict[str, str] = field(default_factory=dict[str, str])
     """Of the definition (under its name) and of each action (under its topic), as their code stands."""
+    children: tuple[str, ...] = ()
+    """The sagas that it calls, and those that they call: name/version."""
+
+    @property
+    def left_to_children(self) -> str:
+        """What this matrix does not say; empty where it calls no other saga."""
+        if not self.children:
+            return ""
+        names = ", ".join(dict.fromkeys(child.rpartition("/")[0] for child in self.children))
+        return f"{names} ran as part of it; what goes wrong at a step inside of a child is for the child's own drill"
 
     @property
     def mark(self) -> Mark:
@@ -75,6 +97,8 @@ class Report:
             for mark in (Mark.FAILED, Mark.NOT_PROVEN)
             for finding, cells in self.findings(mark)
         ]
+        if self.children:
+            lines.append(f"children: {self.left_to_children}")
         counts = ", ".join(f"{count} {mark}" for mark, count in self.counts().items())
         return "\n".join([*lines, f"drill of {self.saga}: {len(self.cells)} cells, {self.runs} runs: {counts}"])
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from amends.core.saga import Saga
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision, Verdict
 from amends.errors import JournalStoppedError
@@ -22,16 +23,19 @@ from amends.evidence.notary import KeyNotary
 from amends.evidence.verify import verify_journal
 from amends.gate.protocol import Facts, Gate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Entry
+from amends.journal.protocol import Entry, SagaQuery
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.executor import Part
 from amends.runtime.registry import Registry
 from amends.runtime.settings import Settings
+from amends.runtime.state import Office
 from amends.testing.crash_journal import Author, Mortal
 from amends.testing.drill.clock import HurriedClock
 from amends.testing.drill.executor import Rehearsed
+from amends.testing.drill.family import Family
 from amends.testing.drill.faults import Fault, Place
+from amends.testing.world import Account
 
 Hook = Callable[[], object]
 Script = Callable[[Coordinator], Awaitable[object]]
@@ -95,13 +99,15 @@ class Life:
 class RehearsedGate:
     """Asks the gate that counts, which is told that the drill is on; denies what it is told to."""
 
-    def __init__(self, inner: Gate) -> None:
+    def __init__(self, inner: Gate, saga: SagaId) -> None:
         self._inner = inner
+        self._saga = saga
         self.denies: Place | None = None
         self.was_hit = False
 
     def judge(self, facts: Facts) -> Verdict:
-        if self.denies is not None and facts.phase == "compensation" and facts.step == self.denies.step:
+        at = None if self.denies is None else self.denies.step
+        if facts.phase == "compensation" and (facts.saga, facts.step) == (self._saga, at):
             self.was_hit = True
             return Verdict(decision=Decision.DENY, rule="drill", policy="", why="drill: denied")
         return self._inner.judge(replace(facts, drill_age_days=0.0))
@@ -114,9 +120,9 @@ class Stage:
         self.setting = setting
         self.place = place
         self.saga = SagaId(f"drill-{setting.clock.new_id()}")
-        self.executor = Rehearsed(setting.clock, setting.patience_s, setting.hung)
+        self.executor = Rehearsed(self.saga, setting.clock, setting.patience_s, setting.hung)
         self.executor.arm(place, stops_at)
-        self.gate = RehearsedGate(setting.gate)
+        self.gate = RehearsedGate(setting.gate, self.saga)
         if place.fault is Fault.UNDO_DENIED:
             self.gate.denies = place
         self.registry = Registry()
@@ -167,8 +173,39 @@ class Stage:
         return MemoryJournal(self.setting.clock, self._memory, notary=self.setting.notary)
 
     async def entries(self) -> tuple[Entry, ...]:
-        journal = self._open()
-        return tuple([entry async for entry in journal.read(self.saga)])
+        return await self._read(self.saga)
+
+    async def family(self) -> Family:
+        """The saga and its children, as they are on record."""
+        journal, found = self._open(), dict[SagaId, Account]()
+        query = SagaQuery()
+        while True:
+            page = await journal.sagas(query)
+            for row in page.rows:
+                found[row.id] = Account(await self._read(row.id))
+            if page.cursor is None:
+                return Family(self.saga, found)
+            query = replace(query, before=page.cursor)
+
+    async def _read(self, saga: SagaId) -> tuple[Entry, ...]:
+        return tuple([entry async for entry in self._open().read(saga)])
+
+    @property
+    def last_writer(self) -> SagaId:
+        """The saga that the newest entry is of."""
+        return self._authors[-1].saga if self._authors else self.saga
+
+    def office(self, saga: Saga) -> Office:
+        """Where the probes of documents look."""
+        settings, begun = self.setting.settings, saga.begun
+        return Office(
+            journal=self._open(),
+            saga=saga.id,
+            epoch=None,
+            actor="" if begun is None else begun.actor,
+            most_bytes=settings.document_bytes,
+            keep=settings.document_versions,
+        )
 
     async def evidence(self) -> list[str]:
         """What is wrong with the evidence of this run; nothing, it should be."""
