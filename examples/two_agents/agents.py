@@ -3,7 +3,8 @@
     python examples/two_agents/agents.py            run both, side by side
     python examples/two_agents/agents.py resume     go on with what a killed process left
 
-The bank is a file, `bank.json`, and the journal is beside it. Set PAUSE_S to have time for a kill -9 in the middle.
+The bank is a file of bookings, `bank.json`, and the journal is beside it. Set PAUSE_S to have time for a kill -9 in
+the middle.
 """
 
 import asyncio
@@ -12,38 +13,76 @@ import os
 import sys
 from pathlib import Path
 
-from amends import Coordinator, DeadlockError, DocumentConflictError, Done, Settings, Work, action, saga
+from amends import (
+    Asked,
+    Coordinator,
+    DeadlockError,
+    DocumentConflictError,
+    Done,
+    Happened,
+    NotHappened,
+    Settings,
+    Work,
+    action,
+    key,
+    saga,
+)
 
-BANK = Path("bank.json")
+BANK = Path(os.environ.get("BANK", "bank.json"))
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.1"))
 
 
-def balances() -> dict[str, int]:
-    found: dict[str, int] = json.loads(BANK.read_text(encoding="utf-8")) if BANK.exists() else {"ann": 100, "bob": 100}
+def bookings() -> dict[str, tuple[str, int]]:
+    """Account and amount of each booking, by its key."""
+    found: dict[str, tuple[str, int]] = json.loads(BANK.read_text(encoding="utf-8")) if BANK.exists() else {}
     return found
 
 
-def book(account: str, cents: int) -> int:
-    now = balances()
-    now[account] += cents
-    BANK.write_text(json.dumps(now), encoding="utf-8")
-    return now[account]
+def balances() -> dict[str, int]:
+    found = {"ann": 100, "bob": 100}
+    for account, cents in bookings().values():
+        found[account] += cents
+    return found
+
+
+def book(key: str, account: str, cents: int) -> int:
+    """What has this key already is not booked again."""
+    BANK.write_text(json.dumps({**bookings(), key: (account, cents)}), encoding="utf-8")
+    return balances()[account]
 
 
 @action("account.move", atomic=True, resources=["account:{account}"])
 async def move(account: str, cents: int) -> int:
     """Book an amount to an account that nobody else is at until the saga has ended."""
-    return book(account, cents)
+    return book(key(), account, cents)
+
+
+@move.before
+async def balance(account: str) -> int:
+    return balances()[account]
 
 
 @move.compensation
 async def move_back(done: Done) -> None:
-    book(done.args["account"], -done.args["cents"])
+    if done.action_key in bookings():
+        book(back(done.action_key), done.args["account"], -done.args["cents"])
 
 
 @move.reread
-async def balance(done: Done) -> int:
+async def balance_now(done: Done) -> int:
+    """Whoever changed it since: a compensation that is repeated may also find the balance of before, its own work."""
     return balances()[done.args["account"]]
+
+
+@move.probe
+async def is_booked(asked: Asked) -> Happened | NotHappened:
+    booked = bookings()
+    stands = asked.key in booked and back(asked.key) not in booked
+    return Happened(balances()[asked.args["account"]]) if stands else NotHappened()
+
+
+def back(key: str) -> str:
+    return f"{key} taken back"
 
 
 @action("agent.think", read_only=True)

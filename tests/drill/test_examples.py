@@ -25,6 +25,8 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("SERVICE", str(tmp_path))
     monkeypatch.setenv("SHOP", str(tmp_path))
     monkeypatch.setenv("MIGRATION_DATA", str(tmp_path / "shop.db"))
+    monkeypatch.setenv("BANK", str(tmp_path / "bank.json"))
+    monkeypatch.setenv("PAUSE_S", "0")
     name = str(request.param)
     found = importlib.util.spec_from_file_location(f"drilled_{Path(name).name}", EXAMPLES / f"{name}.py")
     assert found is not None
@@ -134,3 +136,28 @@ def test_the_shop_comes_back_row_for_row_with_the_children_that_moved_it(
     assert report.children == ("table.migrate/1",)
     calls = [step.title for step in report.steps]
     assert calls == ["table.migrate"] * 3 + ([] if repaired else ["amends.revert"] * 2)
+
+
+@pytest.mark.parametrize("example", ["two_agents/agents"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("refund", {"account": "ann", "cents": 5}),
+        ("swap", {"one": "ann", "other": "bob"}),
+        ("share", {"who": "one"}),
+    ],
+)
+def test_what_agents_booked_comes_back_once_and_what_they_noted_too(
+    example: Any, tmp_path: Path, name: str, given: dict[str, object]
+) -> None:
+    def fresh() -> None:
+        (tmp_path / "bank.json").unlink(missing_ok=True)
+
+    @somebody_else(example.move)
+    def meddled(asked: Asked) -> None:
+        example.book("somebody else", asked.args["account"], 1)
+
+    report = asyncio.run(drill(getattr(example, name), given, fresh=fresh, world=example.balances))
+    passed(report)
+    moves = [step.id for step in report.steps if step.topic == "account.move"]
+    assert [cell.step for cell in report.cells if cell.fault is Fault.CHANGED_SINCE] == moves

@@ -71,7 +71,7 @@ class Rehearsed(Executor):
         self.before_action: Callable[[], Awaitable[None]] | None = None
         """Called once, when the action at the place is about to be called."""
         self.before_undo: Callable[[Call], Awaitable[None]] | None = None
-        """The same for its compensation."""
+        """The same for its compensation, and for the look before it where the action has one."""
         self.after_undo: Callable[[Call], Awaitable[None]] | None = None
         """Called whenever a compensation has worked."""
         self._clock = clock
@@ -137,9 +137,16 @@ class Rehearsed(Executor):
             if call.part == "action" and self.before_action is not None:
                 prepare, self.before_action, self.was_hit = self.before_action, None, True
                 await prepare()
-            elif call.part == "compensation" and self.before_undo is not None:
+            elif self._goes_back(call) and self.before_undo is not None:
                 meddle, self.before_undo, self.was_hit = self.before_undo, None, True
                 await meddle(call)
+
+    def _goes_back(self, call: Call) -> bool:
+        """A step is looked at again right after its success, and then before it is taken back."""
+        if call.part == "reread":
+            self._times[call.step, call.part] += 1
+            return self._times[call.step, call.part] > 1
+        return call.part == "compensation"
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
