@@ -1,5 +1,6 @@
 """What people are asked, who may answer, and what their answer allows."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from amends.core.effects import Await, CallPerson, Expire, GiveUp, Judge, Perfor
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.values import Json
 from amends.core.verdict import Decision, Need, Verdict
-from tests.core.story import ACT, ALLOW, DENY, DONE, FLIGHT, HOTEL, NOW, PIVOT, Story
+from tests.core.story import ACT, ALLOW, DENY, DONE, FLIGHT, HOTEL, NOW, PIVOT, Story, contract
 
 _S = StepStatus
 MINUTE = 60_000
@@ -85,7 +86,10 @@ def test_one_person_is_enough_where_one_is_asked_for() -> None:
 
 def test_two_have_to_be_two_people() -> None:
     story = answers(asked(TWO), "person:bob")
-    assert (kinds(story), story.status(FLIGHT)) == ([e.ApprovalSigned], _S.AWAITING)
+    approval = story.step(FLIGHT).approval
+    assert approval is not None
+    assert story.facts == (e.ApprovalSigned(step=FLIGHT, by="person:bob", digest=approval.digest, why="because"),)
+    assert story.status(FLIGHT) is _S.AWAITING
     story.refuses(answer(story, "person:bob"), "has approved step flight of saga s1 already")
     story.refuses(answer(story, "person:Bob"), "already")
     assert kinds(answers(story, "person:eve")) == [e.ApprovalGranted]
@@ -217,6 +221,8 @@ def test_asking_again_is_another_question() -> None:
     assert first is not None
     assert second is not None
     assert (first.number, second.number, first.digest == second.digest) == (1, 2, False)
+    assert isinstance(second.shown, dict)
+    assert second.shown["request"] == 2
     story.refuses(answer(story, digest=first.digest), "look at it again")
 
 
@@ -238,6 +244,19 @@ def test_a_rollback_voids_what_was_asked(answered: bool) -> None:
     assert kinds(asked().cancels()) == [e.ApprovalVoided, e.RollbackStarted]
     completed: list[type[e.Event]] = [e.ApprovalVoided, e.SagaCompleted]
     assert kinds(asked().finishes()) == completed
+
+
+def test_a_rollback_voids_and_drops_what_is_held_too() -> None:
+    """What is held keeps its approval only where the work has come to its end."""
+    ways: list[tuple[Callable[[Story], Story], list[type[e.Event]]]] = [
+        (Story.fails, [e.ApprovalVoided, e.StepDropped, e.RollbackStarted]),
+        (Story.cancels, [e.ApprovalVoided, e.StepDropped, e.RollbackStarted]),
+        (Story.finishes, [e.WorkFinished]),
+    ]
+    for ends, said in ways:
+        story = Story().proposes(FLIGHT, contract("act.held", hold=True))
+        story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
+        assert kinds(ends(answers(story, "person:bob"))) == said
 
 
 def test_enough_is_counted_for_each_rule() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic, key_of
+from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic, described, key_of
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision, Verdict
 
@@ -55,6 +55,21 @@ def test_what_is_idempotent_or_only_reads_may_be_repeated(
 def test_a_rollback_never_goes_on_past_what_may_be_the_pivot(kind: R) -> None:
     assert declared(reversibility=kind, on_incident=OnIncident.GO_ON).goes_on == (kind is not R.IRREVERSIBLE)
     assert not declared(reversibility=kind).goes_on
+
+
+def test_a_person_is_shown_all_of_a_contract() -> None:
+    retries = Retries(attempts=3, first_s=2.0, cap_s=9.0)
+    promises = declared(
+        reversibility=R.COMPENSATABLE, idempotent=True, risk=("money", "mail"), retries=retries, does="books", tool="t1"
+    )
+    assert described(promises) == {
+        "topic": "act", "version": 1, "side_effect": True, "reversibility": "compensatable", "no_rollback": None,
+        "idempotent": True, "atomic": False, "probe": False, "before": False, "reread": False, "resources": [],
+        "lock_wait_s": None, "risk": ["money", "mail"], "timeout_s": 300.0,
+        "retries": {"attempts": 3, "first_s": 2.0, "cap_s": 9.0}, "undo_timeout_s": 30.0,
+        "undo_retries": {"attempts": 5, "first_s": 1.0, "cap_s": 30.0}, "on_incident": "stop", "hold": False,
+        "does": "books", "undoes": "", "tool": "t1",
+    }  # fmt: skip
 
 
 IDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=4)

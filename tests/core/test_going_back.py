@@ -3,7 +3,7 @@
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.effects import CallPerson, Compensate, End, Probe, Settle, Wait
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle, Wait
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
 from amends.core.transitions import SagaStatus, StepStatus
@@ -61,6 +61,13 @@ def test_nothing_is_taken_back_while_an_attempt_is_in_flight() -> None:
 def test_what_never_began_or_certainly_failed_or_only_read_owes_nothing() -> None:
     story = Story().does(FLIGHT, READ).does(HOTEL, outcome=Failed(error="no", fatal=True)).proposes(CAR).fails(HOTEL)
     assert story.due() == End()
+
+
+def test_what_was_taken_back_is_told_as_what_it_was() -> None:
+    """A definition that is called again finds its success, though nothing of it stands."""
+    story = Story().does(FLIGHT).does(HOTEL, outcome=LOST).fails()
+    story.starts_back(HOTEL, certain=False).ends_back(HOTEL).takes_back(FLIGHT)
+    assert (story.needs(FLIGHT), story.needs(HOTEL)) == (None, GiveUp(HOTEL))
 
 
 def test_a_rollback_says_why_and_until_when() -> None:
@@ -168,6 +175,8 @@ def test_the_key_of_a_compensation_is_the_same_on_each_attempt_and_not_the_actio
 def test_a_compensation_waits_as_long_as_it_asks() -> None:
     story = Story().does(FLIGHT).fails().takes_back(FLIGHT, Failed(error="busy", after_s=9))
     assert story.due() == Wait(NOW + 9000)
+    story.later(9).takes_back(FLIGHT, Failed(error="busy", after_s=9))
+    assert story.due() == CallPerson(IncidentKind.COMPENSATION_FAILED, FLIGHT, "busy"), "it was the last attempt"
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,11 @@ def test_a_probe_that_does_not_answer_is_asked_three_times_further_and_further_a
     assert story.needs(FLIGHT) == GiveUp(FLIGHT)
 
 
+def test_why_a_probe_did_not_answer_is_on_record() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).later(1).hears(FLIGHT, NoAnswer("busy"))
+    assert story.facts == (e.ProbeUnanswered(step=FLIGHT, error="busy", retry_at=story.now + 1000),)
+
+
 def test_what_a_probe_cannot_tell_is_repeated_where_that_is_safe() -> None:
     story = Story().does(FLIGHT, contract(probe=True, idempotent=True), LOST).later(1)
     for _ in range(PROBE_TRIES):

@@ -3,24 +3,25 @@
 from typing import Self
 
 from amends.core import commands as c, events as e
-from amends.core.effects import Compensate, End, Settle
+from amends.core.contracts import Contract, Reversibility
+from amends.core.effects import CallPerson, Compensate, End, Settle
 from amends.core.outcomes import Failed
 from amends.core.plan import turns
 from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
-from tests.core.story import ACT, ALLOW, DENY, DONE, Story
+from tests.core.story import ACT, ALLOW, DENY, DONE, Story, contract
 from tests.core.test_cost import calls_in
 
 A, B, C, D = map(StepId, "abcd")
 
 
 class Graph(Story):
-    def begins_after(self, step: StepId, *needs: StepId) -> Self:
-        self.tell(c.DispatchStep(step=step, contract=ACT, args={}, digest="", verdict=ALLOW, after=needs))
+    def begins_after(self, step: StepId, *needs: StepId, promised: Contract = ACT) -> Self:
+        self.tell(c.DispatchStep(step=step, contract=promised, args={}, digest="", verdict=ALLOW, after=needs))
         return self
 
-    def after(self, step: StepId, *needs: StepId) -> Self:
-        self.begins_after(step, *needs).ends(step, DONE)
+    def after(self, step: StepId, *needs: StepId, promised: Contract = ACT) -> Self:
+        self.begins_after(step, *needs, promised=promised).ends(step, DONE)
         return self
 
 
@@ -63,6 +64,15 @@ def test_a_step_that_was_denied_links_those_on_either_side_of_it() -> None:
     assert story.takes_back(C).due() == Compensate(A)
 
 
+def test_what_the_runtime_puts_back_lies_on_what_was_there_and_on_what_it_was_declared_to_be_after() -> None:
+    files = contract("act.files", reversibility=Reversibility.REVERSIBLE)
+    story = Graph().after(A).after(B, promised=files).after(C, A, promised=files).after(D, promised=files).fails()
+    for step in (D, C):
+        assert story.due() == Compensate(step)
+        story.takes_back(step)
+    assert story.all_due() == (Compensate(B), Compensate(A))
+
+
 def test_an_incident_names_what_waits_for_its_step_and_the_saga_halts_when_nothing_else_is_due() -> None:
     story = diamond().after(D).fails().takes_back(B, Failed(error="gone", fatal=True)).calls_person(B)
     (opened,) = story.facts
@@ -72,6 +82,22 @@ def test_an_incident_names_what_waits_for_its_step_and_the_saga_halts_when_nothi
     assert story.takes_back(D).takes_back(C).due() == End()
     assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
     assert story.resolves().due() == Compensate(A)
+
+
+def test_an_incident_does_not_name_what_does_not_wait_for_its_step() -> None:
+    story = diamond().fails().takes_back(C, Failed(error="gone", fatal=True)).calls_person(C)
+    assert story.incident.left == (C, A)
+
+
+def test_past_the_window_what_is_in_flight_is_waited_for_and_then_all_of_it_stops() -> None:
+    story = diamond().fails(window_s=60).starts_back(B).later(60)
+    assert story.due() == Settle((B,))
+    due = diamond().fails(window_s=60).later(60).due()
+    assert isinstance(due, CallPerson)
+    assert (due.step, due.stops) == (C, True)
+    due = story.ends_back(B).due()
+    assert isinstance(due, CallPerson)
+    assert (due.step, due.stops) == (C, False)
 
 
 def test_what_lands_late_holds_back_again_what_it_needs() -> None:

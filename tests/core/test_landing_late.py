@@ -138,7 +138,9 @@ def test_a_rolled_back_saga_rolls_back_what_lands_late() -> None:
 def test_a_completed_saga_halts_when_something_lands_that_it_had_gone_on_without() -> None:
     story = Story().does(FLIGHT).does(HOTEL, outcome=FATAL).finishes("all").lands(HOTEL)
     assert story.phase is SagaStatus.INCIDENT
-    assert (story.incident.kind, story.incident.left) == (IncidentKind.OUTCOME_UNKNOWN, (HOTEL,))
+    incident = story.incident
+    assert (incident.kind, incident.step, incident.left) == (IncidentKind.OUTCOME_UNKNOWN, HOTEL, (HOTEL,))
+    assert incident.why == "it took effect after the saga had gone on without it and completed"
     assert story.retries().due() == Compensate(HOTEL)
     assert story.takes_back(HOTEL).comes_to_its_end().saga.result == "all"
 
@@ -317,7 +319,9 @@ def test_a_completed_saga_halts_for_a_doubled_effect() -> None:
 
 def test_a_doubled_effect_is_nothing_to_try_again() -> None:
     story = done_again().ends(FLIGHT, DONE).lands(FLIGHT)
-    story.refuses(c.RetryIncident(incident=1, by="ann", now=0, window_s=1), "has nothing to try again")
+    story.refuses(
+        c.RetryIncident(incident=1, by="ann", now=0, window_s=1), "^incident s1/1 has nothing to try again: look"
+    )
 
 
 def test_a_cancelled_saga_keeps_the_incident_of_a_doubled_effect() -> None:

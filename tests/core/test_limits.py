@@ -242,6 +242,11 @@ TEN = "one two three four five six seven eight nine ten"
         (1, 1.0, False),
         (None, None, True),
         ("1", 1, False),
+        ({"a": 1}, 5, False),
+        (5, {"a": 1}, False),
+        ([1], "x", False),
+        ("x", [1], False),
+        ([], {}, False),
     ],
 )
 def test_near_is_each_leaf_on_its_own(one: Json, other: Json, alike: bool) -> None:
@@ -277,6 +282,15 @@ def test_it_goes_back_to_the_checkpoint_so_many_times_with_as_much_again_and_the
     assert (budget(story).tokens, budget(story).places.get(StepId("1")), budget(story).reached) == (12, None, None)
     story.tell(spend("1", 11))
     assert [type(fact) for fact in story.facts] == [e.BudgetSpent, e.LimitReached, e.RollbackStarted]
+
+
+def test_going_back_to_the_checkpoint_because_of_the_time_gives_as_much_time_from_now() -> None:
+    story = limited(seconds={"most": 5000, "since_at": NOW, "then": "to_checkpoint", "to": "half"})
+    story.tell(c.MakeCheckpoint(place=StepId("c"), name="half")).does(HOTEL).tell(keep(now=NOW + 7000))
+    assert [type(fact) for fact in story.facts] == [e.LimitReached, e.LimitRaised, e.RewindStarted]
+    assert story.facts[1] == e.LimitRaised(
+        limit="seconds", most=12_000, by="system:runtime", why="it goes back to checkpoint 'half'"
+    )
 
 
 def test_without_guidance_the_limit_alone_is_why() -> None:
@@ -315,6 +329,30 @@ def test_a_limit_is_raised_by_name_to_more_than_is_used() -> None:
     Story().refuses(raised(), "^saga s1 has no limits$")
     within = limited(within=True)
     within.refuses(raised(tokens=1), "^saga s1 has no limit on tokens; it has none$")
+
+
+def test_time_that_has_passed_is_used() -> None:
+    story = limited(seconds={"most": 5000, "since_at": NOW})
+    told = "^saga s1 has used 7 s of 5 s; raise seconds to more than 7 s$"
+    story.refuses(raised(seconds=6000, now=NOW + 7000), told)
+
+
+def test_raising_another_limit_leaves_the_row_of_like_steps_as_it_is() -> None:
+    story = limited(spin={"most": 2}, tokens={"most": 9}).does(FLIGHT).does(HOTEL).tell(raised(tokens=10))
+    assert budget(story).newest == (FLIGHT, HOTEL)
+    assert budget(story.tell(raised(spin=3))).newest == ()
+
+
+def test_what_a_child_spent_while_its_parent_stood_still_counts_when_that_goes_on() -> None:
+    story = limited(tokens={"most": 9}).does(FLIGHT).tell(c.PauseSaga(by="person:bob", why=""))
+    assert [type(fact) for fact in story.tell(count(FLIGHT, tokens=10)).facts] == [e.ChildSpent]
+    story.tell(c.UnpauseSaga(by="person:bob", now=NOW, window_s=WINDOW_S)).tell(keep())
+    assert story.facts == (
+        e.LimitReached(
+            limit="tokens", most=9, used=10, then="rollback", why="10 tokens spent, and the limit is 9 tokens"
+        ),
+        rollback("limit tokens: 10 tokens spent, and the limit is 9 tokens"),
+    )
 
 
 def test_who_uses_nothing_up_any_more_needs_no_more() -> None:

@@ -131,6 +131,10 @@ def test_an_argument_without_the_source_that_it_needs_is_told() -> None:
     assert unsourced(story.saga, {}, {"order": ()}).startswith("order has to come from a result")
     assert unsourced(story.saga, "A-1001", {"order": ()}).startswith("order has to come from a result")
     assert unsourced(story.saga, args, {}) == ""
+    few = started({"seats": 2, "at": {"row": 7}})
+    assert unsourced(few.saga, {"seats": 2, "at": [7]}, {"seats": ()}) == "", "under its own name"
+    assert unsourced(few.saga, {"row": [7]}, {"row": ()}) == ""
+    assert unsourced(few.saga, {"rows": 7}, {"rows": ()}).startswith("rows has to come")
 
 
 def test_a_step_that_is_set_back_is_no_source_any_more() -> None:

@@ -219,6 +219,29 @@ def test_an_approval_of_what_is_held_may_run_out_meanwhile() -> None:
     assert story.facts == (e.ApprovalVoided(step=FLIGHT, why="it expired while the step was held"),)
 
 
+def test_what_is_held_starts_after_the_work_when_nothing_is_in_flight_and_in_its_turn() -> None:
+    told = "of saga s1 is held until everything that could fail has passed$"
+    start = c.StartAttempt(step=FLIGHT)
+    story = Story().proposes(FLIGHT, HELD).judges(FLIGHT).proposes(HOTEL, HELD).judges(HOTEL).begins(CAR)
+    story.refuses(start, f"^step flight {told}")
+    story.finishes().refuses(start, f"^step flight {told}")
+    story.ends(CAR, Succeeded(None)).refuses(c.StartAttempt(step=HOTEL), f"^step hotel {told}")
+    story.tries(FLIGHT).ends(FLIGHT, Failed(error="no", fatal=True))
+    story.tell(c.OpenIncident(kind=e.IncidentKind.RELEASE_FAILED, step=FLIGHT, why="no"))
+    assert story.phase is _G.INCIDENT
+    story.refuses(start, f"^step flight {told}")
+    assert story.retries().tries(FLIGHT).status(FLIGHT) is _S.RUNNING
+
+
+def test_what_is_held_when_a_person_ends_the_saga_is_dropped_with_the_reason() -> None:
+    story = Story().does(CAR, PIVOT).proposes(FLIGHT, HELD).judges(FLIGHT).fails().resolves()
+    assert story.facts == (
+        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=()),
+        e.StepDropped(step=FLIGHT, why="its saga was brought to an end by hand"),
+        e.SagaCompleted(result=None),
+    )
+
+
 def test_who_may_not_answer_is_told_why() -> None:
     story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK, now=NOW))
 
@@ -499,7 +522,10 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
             r"\(place here is not waited at, or signal None is not there to be read\)$",
         ),
         ([WAIT, e.WaitEnded(place=HERE, signal=1)], "or signal 1 is not there to be read"),
-        ([e.ActionAllowed(step=FLIGHT, rule="r", policy="p")], r"\(step flight was never proposed\)$"),
+        (
+            [e.ActionAllowed(step=FLIGHT, rule="r", policy="p")],
+            r"ActionAllowed cannot follow entry 1 \(step flight was never proposed\)$",
+        ),
         (
             [e.SagaStarted(definition="t", version=1, input=None, actor="a", env="", labels={})],
             r"SagaStarted cannot follow entry 1 \(a second start\)$",
@@ -507,10 +533,16 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
         ([e.SagaRolledBack()], r"SagaRolledBack cannot follow entry 1 \(the saga is running\)$"),
         (
             [e.RewindStarted(place=HERE, steps=(CAR,), why="", by="", deadline_at=1)],
-            r"\(it names steps that were never proposed\)$",
+            r"RewindStarted cannot follow entry 1 \(it names steps that were never proposed\)$",
         ),
-        ([e.RewindEnded(place=HERE, taken_back=())], r"\(no such rewind is under way\)$"),
-        ([e.IncidentCommented(incident=1, by="a", text="b")], r"\(no such open incident\)$"),
+        (
+            [e.RewindEnded(place=HERE, taken_back=())],
+            r"RewindEnded cannot follow entry 1 \(no such rewind is under way\)$",
+        ),
+        (
+            [e.IncidentCommented(incident=1, by="a", text="b")],
+            r"IncidentCommented cannot follow entry 1 \(no such open incident\)$",
+        ),
     ],
 )
 def test_an_entry_that_cannot_follow_is_damage_and_says_why(events: list[e.Event], told: str) -> None:

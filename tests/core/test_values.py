@@ -144,6 +144,11 @@ def test_what_does_not_survive_is_refused_with_the_path_of_the_culprit(value: ob
     assert str(caught.value) == says
 
 
+def test_what_has_no_name_is_a_value() -> None:
+    with pytest.raises(NotJsonError, match=r"^value\[0\] is a set, which"):
+        canonical([{1}])
+
+
 def in_list(inner: Json) -> Json:
     return [inner]
 

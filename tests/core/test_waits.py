@@ -103,6 +103,7 @@ def test_what_people_see_of_a_saga_that_sleeps_is_waiting() -> None:
 
 def test_a_wait_does_not_end_before_its_time() -> None:
     told = Told()
+    assert not told.tell(c.EndWait(place=StepId("1"), now=4))
     told.move("wait", "paid", 5)
     assert not told.tell(c.EndWait(place=StepId("1"), now=4))
     assert told.tell(c.EndWait(place=StepId("1"), now=5))

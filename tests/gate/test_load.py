@@ -131,6 +131,16 @@ def test_the_digest_is_of_what_is_meant_not_of_how_it_is_spelled() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", one.digest)
 
 
+def test_a_digest_covers_the_version_the_default_and_every_rule_as_they_were_understood() -> None:
+    for made, default in (
+        (policy(rule("deny")), "allow"),
+        (policy(rule("deny"), default=None), {"builtin": builtin_policy().digest}),
+        (builtin_policy(), "deny"),
+    ):
+        normal: Json = {"version": "v1", "default": default, "rules": [normalised(each) for each in made.rules]}
+        assert made.digest == digest(canonical(normal))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -298,6 +308,7 @@ def test_and_means_seconds(text: str, seconds: int) -> None:
         ("args.n: {gt: 1_000}", "gt has to be a number, not '1_000'"),
         ("args.n: {gt: true}", "gt has to be a number, not true"),
         ("args.n: {in: 5}", "in has to be a list, not 5"),
+        ("args.n: {exists: [true]}", "exists has to be true or false, not a list"),
         ("args.n: {exists: yes}", "exists has to be true or false, not 'yes'"),
         ("args.n: {exists: false, gt: 5}", "exists: false beside other operators: what is not there has no value"),
         ("args.n: {gt: 5, lt: 5}", "no args.n is gt 5 and lt 5"),
