@@ -4,7 +4,7 @@ import asyncio
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from amends import Happened, NotHappened, Registry, SagaDefinition, Work, child, register, saga
+from amends import Asked, Done, Happened, NotHappened, Registry, SagaDefinition, Work, child, register, saga
 from amends.runtime.registry import PROCESS
 from amends.testing.drill import Mark, Report, drill
 from amends.testing.drill.junit import junit
@@ -146,13 +146,13 @@ def test_a_lock_that_was_taken_is_a_place_to_die_at() -> None:
     def take(name: str) -> None:
         held[name] = name
 
-    take_it = register(
-        "zoo.take",
-        take,
-        compensation=lambda done: held.pop(done.args["name"], None),
-        probe=lambda asked: Happened() if asked.args["name"] in held else NotHappened(),
-        resources=["thing:{name}"],
-    )
+    def give_back(done: Done) -> None:
+        held.pop(done.args["name"], None)
+
+    def is_taken(asked: Asked) -> Happened | NotHappened:
+        return Happened() if asked.args["name"] in held else NotHappened()
+
+    take_it = register("zoo.take", take, compensation=give_back, probe=is_taken, resources=["thing:{name}"])
 
     @saga("zoo.held")
     async def whole(s: Work) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from amends import Asked
+from amends.sagafile import load_saga
 from amends.testing.drill import Fault, Report, drill, somebody_else
+from tests.sagafile.places import WORLDS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOAK = "AMENDS_SOAK" in os.environ
@@ -38,7 +41,12 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_every_example_is_drilled() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"trip", "offboarding", "refund_agent"}
+    """Each saga of the examples has a test here: whoever adds one adds its drill."""
+    sagas = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py") if "\n@saga(" in path.read_text()}
+    files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.yaml")}
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert {name for name in sagas if f'["{name.removesuffix(".py")}"]' not in text} == set()
+    assert {Path(name).stem for name in files} == set(WORLDS)
 
 
 def passed(report: Report) -> None:
@@ -161,3 +169,54 @@ def test_what_agents_booked_comes_back_once_and_what_they_noted_too(
     passed(report)
     moves = [step.id for step in report.steps if step.topic == "account.move"]
     assert [cell.step for cell in report.cells if cell.fault is Fault.CHANGED_SINCE] == moves
+
+
+# -- sagas of commands, in folders of their own ------------------------------------------------------------------------
+
+PARTS = {
+    "release": ["taken-back", "5:fatal", "3:unknown-not-done", "2:undo-repeated"],
+    "offboarding": ["taken-back", "tell:fatal", "tickets:unknown-not-done", "keys:undo-repeated"],
+    "migration": ["as-it-is", "4:fatal", "2:lost-done", "5:undo-fails"],
+    "refactoring": ["as-it-is", "3:fatal", "2:unknown-done", "5:undo-repeated"],
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_saga_of_commands_comes_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own probes; a changeset has none, and is seen in its tree."""
+    monkeypatch.setenv("PATH", f"{sys.base_prefix}/bin:{os.environ['PATH']}")  # the python3 that the commands start
+    place, kept = tmp_path / "place", tmp_path / "kept"
+    place.mkdir()
+    world = WORLDS[name](place)
+    for variable, value in world.env.items():
+        monkeypatch.setenv(variable, value)
+    shutil.copytree(place, kept)
+
+    def fresh() -> None:
+        shutil.rmtree(place)
+        shutil.copytree(kept, place)
+
+    look = world.look if name == "refactoring" or SOAK else None
+    only = () if SOAK else PARTS[name]
+    report = asyncio.run(drill(load_saga(world.file), world.given, fresh=fresh, world=look, only=only))
+    passed(report)
+    assert len(report.cells) == len(only) or SOAK
+    assert report.covered == ((("2", "5"),) if name == "migration" else ())
+
+
+@pytest.mark.parametrize("example", ["refactoring/refactor"], indirect=True)
+@pytest.mark.parametrize("careless", [False, True])
+def test_a_refactoring_leaves_the_tree_as_it_was_wherever_it_goes_wrong(
+    example: Any, tmp_path: Path, careless: bool
+) -> None:
+    tree = tmp_path / "tally"
+    shutil.copytree(example.TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def seen() -> dict[str, object]:
+        return {name: (mode, content) for name, (mode, _, content) in example.seen(tree).items()}
+
+    only = () if SOAK else ("taken-back", "3:fatal", "4:unknown-done") if careless else ("as-it-is", "7:undo-repeated")
+    given = {"root": str(tree), "careless": careless}
+    report = asyncio.run(drill(example.split, given, world=seen, only=only))
+    passed(report)
+    assert len(report.cells) == len(only) or SOAK

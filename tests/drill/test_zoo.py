@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amends import Asked, ChangedSince, Done, Happened, NotHappened, SagaDefinition, Work, key, register, saga
+from amends import Asked, ChangedSince, Done, Fatal, Happened, NotHappened, SagaDefinition, Work, key, register, saga
 from amends.testing.drill import Fault, Mark, Report, drill, somebody_else
 from tests.drill import zoo
 from tests.drill.zoo import Shop, order
@@ -141,6 +141,108 @@ def test_a_cry_of_changed_since_where_nobody_changed_anything_is_named() -> None
 
     found = said(drilled(order(shop.charge(anxious), shop), fresh=shop.fresh, only=["taken-back"]))
     assert f"{CHARGE}its compensation says that somebody changed it, and nobody did: who knows" in found
+
+
+# -- one step over another --------------------------------------------------------------------------------------------
+
+
+def doors(close_again: Callable[[set[str]], object]) -> tuple[set[str], SagaDefinition]:
+    """A door is closed and opened again: what the second step leaves is what there was before the first."""
+    closed: set[str] = set()
+
+    def shut() -> None:
+        closed.add("door")
+
+    def unlock() -> None:
+        closed.discard("door")
+
+    def open_again(done: Done) -> None:
+        closed.discard("door")
+
+    def is_shut(asked: Asked) -> Happened | NotHappened:
+        return Happened() if closed else NotHappened()
+
+    def is_open(asked: Asked) -> Happened | NotHappened:
+        return NotHappened() if closed else Happened()
+
+    def shut_again(done: Done) -> None:
+        close_again(closed)
+
+    close = register("door.close", shut, compensation=open_again, probe=is_shut, idempotent=True)
+    reopen = register("door.open", unlock, compensation=shut_again, probe=is_open, idempotent=True)
+
+    @saga("zoo.doors")
+    async def whole(s: Work) -> None:
+        await s.do(close)
+        await s.do(reopen)
+
+    return closed, whole
+
+
+def test_a_step_that_takes_an_earlier_ones_effect_away_and_gives_it_back_passes_and_is_told_of() -> None:
+    closed, whole = doors(lambda closed: closed.add("door"))
+    report = drilled(whole, fresh=closed.clear)
+    assert said(report) == set()
+    assert report.passed
+    assert report.covered == (("1", "2"),)
+    told = "step 2 (door.open) takes its effect away, and gives it back when it is taken back"
+    assert f"covered: step 1 (door.close): {told}" in str(report)
+
+
+def test_one_that_takes_it_away_and_does_not_give_it_back_is_named() -> None:
+    closed, whole = doors(lambda _closed: None)
+    report = drilled(whole, fresh=closed.clear, only=["taken-back"])
+    assert said(report) == {
+        "step 2 (door.open): it takes away what step 1 (door.close) did, and its compensation does not bring that back",
+        "step 2 (door.open): its compensation returned success, and its effect still stands",
+    }
+    assert report.covered == ()
+
+
+def test_an_effect_that_never_stood_is_not_excused_by_a_later_step() -> None:
+    closed, whole = doors(lambda closed: closed.add("door"))
+
+    def nothing() -> None: ...
+
+    def is_done(asked: Asked) -> Happened | NotHappened:
+        return NotHappened()
+
+    def undo(done: Done) -> None: ...
+
+    idle = register("door.paint", nothing, compensation=undo, probe=is_done)
+
+    @saga("zoo.painted")
+    async def painted(s: Work) -> None:
+        await s.do(idle)
+        await whole(s)
+
+    report = drilled(painted, fresh=closed.clear, only=["as-it-is"])
+    assert said(report) == {"step 1 (door.paint): the saga is completed, and its effect does not stand"}
+
+
+def test_one_that_cannot_run_twice_in_a_row_is_named() -> None:
+    """What the first run left behind, though it was taken back, keeps the second one from its steps."""
+    used: list[str] = []
+
+    def once() -> None:
+        if used:
+            raise Fatal("the number is taken", happened=False)
+        used.append("17")
+
+    def forget(done: Done) -> None: ...
+
+    number = register("zoo.number", once, compensation=forget)
+    reserve = Shop().reserve()
+
+    @saga("zoo.numbered")
+    async def whole(s: Work) -> None:
+        await s.do(number)
+        await s.do(reserve, "lamp")
+
+    report = drilled(whole, only=["taken-back"])
+    why = "zoo.number (step 1): the number is taken"
+    assert said(report) == {f"after the first run it does not come as far a second time: {why}"}
+    assert drilled(whole, only=["taken-back"], fresh=used.clear).mark is Mark.NOT_PROVEN
 
 
 # -- what cannot be seen ----------------------------------------------------------------------------------------------

@@ -22,8 +22,13 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # typing costs as much to import as all the rest, and this program starts for every command
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, NoReturn
+
+    Spec = dict[str, Any]
 
 NEWNS, NEWUSER, NEWPID = 0x00020000, 0x10000000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
@@ -34,7 +39,6 @@ HERE = -100
 LOOK_S = 0.05
 
 libc = ctypes.CDLL(None, use_errno=True)
-Spec = dict[str, Any]
 
 
 def called(what: str, result: int) -> None:

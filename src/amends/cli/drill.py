@@ -245,8 +245,8 @@ def tell(out: Output, report: Report) -> None:
         out.say()
     for mark in (Mark.FAILED, Mark.NOT_PROVEN):
         _findings(out, report, mark)
-    if report.children:
-        out.say_beside(("children    ",), visible(report.left_to_children))
+    for name, told in report.notes:
+        out.say_beside((f"{name:<10}  ",), visible(told))
     _summary(out, report)
 
 
@@ -328,6 +328,7 @@ def _summary(out: Output, report: Report) -> None:
         "outcome": report.mark,
         "runs": report.runs,
         "children": list(report.children),
+        "covered": [{"step": step, "by": by} for step, by in report.covered],
         **{mark.replace(" ", "_"): count for mark, count in counts.items()},
     }
     out.record("summary", fields)

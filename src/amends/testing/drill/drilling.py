@@ -22,7 +22,7 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.secret import mask
 from amends.testing.drill.digests import called, digests_of
 from amends.testing.drill.faults import BACK, FORWARD, Fault, Place
-from amends.testing.drill.findings import Finding, Mark, worst
+from amends.testing.drill.findings import Finding, Mark, short, worst
 from amends.testing.drill.others import OTHERS
 from amends.testing.drill.rehearsal import Rehearsal
 from amends.testing.drill.report import Cell, Drilled, Report, is_users
@@ -101,6 +101,7 @@ class Drill:
         self._runs = 0
         self._stops_at: StepId | None = None
         self._steps: tuple[Drilled, ...] = ()
+        self._first_ended: SagaStatus | None = None
 
     async def run(self) -> Report:
         first = await self._play(Place(Fault.NOTHING), is_needed=True)
@@ -110,7 +111,7 @@ class Drill:
             Drilled(id=step.id, contract=step.contract, child=family.definition_of(saga, step))
             for step in _in_order(saga)
         )
-        self._stops_at = _pivot(saga)
+        self._stops_at, self._first_ended = _pivot(saga), first.status
         if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
             back = await self._play(Place(Fault.TAKEN_BACK), is_needed=True)
             for place in [*_forward(saga, first.asked_people), *_back(Account(await back.stage.entries()))]:
@@ -130,6 +131,7 @@ class Drill:
             runs=self._runs,
             digests=digests_of(definition, actions, called(registry, family.children)),
             children=family.children,
+            covered=self._setting.covers.of_drilled,
         )
 
     def _is_wanted(self, place: Place) -> bool:
@@ -141,6 +143,9 @@ class Drill:
             await rehearsal.play()
             self._runs += 1
         if self._is_wanted(place):
+            if place.fault is Fault.TAKEN_BACK:
+                family = await rehearsal.stage.family()
+                rehearsal.found += [*self._falls_short(rehearsal, family.saga), *rehearsal.not_given_back(family)]
             found = list(dict.fromkeys(rehearsal.found))
             if place.step and not rehearsal.was_hit:
                 found.append(
@@ -148,6 +153,13 @@ class Drill:
                 )
             self._add(_cell(place, found, ended=rehearsal.status))
         return rehearsal
+
+    def _falls_short(self, again: Rehearsal, saga: Saga) -> Iterator[Finding]:
+        """It has run before, and all of that was taken back: it has to come as far as then."""
+        at_pivot = self._stops_at is not None and self._stops_at in saga.steps
+        if not at_pivot and again.status is not self._first_ended:
+            why = "" if saga.rollback is None else f": {short(saga.rollback.why)}"
+            yield Finding(Mark.FAILED, f"after the first run it does not come as far a second time{why}")
 
     def _stop_for(self, place: Place) -> StepId | None:
         """A saga that cannot be cancelled once it has completed is stopped before its pivot."""

@@ -72,6 +72,8 @@ class Rehearsed(Executor):
         """Called once, when the action at the place is about to be called."""
         self.before_undo: Callable[[Call], Awaitable[None]] | None = None
         """The same for its compensation, and for the look before it where the action has one."""
+        self.after_action: Callable[[Call], Awaitable[None]] | None = None
+        """Called whenever an action has succeeded."""
         self.after_undo: Callable[[Call], Awaitable[None]] | None = None
         """Called whenever a compensation has worked."""
         self._clock = clock
@@ -108,8 +110,10 @@ class Rehearsed(Executor):
         outcome = await self.make(call)
         if call.part in {"action", "compensation"}:
             await self.life.reach(f"{call.saga} {call.step} {call.part}: after")
-        if call.part == "compensation" and isinstance(outcome, Succeeded) and self.after_undo is not None:
-            await self.after_undo(call)
+        if isinstance(outcome, Succeeded):
+            look = {"action": self.after_action, "compensation": self.after_undo}.get(call.part)
+            if look is not None:
+                await look(call)
         return trouble.outcome if trouble is not None and isinstance(outcome, Succeeded) else outcome
 
     async def ask(self, call: Call) -> Answer:

@@ -85,7 +85,7 @@ class Family:
         How a child should stand that was reverted, or that needs a person, only its own record says.
         """
         reverted = {
-            step.args.get("child")
+            str(step.args.get("child"))
             for step in saga.steps.values()
             if step.topic == REVERT.topic and step.number and isinstance(step.args, dict)
         }

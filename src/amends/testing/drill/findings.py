@@ -69,6 +69,8 @@ class Witness:
     differs: str | None = None
     is_whole: bool = False
     """Whether there was a snapshot: it sees what no probe sees."""
+    hidden: frozenset[tuple[SagaId, StepId]] = frozenset()
+    """Steps whose effect a later step that stands has taken away."""
 
 
 def findings(family: Family, executor: Rehearsed, place: Place, witness: Witness) -> list[Finding]:
@@ -87,7 +89,7 @@ def findings(family: Family, executor: Rehearsed, place: Place, witness: Witness
         found += _snapshot(family.drilled, executor, place, witness)
     # The record is the runtime's; what is wrong there is a defect of ours, and is told as it is.
     entries = [account.entries for account in family]
-    found += [Finding(Mark.FAILED, _short(what)) for what in check(executor.world, entries, ON_RECORD)]
+    found += [Finding(Mark.FAILED, short(what)) for what in check(executor.world, entries, ON_RECORD)]
     return found
 
 
@@ -129,25 +131,25 @@ def _is_due(family: Family, account: Account, incident: Incident, step: Step | N
 def _called(account: Account, incident: Incident, step: Step | None, made: list[Made]) -> Finding:
     if step is None:
         what = "asks for something else when it is called again" if incident.kind is IncidentKind.DIVERGED else "stops"
-        return Finding(Mark.FAILED, f"the saga's function {what}: {_short(incident.why)}")
+        return Finding(Mark.FAILED, f"the saga's function {what}: {short(incident.why)}")
     mine = [each for each in made if each.step == step.id]
     match incident.kind:
         case IncidentKind.COMPENSATION_FAILED:
-            return failed(step, f"{_how_it_fails(mine)}: {_short(incident.why)}")
+            return failed(step, f"{_how_it_fails(mine)}: {short(incident.why)}")
         case IncidentKind.COMPENSATION_TIMED_OUT:
-            return failed(step, f"its compensation hangs: {_short(_last_error(account, step.id) or incident.why)}")
+            return failed(step, f"its compensation hangs: {short(_last_error(account, step.id) or incident.why)}")
         case IncidentKind.COMPENSATION_DENIED:
-            return failed(step, f"the gate denies its compensation: {_short(incident.why)}")
+            return failed(step, f"the gate denies its compensation: {short(incident.why)}")
         case IncidentKind.CHANGED_SINCE:
             return failed(
-                step, f"its compensation says that somebody changed it, and nobody did: {_short(incident.why)}"
+                step, f"its compensation says that somebody changed it, and nobody did: {short(incident.why)}"
             )
         case IncidentKind.EFFECT_DOUBLED:
-            return failed(step, f"its effect may stand twice: {_short(incident.why)}")
+            return failed(step, f"its effect may stand twice: {short(incident.why)}")
         case _:
             hangs = "its compensation hangs" if any(each.part == "compensation" for each in mine) else "it hangs"
             told = hangs if "still running in a thread" in incident.why else "a person is called"
-            return failed(step, f"{told}: {_short(incident.why)}")
+            return failed(step, f"{told}: {short(incident.why)}")
 
 
 def _last_error(account: Account, step: StepId) -> str:
@@ -171,14 +173,14 @@ def _how_it_fails(mine: list[Made]) -> str:
 def _standing(family: Family, account: Account, made: list[Made], witness: Witness) -> Iterator[Finding]:
     saga = account.saga
     for step in family.concerned(saga):
-        if step.id in account.named or step.status is StepStatus.SETTLED:
+        if step.id in account.named or step.status is StepStatus.SETTLED or (saga.id, step.id) in witness.hidden:
             continue
         expected, answer = wanted(saga, step), witness.answers.get((saga.id, step.id))
         match answer:
             case None if not witness.is_whole:
                 yield doubtful(step, "it has no probe, so nobody can tell whether its effect stands")
             case NoAnswer(error=error) if not witness.is_whole:
-                yield doubtful(step, f"its probe does not answer: {_short(error)}")
+                yield doubtful(step, f"its probe does not answer: {short(error)}")
             case Found() if not expected:
                 yield failed(step, _why_it_stands(step, [each for each in made if each.step == step.id]))
             case FoundNothing() if expected:
@@ -195,7 +197,7 @@ def _why_it_stands(step: Step, mine: list[Made]) -> str:
     if undone:
         return "its compensation returned success, and its effect still stands"
     if any(made.part == "action" and not made.worked for made in mine):
-        return f"it said that nothing had happened, and its effect stands: {_short(step.error)}"
+        return f"it said that nothing had happened, and its effect stands: {short(step.error)}"
     return "its effect stands, and nothing on record says so"
 
 
@@ -233,6 +235,12 @@ def out_of_turn(step: Step, older: Step) -> Finding:
     return failed(step, text)
 
 
+def destroyed(step: Step, older: Step) -> Finding:
+    """By the world: what a later step had taken away was not there again when that one had been taken back."""
+    text = f"it takes away what step {older.id} ({older.topic}) did, and its compensation does not bring that back"
+    return failed(step, text)
+
+
 def differing(before: object, after: object) -> str | None:
     """How two snapshots differ, in words; None where they do not."""
     if before == after:
@@ -241,7 +249,7 @@ def differing(before: object, after: object) -> str | None:
         was, now = cast("dict[object, object]", before), cast("dict[object, object]", after)
         names = [name for name in {**was, **now} if was.get(name, _GONE) != now.get(name, _GONE)]
         return "; ".join(f"{name!r} was {_spelled(was, name)} and is {_spelled(now, name)}" for name in names[:3])
-    return f"it was {_short(repr(before))} and is {_short(repr(after))}"
+    return f"it was {short(repr(before))} and is {short(repr(after))}"
 
 
 def _is_map(snapshot: object) -> bool:
@@ -252,10 +260,10 @@ _GONE: Final = object()
 
 
 def _spelled(snapshot: dict[object, object], name: object) -> str:
-    return _short(repr(snapshot[name])) if name in snapshot else "not there"
+    return short(repr(snapshot[name])) if name in snapshot else "not there"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     """Not for ever, and without what differs from run to run: a key, a saga's id."""
     text = _OF_ONE_RUN.sub("<key>", text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

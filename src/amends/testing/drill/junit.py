@@ -19,9 +19,8 @@ def junit(report: Report) -> str:
         "errors": "0",
     }
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuite{_attributes(suite)}>"]
-    if report.children:
-        told = {"name": "children", "value": report.left_to_children}
-        lines += ["  <properties>", f"    <property{_attributes(told)}/>", "  </properties>"]
+    notes = [f"    <property{_attributes({'name': name, 'value': told})}/>" for name, told in report.notes]
+    lines += ["  <properties>", *notes, "  </properties>"] if notes else []
     for cell in report.cells:
         lines += _case(report, cell)
     return "\n".join([*lines, "</testsuite>", ""])

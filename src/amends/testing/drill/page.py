@@ -49,8 +49,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield f'<p class="faint">{escape(about)}</p>'
     yield f"<p>Input: <code>{escape(json.dumps(report.input, ensure_ascii=False))}</code></p>"
     yield from _matrix(report)
-    if report.children:
-        yield f"<p>Children: {escape(report.left_to_children)}.</p>"
+    for name, told in report.notes:
+        yield f"<p>{escape(name.capitalize())}: {escape(told)}.</p>"
     for mark, heading in ((Mark.FAILED, "What failed"), (Mark.NOT_PROVEN, "What is not proven")):
         yield from _findings(report, mark, heading)
     yield "</body></html>"

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from amends.core.contracts import key_of
 from amends.core.events import RollbackStarted
-from amends.core.outcomes import Answer, FoundNothing, Succeeded
+from amends.core.outcomes import Answer, Found, FoundNothing, Succeeded
 from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.values import SagaId, StepId
 from amends.errors import PastPivotError, RefusedError
 from amends.journal.protocol import Entry
 from amends.runtime.action import Action, Asked, captures
@@ -27,12 +27,14 @@ from amends.runtime.executor import Call, Part
 from amends.runtime.handle import Ended, ended
 from amends.runtime.secret import unmask
 from amends.runtime.state import office
+from amends.testing.drill.covering import Spot
 from amends.testing.drill.family import Family
-from amends.testing.drill.faults import CALLS_PERSON, WHOLE, Fault, Place
+from amends.testing.drill.faults import BACK, CALLS_PERSON, WHOLE, Fault, Place
 from amends.testing.drill.findings import (
     Finding,
     Mark,
     Witness,
+    destroyed,
     differing,
     doubtful,
     failed,
@@ -79,6 +81,8 @@ class Rehearsal:
         match self.place.fault:
             case Fault.CHANGED_SINCE:
                 executor.before_undo = self._meddle
+            case Fault.NOTHING if not self._dies:
+                executor.after_action, executor.after_undo = self._look_at_others, self._look_at_older
             case Fault.TAKEN_BACK:
                 executor.after_undo = self._look_at_older
             case _:
@@ -115,7 +119,8 @@ class Rehearsal:
             await asyncio.wait({self._cancelling})
             end = ended(await self._saga())
         self.status = self.status or end.status
-        await self._check(coordinator)
+        if end.status is not SagaStatus.COMPLETED or self.place.fault not in BACK:  # else nothing has gone wrong yet
+            await self._check(coordinator)
         if end.status is SagaStatus.COMPLETED:
             await self._take_back(coordinator)
         elif end.status is SagaStatus.INCIDENT and self.place.fault in CALLS_PERSON:
@@ -222,20 +227,29 @@ class Rehearsal:
         if self._dies:
             return
         family = await self.stage.family()
+        hidden = frozenset(self._hidden(family))
         answers = {
             (account.saga.id, step.id): await self._ask(family, account.saga, step)
             for account in family
             for step in family.concerned(account.saga)
+            if (account.saga.id, step.id) not in hidden
         }
         after = await self._snapshot()
         witness = Witness(
             {step: answer for step, answer in answers.items() if answer is not None},
             differing(self._before, after),
             self.setting.world is not None,
+            hidden,
         )
         self.found += findings(family, self.stage.executor, place or self.place, witness)
         if self._changed is not None or self.place.fault is Fault.CHANGED_SINCE:
             await self._check_change(family.saga)
+
+    def _hidden(self, family: Family) -> Iterator[tuple[SagaId, StepId]]:
+        for account in family:
+            for step in account.saga.steps.values():
+                if self.setting.covers.hides(self._spot(account.saga, step), account.saga):
+                    yield account.saga.id, step.id
 
     async def _snapshot(self) -> object:
         """The world as it is now, which later changes leave alone."""
@@ -276,16 +290,51 @@ class Rehearsal:
             timeout_s=step.contract.timeout_s,
         )
 
+    def _spot(self, saga: Saga, step: Step) -> Spot:
+        return self.setting.covers.spot(self.stage.saga, saga.id, step.id)
+
+    async def _look_at_others(self, call: Call) -> None:
+        """An action has succeeded: learn whether what it did stands, and what was done before it."""
+        family, covers = await self.stage.family(), self.setting.covers
+        saga = family.accounts[call.saga].saga
+        for step in family.concerned(saga):
+            if step.id == call.step or step.status is StepStatus.SUCCEEDED:
+                answer, spot = await self._ask(family, saga, step), self._spot(saga, step)
+                if step.id != call.step and isinstance(answer, FoundNothing):
+                    covers.is_gone(spot, call.step)
+                elif step.id == call.step and isinstance(answer, Found):
+                    covers.stands(spot)
+
     async def _look_at_older(self, call: Call) -> None:
         """A compensation has worked: what is older, and not yet taken back, has to stand."""
-        family = await self.stage.family()
+        family, covers = await self.stage.family(), self.setting.covers
         saga = family.accounts[call.saga].saga
+        step = saga.steps[call.step]
+        if covers.covered_by(self._spot(saga, step)) and isinstance(await self._ask(family, saga, step), FoundNothing):
+            covers.went_away.add(self._spot(saga, step))
         for older in family.concerned(saga):
-            is_older = older.number < saga.steps[call.step].number and older.status is StepStatus.SUCCEEDED
-            if is_older and isinstance(await self._ask(family, saga, older), FoundNothing):
+            is_older = older.number < step.number and older.status is StepStatus.SUCCEEDED
+            spot = self._spot(saga, older)
+            if not is_older or not covers.has_stood(spot) or covers.hides(spot, saga):
+                continue
+            answer, is_covered = await self._ask(family, saga, older), covers.by.get(spot) == call.step
+            if is_covered and isinstance(answer, Found):
+                covers.given_back.add(spot)
+            if isinstance(answer, FoundNothing):
                 now = (await self.stage.family()).accounts[call.saga].saga.steps[older.id]
                 if now.status is StepStatus.SUCCEEDED:  # else a graph has it taken back beside this one
-                    self.found.append(out_of_turn(saga.steps[call.step], older))
+                    told = destroyed if is_covered else out_of_turn
+                    self.found.append(told(step, older))
+
+    def not_given_back(self, family: Family) -> Iterator[Finding]:
+        """What a later step takes away, and no compensation was seen to give back: past the pivot, say."""
+        covers = self.setting.covers
+        for account in family:
+            for step in account.saga.steps.values():
+                spot = self._spot(account.saga, step)
+                if spot in covers.by and spot not in covers.given_back:
+                    text = f"step {covers.by[spot]} takes its effect away, and nobody has seen that given back"
+                    yield doubtful(step, text)
 
     # -- somebody else ------------------------------------------------------------------------------------------------
 

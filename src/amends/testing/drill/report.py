@@ -68,12 +68,21 @@ class Report:
     """Of the definition (under its name) and of each action (under its topic), as their code stands."""
     children: tuple[str, ...] = ()
     """The sagas that it calls, and those that they call: name/version."""
+    covered: tuple[tuple[StepId, StepId], ...] = ()
+    """Steps whose effect a later one takes away, and by which: at the end they need not stand."""
+
+    @property
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """What there is to know about this matrix: by name, in words."""
+        for step, by in self.covered:
+            taken = f"step {by} ({self.topic_of(by)}) takes its effect away, and gives it back when it is taken back"
+            yield "covered", f"step {step} ({self.topic_of(step)}): {taken}"
+        if self.children:
+            yield "children", self.left_to_children
 
     @property
     def left_to_children(self) -> str:
-        """What this matrix does not say; empty where it calls no other saga."""
-        if not self.children:
-            return ""
+        """What this matrix does not say of a saga that calls others."""
         names = ", ".join(dict.fromkeys(child.rpartition("/")[0] for child in self.children))
         return f"{names} ran as part of it; what goes wrong at a step inside of a child is for the child's own drill"
 
@@ -97,8 +106,7 @@ class Report:
             for mark in (Mark.FAILED, Mark.NOT_PROVEN)
             for finding, cells in self.findings(mark)
         ]
-        if self.children:
-            lines.append(f"children: {self.left_to_children}")
+        lines += [f"{name}: {told}" for name, told in self.notes]
         counts = ", ".join(f"{count} {mark}" for mark, count in self.counts().items())
         return "\n".join([*lines, f"drill of {self.saga}: {len(self.cells)} cells, {self.runs} runs: {counts}"])
 

@@ -32,6 +32,7 @@ from amends.runtime.settings import Settings
 from amends.runtime.state import Office
 from amends.testing.crash_journal import Author, Mortal
 from amends.testing.drill.clock import HurriedClock
+from amends.testing.drill.covering import Covers
 from amends.testing.drill.executor import Rehearsed
 from amends.testing.drill.family import Family
 from amends.testing.drill.faults import Fault, Place
@@ -43,7 +44,10 @@ Script = Callable[[Coordinator], Awaitable[object]]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What all runs of a drill share. `hung` grows: what has given no answer once is not waited for again."""
+    """What all runs of a drill share. `hung` and `covers` grow.
+
+    What has given no answer once is not waited for again; what a later step takes away is not asked for.
+    """
 
     definition: SagaDefinition
     named: dict[str, object]
@@ -56,6 +60,7 @@ class Setting:
     world: Hook | None = None
     clock: HurriedClock = field(default_factory=HurriedClock)
     hung: set[tuple[str, Part]] = field(default_factory=set[tuple[str, Part]])
+    covers: Covers = field(default_factory=Covers)
     notary: KeyNotary = field(default_factory=lambda: KeyNotary(key_source(None, None, {})))
 
     @property
