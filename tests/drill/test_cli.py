@@ -1,5 +1,6 @@
 """`amends drill`: the matrix, the reports, the exit code, what goes on record, and what it refuses."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -159,6 +160,99 @@ def test_changed_drills_what_is_not_the_same_any_more(amends: Shell) -> None:
     (amends.place / "desk.py").write_text(changed, encoding="utf-8")
     names = [each["saga"] for each in amends.here("drill", "--changed", "--json").of_type("summary")]
     assert sorted(names) == ["desk.good", "desk.unseen"]
+
+
+def test_changed_goes_by_the_input_and_the_doubles_of_the_last_drill_and_writes_one_file_for_all(amends: Shell) -> None:
+    (amends.place / "out").mkdir()
+    (amends.place / "touch.yaml").write_text(TOUCH, encoding="utf-8")
+    amends.here("drill", "touch.yaml", "--input", '{"name": "out/a"}', "--world", "out")
+    amends.here("drill", "desk:unseen", "--fresh", "desk:fresh", "--world", "desk:seen")
+    (amends.place / "touch.yaml").write_text(TOUCH.replace("rm, -f,", "rm, --force,"), encoding="utf-8")
+    text = (amends.place / "desk.py").read_text(encoding="utf-8")
+    (amends.place / "desk.py").write_text(text.replace("(text)", "(str(text))"), encoding="utf-8")
+    said = amends.here("drill", "--changed", "--json", "--strict", "--junit", "all.xml", "--html", "all.html")
+    assert said.code == 0
+    assert sorted(each["saga"] for each in said.of_type("summary")) == ["desk.unseen", "touch"]
+    suites = ET.parse(amends.place / "all.xml").getroot()
+    assert suites.tag == "testsuites"
+    names = sorted(each.get("name", "") for each in suites)
+    assert names == ["amends drill desk.unseen", "amends drill touch"]
+    page = (amends.place / "all.html").read_text(encoding="utf-8")
+    assert page.count("<h1>Drill of ") == 2
+    assert page.count("<html") == 1
+
+
+TOUCH = """
+version: v1
+saga: touch
+inputs: {name: {does: a file}}
+steps:
+  - id: make
+    run: [touch, "${input.name}"]
+    idempotent: true
+    probe: [test, -e, "${input.name}"]
+    compensate: [rm, -f, "${input.name}"]
+"""
+
+
+def test_a_directory_as_the_world_sees_what_is_left_in_it(amends: Shell) -> None:
+    (amends.place / "out").mkdir()
+    careless = TOUCH.replace('compensate: [rm, -f, "${input.name}"]', 'compensate: {shell: "mv out/a out/b"}')
+    (amends.place / "touch.yaml").write_text(careless, encoding="utf-8")
+    words = ("drill", "touch.yaml", "--input", '{"name": "out/a"}', "--only", "as-it-is")
+    assert amends.here(*words).code == 0
+    (amends.place / "out" / "b").unlink()
+    said = amends.here(*words, "--world", "out")
+    assert said.code == 1
+    assert "the world does not come back: 'b' was not there and is 'sha256 e3b0c44298fc1c14'" in said.out
+
+
+def test_a_part_of_a_drill_is_evidence_and_counts_for_nothing(amends: Shell) -> None:
+    amends.here("drill", "desk:good", "--only", "fatal")
+    (row,) = amends.here("saga", "list", "--json").records
+    assert row["labels"] == {"saga": "desk.good", "outcome": "passed", "only": "fatal"}
+    told = amends.here("saga", "show", row["id"]).out
+    assert '"cells": {"1:fatal": "passed, rolled_back"}' in told
+    actions = amends.here("policy", "coverage", "desk", "--json").of_type("action")
+    assert {action["drilled"] for action in actions} == {None}
+    assert amends.here("drill", "--changed").out.startswith("nothing to drill")
+    assert amends.here("evidence", "verify").code == 0
+
+
+def test_a_sagas_record_tells_the_last_drill_of_each_action(amends: Shell) -> None:
+    amends.here("run", "desk:good", "--id", "early")
+    amends.here("drill", "desk:good")
+    (drill,) = amends.here("saga", "list", "--definition", "amends.drill", "--json").records
+    amends.here("run", "desk:unseen", "--id", "late")
+    early, late = (json.loads(amends.here("evidence", "record", saga).out)["amends"] for saga in ("early", "late"))
+    assert [step["drilled"] for step in early["steps"]] == [None], "it was drilled after that"
+    book, tell = (step["drilled"] for step in late["steps"])
+    assert (book["drill"], book["outcome"], book["same_contract"]) == (drill["id"], "passed", True)
+    assert tell is None
+
+
+def test_where_people_are_asked_they_refuse_and_let_time_pass(amends: Shell) -> None:
+    rule = "{id: two, when: {topic: desk.book}, decision: require_human, approvals: 2, expires: 1h}"
+    (amends.place / "policy.yaml").write_text(f"version: v1\ndefault: allow\nrules: [{rule}]\n", encoding="utf-8")
+    words = (
+        "drill",
+        "desk:good",
+        "--json",
+        "--policy",
+        "policy.yaml",
+        "--only",
+        "refused",
+        "--only",
+        "expired",
+        "--only",
+        "crash",
+    )
+    cells = amends.here(*words).of_type("cell")
+    assert [(cell["fault"], cell["ended"], cell["outcome"]) for cell in cells] == [
+        ("refused", "rolled_back", "passed"),
+        ("expired", "rolled_back", "passed"),
+        ("crash", "completed", "passed"),
+    ]
 
 
 @pytest.mark.parametrize(

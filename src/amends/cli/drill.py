@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
@@ -11,6 +11,7 @@ from amends.cli.options import with_journal
 
 if TYPE_CHECKING:
     from amends.cli.output import Output, Part
+    from amends.core.values import Json
     from amends.gate.protocol import Gate
     from amends.runtime.definition import SagaDefinition
     from amends.runtime.drills import DrillRecord
@@ -21,13 +22,14 @@ FAILED: Final = 1
 _TITLE_WIDTH: Final = 36
 _CELL_WIDTH: Final = 12
 _MOST_PLACES: Final = 6
+_DOUBLES: Final = ("fresh", "world", "modules")
 
 
 def _with_doubles(command: F) -> F:
     """How a drill gets on with what it acts on."""
     options = (
         click.option("--fresh", metavar="MODULE:FUNCTION", help="Called before each run, to put doubles as they were."),
-        click.option("--world", metavar="MODULE:FUNCTION", help="A snapshot of the world, compared when all is back."),
+        click.option("--world", metavar="MODULE:NAME|DIR", help="What it looks like: compared when all is back."),
         click.option("--with", "modules", metavar="MODULE", multiple=True, help="A module to import as well."),
         click.option(
             "--patience",
@@ -86,8 +88,10 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
         raise InputError("name a saga to drill, as in trip:book_trip; or --changed for what was drilled before")
     with out.kept_clean():
         load(cast("tuple[str, ...]", options["modules"]))
-        due = _changed(target, cast("str", options["journal"])) if changed else [(cast("str", target), document)]
-        reports = [_one(out, find_saga(name), name, given, options) for name, given in due]
+        due = _changed(target, options) if changed else [(cast("str", target), document, options)]
+        load([module for _, _, each in due for module in each["modules"]])
+        reports = [_one(out, find_saga(name), name, given, each) for name, given, each in due]
+        _write(reports, options)
     if not reports:
         out.record("unchanged", {"target": target})
         what = "no saga on record" if target is None else visible(target)
@@ -105,24 +109,28 @@ def _code(report: Report, *, strict: bool) -> int:
 
 
 def _one(out: Output, definition: SagaDefinition, target: str, document: object, options: dict[str, Any]) -> Report:
-    """Drill one saga, show the matrix, write what was asked for."""
-    from pathlib import Path
-
+    """Drill one saga, and show the matrix."""
     from amends.cli.inputs import read_document
     from amends.cli.session import finish
 
-    given = read_document(document) if isinstance(document, str) or document is None else document
+    given = document.document if isinstance(document, _Given) else read_document(cast("str | None", document))
     report = finish(_drilled(out, definition, target, given, options))
-    if options["junit_file"]:
-        from amends.testing.drill.junit import junit
-
-        Path(options["junit_file"]).write_text(junit(report), encoding="utf-8")
-    if options["html_file"]:
-        from amends.testing.drill.page import page
-
-        Path(options["html_file"]).write_text(page(report), encoding="utf-8")
     tell(out, report)
     return report
+
+
+def _write(reports: Sequence[Report], options: dict[str, Any]) -> None:
+    """What was asked for in files: one for all that was drilled."""
+    from pathlib import Path
+
+    if reports and options["junit_file"]:
+        from amends.testing.drill.junit import junit
+
+        Path(options["junit_file"]).write_text(junit(*reports), encoding="utf-8")
+    if reports and options["html_file"]:
+        from amends.testing.drill.page import page
+
+        Path(options["html_file"]).write_text(page(*reports), encoding="utf-8")
 
 
 async def _drilled(
@@ -147,15 +155,16 @@ async def _drilled(
             gate=await _gate(options["policy_file"], options["journal"]),
             actor=options["actor"],
             fresh=None if options["fresh"] is None else find_function(options["fresh"], "--fresh"),
-            world=None if options["world"] is None else find_function(options["world"], "--world"),
+            world=_world(options["world"]),
             patience_s=options["patience"],
             only=options["only"],
             allow_production=options["allow_production"],
         )
-    if not options["no_record"] and not options["only"]:
+    if not options["no_record"]:
         journal = await open_journal(options["journal"], clock)
         try:
-            await record_drill(journal, clock, record_of(report, target), by=options["actor"], env=options["env"])
+            drilled = record_of(report, target, {name: _plain(options[name]) for name in _DOUBLES if options[name]})
+            await record_drill(journal, clock, drilled, by=options["actor"], env=options["env"])
         finally:
             await journal.close()
     return report
@@ -186,8 +195,26 @@ async def _gate(policy_file: str | None, journal: str) -> Gate:
         await opened.close()
 
 
-def _changed(target: str | None, journal: str) -> list[tuple[str, object]]:
-    """What was drilled before and is not the same any more, with the input that it was drilled with."""
+def _plain(given: object) -> Json:
+    return [str(each) for each in cast("Sequence[str]", given)] if isinstance(given, tuple) else str(given)
+
+
+def _world(named: str | None) -> Callable[..., object] | None:
+    """A function of the user's, or a look at a directory."""
+    from functools import partial
+    from pathlib import Path
+
+    from amends.cli.modules import find_function
+
+    if named is not None and Path(named).is_dir():
+        from amends.testing.drill.folder import seen
+
+        return partial(seen, named)
+    return None if named is None else find_function(named, "--world")
+
+
+def _changed(target: str | None, options: dict[str, Any]) -> list[tuple[str, object, dict[str, Any]]]:
+    """What was drilled before and is not the same any more, with the input and the doubles that it was drilled with."""
     import asyncio
 
     from amends.cli.modules import find_saga
@@ -198,26 +225,33 @@ def _changed(target: str | None, journal: str) -> list[tuple[str, object]]:
 
     async def newest() -> dict[str, DrillRecord]:
         found: dict[str, DrillRecord] = {}
-        async with opened_to_read(journal) as opened:
+        async with opened_to_read(options["journal"]) as opened:
             async for drilled in drills_on_record(opened):
-                found.setdefault(drilled.target, drilled)
+                if not drilled.only:
+                    found.setdefault(drilled.target, drilled)
         return found
 
     on_record = asyncio.run(newest())
     if target is not None and target not in on_record:
-        return [(target, None)]
+        return [(target, None, options)]
     wanted = on_record.values() if target is None else [on_record[target]]
     return [
-        (drilled.target, _given(drilled))
+        (drilled.target, _Given(drilled.input), {**options, **_doubles(drilled, options)})
         for drilled in wanted
         if has_changed(drilled, find_saga(drilled.target), PROCESS)
     ]
 
 
-def _given(drilled: DrillRecord) -> object:
-    """The input by name, as it was bound; a saga that is a list of steps has one part of it, `given`."""
-    named = drilled.input
-    return named.get("given", named) if isinstance(named, dict) and set(named) == {"given"} else named
+class _Given(NamedTuple):
+    """An input that is a document already, and no text."""
+
+    document: object
+
+
+def _doubles(drilled: DrillRecord, options: dict[str, Any]) -> dict[str, Any]:
+    """What it was drilled with, but for what is named now."""
+    before = {name: drilled.doubles[name] for name in _DOUBLES if name in drilled.doubles and not options[name]}
+    return {name: tuple(map(str, given)) if isinstance(given, list) else given for name, given in before.items()}
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------

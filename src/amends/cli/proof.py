@@ -26,6 +26,7 @@ from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Signer
 from amends.journal.protocol import Journal
+from amends.runtime.drills import last_drills
 from amends.runtime.pauses import Pauses
 from amends.runtime.retention import spared_by
 
@@ -53,7 +54,7 @@ def text_of(given: str, option: str) -> str:
 
 async def record_of(address: str, saga_id: str) -> dict[str, Json]:
     async with opened_to_read(address) as journal:
-        return await account.record_of(journal, SagaId(saga_id))
+        return await account.record_of(journal, SagaId(saga_id), last_drills)
 
 
 async def write_bundle(address: str, sagas: Sequence[str] | None, target: str, checkpoint: str | None) -> int:

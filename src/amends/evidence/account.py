@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from amends.core.saga import evolve, unstarted
-from amends.core.values import Json, SagaId
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from amends.core.saga import Saga, evolve, unstarted
+from amends.core.values import Json, SagaId, StepId
 from amends.errors import UnknownSagaError
 from amends.evidence.record import record
 from amends.journal.attested import Checkpoint
 from amends.journal.protocol import Entry, Journal
 
+DrillsOf: TypeAlias = Callable[[Journal, Saga, int], Awaitable[Mapping[StepId, Json]]]
+"""The last drill of each step's action, up to a moment."""
 
-async def record_of(journal: Journal, saga: SagaId) -> dict[str, Json]:
+
+async def record_of(journal: Journal, saga: SagaId, drills: DrillsOf) -> dict[str, Json]:
     """Raises UnknownSagaError, or PayloadRemovedError where its entries were removed."""
     row = await journal.saga(saga)
     if row is None:
@@ -19,7 +25,8 @@ async def record_of(journal: Journal, saga: SagaId) -> dict[str, Json]:
     async for entry in journal.read(row.id):
         state = evolve(state, entry.event)
         entries.append(entry)
-    return record(row, state, entries, await _covering(journal, row.id))
+    drilled = await drills(journal, state, entries[-1].at if entries else row.started_at)
+    return record(row, state, entries, await _covering(journal, row.id), drilled)
 
 
 async def _covering(journal: Journal, saga: SagaId) -> Checkpoint | None:

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -36,10 +36,17 @@ MODE: Final = "lifo_stack"
 GRAPH_MODE: Final = "reverse_dependency"
 
 
-def record(row: SagaRow, saga: Saga, entries: Sequence[Entry], checkpoint: Checkpoint | None = None) -> dict[str, Json]:
+def record(
+    row: SagaRow,
+    saga: Saga,
+    entries: Sequence[Entry],
+    checkpoint: Checkpoint | None = None,
+    drilled: Mapping[StepId, Json] | None = None,
+) -> dict[str, Json]:
     """The record of a saga, of which these are all entries. Raises PayloadRemovedError where they were removed.
 
     checkpoint: the newest, where it covers them.
+    drilled: the last drill of each step's action.
     """
     told = _Told(entries)
     failed = _failed_at(saga, told)
@@ -54,7 +61,7 @@ def record(row: SagaRow, saga: Saga, entries: Sequence[Entry], checkpoint: Check
         "compensation_jobs_dispatched": len(told.compensated),
         "compensation_jobs_skipped": _skipped(saga, told) if rolled_back else 0,
         "rollback_finished_at": _moment(told.stopped_at) if saga.phase is not SagaStatus.ROLLING_BACK else None,
-        "amends": _ours(row, saga, told, entries, checkpoint),
+        "amends": _ours(row, saga, told, entries, checkpoint, drilled or {}),
     }
 
 
@@ -138,7 +145,12 @@ def _moment(at: int | None) -> str | None:
 
 
 def _ours(
-    row: SagaRow, saga: Saga, told: _Told, entries: Sequence[Entry], checkpoint: Checkpoint | None
+    row: SagaRow,
+    saga: Saga,
+    told: _Told,
+    entries: Sequence[Entry],
+    checkpoint: Checkpoint | None,
+    drilled: Mapping[StepId, Json],
 ) -> dict[str, Json]:
     return {
         "definition": row.definition,
@@ -156,7 +168,7 @@ def _ours(
         "entries": len(entries),
         "head": entries[-1].hash.hex() if entries else None,
         "checkpoint": None if checkpoint is None else {"size": checkpoint.size, "at": _moment(checkpoint.at)},
-        "steps": [_step(saga.steps[name], told) for name in told.steps],
+        "steps": [{**_step(saga.steps[name], told), "drilled": drilled.get(name)} for name in told.steps],
         "timeline": _timeline(row.actor, entries),
     }
 

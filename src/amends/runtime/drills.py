@@ -2,21 +2,24 @@
 
 A drill on record is a saga of the definition `amends.drill` that has ended as soon as it began. Its input says what was
 drilled: the saga, and each action with the digest of its contract; its result says how each came out. Only an action
-that passed counts, and only under the contract that it had then. Cancelling the saga withdraws the drill.
+that passed counts, and only under the contract that it had then. Cancelling the saga withdraws the drill. A part of a
+drill (`only`) is evidence, and does not count.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, TypeAlias, cast
 
 from amends.clock import Clock
 from amends.core.contracts import Contract, described
 from amends.core.events import SagaCompleted, SagaStarted
+from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, canonical, digest
+from amends.core.values import Json, SagaId, StepId, canonical, digest
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, SagaQuery, Summary
@@ -61,6 +64,12 @@ class DrillRecord:
     findings: Sequence[str]
     children: Sequence[str] = ()
     """The sagas that it called: name/version."""
+    cells: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How each place came out, and how the saga ended there."""
+    only: Sequence[str] = ()
+    """What was tried, where that is not all."""
+    doubles: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """What it was drilled with: modules and functions, by the names of the options."""
     at: int = 0
     id: str = ""
 
@@ -79,15 +88,22 @@ async def record_drill(journal: Journal, clock: Clock, drilled: DrillRecord, *, 
         "code": drilled.code,
         "actions": actions,
         "children": list(drilled.children),
+        "only": list(drilled.only),
+        "doubles": dict(drilled.doubles),
     }
     result = {
         "outcome": drilled.outcome,
         "actions": [each.outcome for each in drilled.actions],
         "counts": dict(drilled.counts),
         "findings": list(drilled.findings),
+        "cells": dict(drilled.cells),
     }
     saga = SagaId(clock.new_id())
-    labels = {"saga": drilled.saga, "outcome": drilled.outcome}
+    labels = {
+        "saga": drilled.saga,
+        "outcome": drilled.outcome,
+        **({"only": ",".join(drilled.only)} if drilled.only else {}),
+    }
     begun = SagaStarted(definition=DRILLS, version=1, input=cast("Json", about), actor=by, env=env, labels=labels)
     ended = SagaCompleted(result=cast("Json", result))
     await journal.append(saga, (begun, ended), after=0, summary=Summary(SagaStatus.COMPLETED))
@@ -134,6 +150,9 @@ def _read(saga: SagaId, at: int, about: Json, result: Json) -> DrillRecord:
         counts={name: int(str(count)) for name, count in _object(came_out.get("counts")).items()},
         findings=[str(each) for each in _list(came_out.get("findings"))],
         children=[str(each) for each in _list(said.get("children"))],
+        cells={place: str(how) for place, how in _object(came_out.get("cells")).items()},
+        only=[str(each) for each in _list(said.get("only"))],
+        doubles=_object(said.get("doubles")),
         at=at,
         id=saga,
     )
@@ -152,13 +171,32 @@ DrilledAt: TypeAlias = dict[tuple[str, int, str], int]
 
 
 async def last_passed(journal: Journal) -> DrilledAt:
-    """When each action last passed a drill."""
+    """When each action last passed a whole drill."""
     found: DrilledAt = {}
     async for drilled in drills_on_record(journal):
-        for each in drilled.actions:
+        for each in drilled.actions if not drilled.only else ():
             if each.outcome == PASSED:
                 found.setdefault((each.topic, each.version, each.contract), drilled.at)
     return found
+
+
+async def last_drills(journal: Journal, saga: Saga, until: int) -> dict[StepId, Json]:
+    """The last whole drill of each step's action, up to a moment, however it came out."""
+    wanted = {(step.topic, step.contract.version) for step in saga.steps.values() if step.contract.side_effect}
+    newest: dict[tuple[str, int], tuple[DrillRecord, DrilledAction]] = {}
+    async for drilled in drills_on_record(journal):
+        for each in drilled.actions if drilled.at <= until and not drilled.only else ():
+            newest.setdefault((each.topic, each.version), (drilled, each))
+        if wanted <= newest.keys():
+            break
+    found = {step: newest.get((each.topic, each.contract.version)) for step, each in saga.steps.items()}
+    return {step: _told(saga.steps[step], *last) for step, last in found.items() if last is not None}
+
+
+def _told(step: Step, drilled: DrillRecord, action: DrilledAction) -> Json:
+    at = datetime.fromtimestamp(drilled.at // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    same = action.contract == contract_digest(step.contract)
+    return {"drill": drilled.id, "at": at, "outcome": action.outcome, "same_contract": same}
 
 
 def drilled_at(known: DrilledAt, contract: Contract) -> int | None:

@@ -62,5 +62,6 @@ async def requested(journal: Journal, observers: Observers, saga: SagaId, comman
 
 async def evidence(journal: Journal, saga: SagaId) -> dict[str, Json]:
     from amends.evidence.account import record_of
+    from amends.runtime.drills import last_drills
 
-    return await record_of(journal, saga)
+    return await record_of(journal, saga, last_drills)

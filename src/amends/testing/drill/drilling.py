@@ -63,6 +63,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
         raise RefusedError("a drill does everything for real, many times over: it is refused in production")
     setting = Setting(
         definition=definition,
+        document=input,
         named=definition.bind_document(input),
         gate=gate or _builtin(),
         env=env,
@@ -125,13 +126,14 @@ class Drill:
             saga=definition.name,
             version=definition.version,
             env=self._setting.env,
-            input=cast("Json", mask(self._setting.named, first.stage.saga)),
+            input=cast("Json", mask(self._setting.document, first.stage.saga)),
             steps=self._steps,
             cells=tuple(self._cells),
             runs=self._runs,
             digests=digests_of(definition, actions, called(registry, family.children)),
             children=family.children,
             covered=self._setting.covers.of_drilled,
+            only=tuple(sorted(self._only)),
         )
 
     def _is_wanted(self, place: Place) -> bool:

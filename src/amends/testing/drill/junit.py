@@ -9,7 +9,14 @@ from amends.testing.drill.findings import Mark
 from amends.testing.drill.report import Cell, Report
 
 
-def junit(report: Report) -> str:
+def junit(*reports: Report) -> str:
+    """One suite, or several in one file."""
+    suites = [line for report in reports for line in _suite(report)]
+    whole = suites if len(reports) == 1 else ["<testsuites>", *suites, "</testsuites>"]
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', *whole, ""])
+
+
+def _suite(report: Report) -> list[str]:
     counts = report.counts()
     suite = {
         "name": f"amends drill {report.saga}",
@@ -18,12 +25,12 @@ def junit(report: Report) -> str:
         "skipped": str(counts[Mark.NOT_PROVEN]),
         "errors": "0",
     }
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuite{_attributes(suite)}>"]
+    lines = [f"<testsuite{_attributes(suite)}>"]
     notes = [f"    <property{_attributes({'name': name, 'value': told})}/>" for name, told in report.notes]
     lines += ["  <properties>", *notes, "  </properties>"] if notes else []
     for cell in report.cells:
         lines += _case(report, cell)
-    return "\n".join([*lines, "</testsuite>", ""])
+    return [*lines, "</testsuite>"]
 
 
 def _case(report: Report, cell: Cell) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
@@ -33,17 +33,24 @@ _CLASSES: Final = {Mark.PASSED: "passed", Mark.NOT_PROVEN: "proven", Mark.FAILED
 _PARTS: Final = (("the action", FORWARD), ("its compensation", BACK))
 
 
-def page(report: Report) -> str:
-    return "\n".join(_lines(report)) + "\n"
+def page(*reports: Report) -> str:
+    """One page, of one drill or of several."""
+    return "\n".join(_lines(reports)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
-    title = f"Drill of {report.saga}"
+def _lines(reports: Sequence[Report]) -> Iterator[str]:
+    title = f"Drill of {', '.join(report.saga for report in reports)}"
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
-    yield f"<h1>{escape(title)}: <span class={_CLASSES[report.mark]}>{report.mark}</span></h1>"
+    for report in reports:
+        yield from _drill(report)
+    yield "</body></html>"
+
+
+def _drill(report: Report) -> Iterator[str]:
+    yield f"<h1>Drill of {escape(report.saga)}: <span class={_CLASSES[report.mark]}>{report.mark}</span></h1>"
     counts = ", ".join(f"{count} {mark}" for mark, count in report.counts().items())
     about = f"version {report.version}, env {report.env}, {len(report.cells)} cells ({counts}), {report.runs} runs"
     yield f'<p class="faint">{escape(about)}</p>'
@@ -53,7 +60,6 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"<p>{escape(name.capitalize())}: {escape(told)}.</p>"
     for mark, heading in ((Mark.FAILED, "What failed"), (Mark.NOT_PROVEN, "What is not proven")):
         yield from _findings(report, mark, heading)
-    yield "</body></html>"
 
 
 def _matrix(report: Report) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from amends.core.contracts import Topic
+from amends.core.values import Json
 from amends.errors import UnknownActionError, UnknownDefinitionError
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import DrilledAction, DrillRecord, contract_digest
@@ -16,8 +18,8 @@ from amends.testing.drill.report import Report, is_users
 _MOST_FINDINGS: Final = 50
 
 
-def record_of(report: Report, target: str) -> DrillRecord:
-    """`target` is where the saga was found, as in trip:book_trip."""
+def record_of(report: Report, target: str, doubles: Mapping[str, Json] | None = None) -> DrillRecord:
+    """`target` is where the saga was found, as in trip:book_trip; `doubles`, what it was drilled with."""
     contracts = {(step.contract.topic, step.contract.version): step.contract for step in report.steps}
     actions = [
         DrilledAction(
@@ -41,6 +43,9 @@ def record_of(report: Report, target: str) -> DrillRecord:
         counts={str(mark): count for mark, count in report.counts().items()},
         findings=found[:_MOST_FINDINGS],
         children=report.children,
+        cells={str(cell.place): f"{cell.mark}, {cell.ended}" for cell in report.cells},
+        only=report.only,
+        doubles=dict(doubles or {}),
     )
 
 

@@ -66,6 +66,8 @@ class Rehearsal:
         self._changed: object = None
         self._cancelling: asyncio.Task[Ended] | None = None
         self._dies = False
+        self._people = 0
+        """How many have approved something: somebody else each time, also after a death."""
 
     @property
     def was_hit(self) -> bool:
@@ -187,13 +189,12 @@ class Rehearsal:
         if fault is Fault.EXPIRED:
             self.setting.clock.skip((asking.expires_at - self.setting.clock.now()) / 1000 + 1)
             return
-        number = 0
         for need in asking.needs:
             for _ in range(need.approvals):
-                number += 1
+                self._people += 1
                 if (await coordinator.approval(approval)).status != ApprovalStatus.REQUESTED:
                     return
-                await self._grant(coordinator, approval, _approver(need.approvers, number))
+                await self._grant(coordinator, approval, _approver(need.approvers, self._people))
 
     async def _grant(self, coordinator: Coordinator, approval: str, by: str) -> None:
         try:

@@ -70,6 +70,8 @@ class Report:
     """The sagas that it calls, and those that they call: name/version."""
     covered: tuple[tuple[StepId, StepId], ...] = ()
     """Steps whose effect a later one takes away, and by which: at the end they need not stand."""
+    only: tuple[str, ...] = ()
+    """What was tried, where that is not all."""
 
     @property
     def notes(self) -> Iterator[tuple[str, str]]:

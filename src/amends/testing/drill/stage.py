@@ -50,6 +50,8 @@ class Setting:
     """
 
     definition: SagaDefinition
+    document: object
+    """The input as it was given, and by name."""
     named: dict[str, object]
     gate: Gate
     env: str
