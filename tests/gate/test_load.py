@@ -137,7 +137,7 @@ def test_a_digest_covers_the_version_the_default_and_every_rule_as_they_were_und
         (policy(rule("deny"), default=None), {"builtin": builtin_policy().digest}),
         (builtin_policy(), "deny"),
     ):
-        normal: Json = {"version": "v1", "default": default, "rules": [normalised(each) for each in made.rules]}
+        normal = {"version": "v1", "default": default, "rules": [normalised(each) for each in made.rules]}
         assert made.digest == digest(canonical(normal))
 
 
