@@ -109,6 +109,18 @@ def test_one_step_is_dropped_from_under_later_ones_or_it_is_said_why_not(amends:
     assert "no sealed step 9" in amends.here("changeset", "drop", "other", "--step", "9", "--root", "tree").complaint
 
 
+def test_a_branch_shows_its_own_work_and_is_landed_by_what_it_is_merged_into(amends: Shell) -> None:
+    given(amends.place)
+    root = amends.place / "tree"
+    with Changeset.open(root, id="work") as work, work.branch(id="aside") as branch, branch.begin("more") as files:
+        files.write_text("new", "newer\n")
+    shown = amends.here("changeset", "show", "aside", "--root", "tree").out
+    assert ("branch of   work\n" in shown, "step 3      more" in shown, "edit" in shown) == (True, True, False)
+    assert "-new\n+newer\n" in amends.here("changeset", "diff", "aside", "--root", "tree").out
+    said = amends.here("changeset", "land", "aside", "--root", "tree")
+    assert "changeset aside is a branch: merge it into work, which lands it" in said.complaint
+
+
 @pytest.mark.parametrize("state", [None, "state"])
 def test_a_changeset_of_two_trees_is_shown_and_landed_whole(amends: Shell, state: str | None) -> None:
     for name in ("one", "two"):

@@ -11,6 +11,7 @@ It prints what was tried and what was found wrong, as JSON.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from amends import Coordinator, Fatal, SagaDefinition, Work, action, saga
+from amends import Coordinator, Fatal, SagaDefinition, StepError, Work, action, child, saga
 from amends.changeset import Changeset, Files, Life, Terms, late_writes, list_changesets
 from amends.changeset.disk import Disk, Spot, Sync
 from amends.journal.sqlite import SqliteJournal
@@ -161,13 +162,55 @@ async def shared(s: Work) -> None:
     await s.do(fatal, files)
 
 
+@saga("killed.other_child")
+async def writes(s: Work) -> None:
+    await s.do(write, s.files(place() / "tree", provider="api"), "new", "1\n")
+
+
+@saga("killed.third_child")
+async def writes_else(s: Work) -> None:
+    await s.do(write, s.files(place() / "tree", provider="api"), "new", "2\n")
+
+
+@saga("killed.conflicted")
+async def conflicted(s: Work) -> None:
+    files = s.files(place() / "tree", provider="api")
+    with contextlib.suppress(StepError):
+        await s.call_all([child(writes_else, files="branch"), child(writes, files="branch")])
+    await s.call(reshapes, files="branch")
+    await s.do(write, files, "new", "1\n")
+    await s.land(files, "without the two that were in conflict")
+
+
+@saga("killed.merged")
+async def merged(s: Work) -> None:
+    files = s.files(place() / "tree", provider="api")
+    await s.call_all([child(reshapes, files="branch"), child(writes, files="branch")])
+    await s.land(files, "what both made")
+
+
+@saga("killed.unmerged")
+async def unmerged(s: Work) -> None:
+    files = s.files(place() / "tree", provider="api")
+    await s.do(write, files, "new", "1\n")
+    await s.call(reshapes, files="branch")
+    await s.do(fatal, files)
+
+
 SCENES: Mapping[str, tuple[SagaDefinition, str]] = {
     "rolled back": (rolled_back, "rolled_back"),
     "one branch back": (one_branch_back, "completed"),
     "landed": (landed, "completed"),
     "taken back": (taken_back, "rolled_back"),
     "shared with a child": (shared, "rolled_back"),
+    "branches in conflict": (conflicted, "completed"),
+    "branches merged": (merged, "completed"),
+    "a branch taken back": (unmerged, "rolled_back"),
 }
+
+
+GIVES_UP = {"branches in conflict"}
+"""Where branches are dropped, and the saga goes on."""
 
 
 async def begin(on: Coordinator, scene: str) -> None:
@@ -212,8 +255,7 @@ def live(
         async def main() -> str:
             async with Coordinator.open(str(place() / "amends.db")) as on:
                 await script(on, scene)
-                rows = list(await on.list())
-                return str(rows[0].status) if rows else "never began"
+                return next((str(row.status) for row in await on.list() if row.id == ID), "never began")
 
         status = asyncio.run(main())
         return {"status": status, "passed": points.passed, **beside()}
@@ -274,7 +316,10 @@ class Tried:
             now, wanted_tree = (seen(tree, times=False), self.after) if is_after else (seen(tree), self.before)
             odd_paths = [path for path in {*now, *wanted_tree} if now.get(path) != wanted_tree.get(path)]
             self.complaints.append(f"{story}: the tree is not as it should be: {odd_paths}")
-        allowed = {"completed": [str(Life.LANDED)], "rolled_back": [str(Life.DROPPED), str(Life.LANDED)]}
+        allowed = {
+            "completed": [str(Life.LANDED), str(Life.MERGED), *([str(Life.DROPPED)] if self.scene in GIVES_UP else [])],
+            "rolled_back": [str(Life.DROPPED), str(Life.LANDED)],
+        }
         odd = [life for life in found["lives"] if life not in allowed.get(found["status"], [])]
         if found["left"] or found["late"] or odd:
             self.complaints.append(f"{story}: left behind: {found}")

@@ -15,11 +15,18 @@ from tests.crash.files_killed import SCENES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOAK = "AMENDS_SOAK" in os.environ
-STRIDES = {"rolled back": 29, "taken back": 37, "one branch back": 31, "shared with a child": 37}
+STRIDES = {
+    "rolled back": 29,
+    "taken back": 37,
+    "one branch back": 31,
+    "shared with a child": 37,
+    "branches merged": 61,
+    "a branch taken back": 53,
+}
 """Of the calls; the appends are all tried. Each call of a changeset alone is in tests/changeset/test_crashes.py."""
 
 
-@pytest.mark.parametrize("scene", SCENES if SOAK else STRIDES)  # what only lands is the end of one branch back, too
+@pytest.mark.parametrize("scene", SCENES if SOAK else STRIDES)  # the others are parts of these, or dearer
 def test_killed_at_any_append_or_call_a_saga_of_files_comes_to_its_end(
     scene: str, tmp_path: Path, record_property: Any
 ) -> None:

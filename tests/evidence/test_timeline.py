@@ -166,6 +166,8 @@ def test_a_changeset_is_shown_as_the_trees_that_it_is_of() -> None:
     assert changed({"landed": True, "applied": ["a", "b"], "merged": ["b"]}) == (
         "2 paths landed, 1 of them merged with what others did"
     )
+    assert changed({"files": files, "child": "p~2", "branch": files}) == "what child p~2 made"
+    assert changed({"layer": 2, "applied": ["a"], "merged": ["a"]}) == "1 path, 1 of them merged with what the saga has"
     assert changed({"anything": "else"}) is None
 
 

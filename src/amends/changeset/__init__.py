@@ -18,7 +18,7 @@ from amends.changeset.library import (
 from amends.changeset.line import Ticket
 from amends.changeset.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
 from amends.changeset.pruning import prune
-from amends.changeset.report import Conflict, Conflicted, Landed, Unverified, Winner
+from amends.changeset.report import BranchMerged, Conflict, Conflicted, Landed, Unverified, Winner
 from amends.changeset.results import Dropped, Sealed
 from amends.changeset.tools import Ran, Running
 from amends.changeset.views.probe import Answer
@@ -27,6 +27,7 @@ from amends.changeset.views.protocol import Budget
 __all__ = [
     "EPHEMERAL",
     "Answer",
+    "BranchMerged",
     "Budget",
     "Changeset",
     "Conflict",

@@ -227,6 +227,7 @@ def digest_of(fields: Fields) -> str:
 
 def record_fields(record: Record) -> Fields:
     limits, terms = record.terms.limits, record.terms
+    branch: Fields = {} if record.branch_of is None else {"of": record.branch_of, "forked_at": record.forked_at}
     return {
         "id": record.id,
         "name": record.name,
@@ -237,6 +238,7 @@ def record_fields(record: Record) -> Fields:
         "landing": record.landing,
         "kept_from": None if record.kept_from is None else str(record.kept_from),
         "inverse_of": record.inverse_of,
+        **({"branch": branch} if branch else {}),
         "terms": {
             "provider": terms.provider,
             "isolation": str(terms.isolation),
@@ -256,6 +258,7 @@ def record_fields(record: Record) -> Fields:
 
 
 def record_of(fields: Fields) -> Record:
+    branch = fields_of(fields.get("branch", {}))
     return Record(
         id=text(fields["id"]),
         name=text(fields["name"]),
@@ -266,6 +269,8 @@ def record_of(fields: Fields) -> Record:
         landing=optional(fields["landing"], text),
         kept_from=optional(fields["kept_from"], lambda value: Life(text(value))),
         inverse_of=optional(fields["inverse_of"], text),
+        branch_of=optional(branch.get("of"), text),
+        forked_at=number(branch.get("forked_at", 0)),
         terms=_terms_of(fields_of(fields["terms"])),
     )
 

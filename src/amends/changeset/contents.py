@@ -62,12 +62,12 @@ class Contents:
                     yield unspell(text(kept))
 
 
-def shown_net(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer]) -> Iterator[Shown]:
+def shown_net(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int) -> Iterator[Shown]:
     """The whole changeset against what it started from."""
     for tree, home in enumerate(homes):
         contents = Contents(shelf, home, layers, tree)
-        befores = {entry.path: entry.before for layer in reversed(layers) for entry in layer.trees[tree]}
-        for net in net_changes(layers, tree):
+        befores = {each.path: each.before for layer in reversed(layers[forked_at:]) for each in layer.trees[tree]}
+        for net in net_changes(layers, tree, forked_at):
             before = net.ancestor.state if net.ancestor.is_known else befores.get(net.path)
             yield Shown(
                 path=net.path,
@@ -93,10 +93,10 @@ def shown_step(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], num
                 )
 
 
-def diff_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], step: int | None) -> str:
-    """A unified diff of all layers together, or of one. Raises ChangesetLifeError for a step that there is not."""
+def diff_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], step: int | None, forked_at: int = 0) -> str:
+    """A unified diff of all layers together, of a branch its own, or of one. ChangesetLifeError: no such step."""
     if step is None:
-        return unified(list(shown_net(shelf, homes, layers)))
+        return unified(list(shown_net(shelf, homes, layers, forked_at)))
     if not 1 <= step <= len(layers):
         raise ChangesetLifeError(f"changeset {shelf.id} has {len(layers)} sealed steps; there is no step {step}")
     return unified(list(shown_step(shelf, homes, layers, step)))

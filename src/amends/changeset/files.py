@@ -10,8 +10,9 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from amends.changeset.codec import Fields
 from amends.changeset.look import content_at
@@ -22,6 +23,19 @@ from amends.changeset.tools import OUTPUT, Bounded, Launch, Ran, Running
 from amends.changeset.views.protocol import View
 from amends.changeset.writing import Writing
 from amends.errors import ChangesetLifeError
+
+if TYPE_CHECKING:
+    from amends.changeset.changeset import Changeset
+    from amends.changeset.report import BranchMerged, Conflicted
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What its changeset does with an open step."""
+
+    seal: Callable[[], Sealed]
+    drop: Callable[[], Dropped]
+    merge: Callable[[Changeset], BranchMerged | Conflicted]
 
 
 class Files:
@@ -37,8 +51,7 @@ class Files:
         number: int,
         name: str,
         confine: bool,
-        seal: Callable[[], Sealed],
-        drop: Callable[[], Dropped],
+        ways: Ways,
     ) -> None:
         self.changeset = changeset
         self.number = number
@@ -47,8 +60,7 @@ class Files:
         self._view = view
         self._layer = layer
         self._confine = confine
-        self._seal = seal
-        self._drop = drop
+        self._ways = ways
         self._is_open = True
         self._running: list[Running] = []
         self._stopped = threading.Event()
@@ -77,13 +89,13 @@ class Files:
     def seal(self) -> Sealed:
         """Close the layer for good. Raises LimitError, and then the step is still open."""
         self._require_open()
-        sealed = self._seal()
+        sealed = self._ways.seal()
         self._is_open = False
         return sealed
 
     def drop(self) -> Dropped:
         self._require_open()
-        dropped = self._drop()
+        dropped = self._ways.drop()
         self._is_open = False
         return dropped
 
@@ -143,6 +155,14 @@ class Files:
         """Copy a folder of the tree into the layer, so that a tool in an overlay can rename it."""
         writing, at = self._writing(path)
         writing.promote(at)
+
+    def merge(self, branch: Changeset) -> BranchMerged | Conflicted:
+        """Bring in what a branch has changed since it was forked, by the rules of a landing.
+
+        Conflicted: nothing of it is in the step. When the step is sealed, the branch is `merged`.
+        """
+        self._require_open()
+        return self._ways.merge(branch)
 
     def exists(self, path: Given) -> bool:
         stack, at = self._place(path)

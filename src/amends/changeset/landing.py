@@ -50,7 +50,7 @@ from amends.changeset.report import Conflict, Conflicted, Landed, Unverified
 from amends.changeset.shelf import Shelf, content_in
 from amends.changeset.tools import Ran
 from amends.changeset.troubles import said, told
-from amends.changeset.validate import Validated, Validation, strict_conflicts
+from amends.changeset.validate import TreeNow, Validated, Validation, strict_conflicts
 from amends.clock import Clock
 from amends.errors import ChangesetBusyError, ChangesetDamagedError, LandingStuckError
 
@@ -93,7 +93,7 @@ def check(case: Case) -> list[Validated]:
         try:
             content = functools.partial(case.content, tree)
             changes = net_changes(case.layers, tree)
-            validated = Validation(home, root, changes, content=content, since=case.since(tree)).result()
+            validated = Validation(home, TreeNow(root), changes, content=content, since=case.since(tree)).result()
         finally:
             os.close(root)
         if case.terms.isolation is Isolation.STRICT:

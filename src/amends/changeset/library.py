@@ -43,6 +43,7 @@ class Summary:
     ended_at: int | None
     landing: str | None
     inverse_of: str | None
+    branch_of: str | None
     steps: tuple[Sealed, ...]
     files: int
     totals: Totals
@@ -57,6 +58,7 @@ class Summary:
             "ended_at": self.ended_at,
             "landing": self.landing,
             "inverse_of": self.inverse_of,
+            "branch_of": self.branch_of,
             "steps": [step.data() for step in self.steps],
             "files": self.files,
             "added_lines": self.totals.added_lines,
@@ -85,6 +87,7 @@ def show(root: Given, id: str, *, state: Given | None = None) -> Summary:
 def _summary(shelf: Shelf) -> Summary:
     record = shelf.record()
     layers = shelf.layers()
+    own = layers[record.forked_at :]
     return Summary(
         id=record.id,
         name=record.name,
@@ -94,11 +97,12 @@ def _summary(shelf: Shelf) -> Summary:
         ended_at=record.ended_at,
         landing=record.landing,
         inverse_of=record.inverse_of,
-        steps=tuple(map(results.sealed, layers)),
-        files=sum(len(net_changes(layers, tree)) for tree in range(len(record.roots))),
+        branch_of=record.branch_of,
+        steps=tuple(map(results.sealed, own)),
+        files=sum(len(net_changes(layers, tree, record.forked_at)) for tree in range(len(record.roots))),
         totals=Totals(
-            added_lines=sum(layer.totals.added_lines for layer in layers),
-            removed_lines=sum(layer.totals.removed_lines for layer in layers),
+            added_lines=sum(layer.totals.added_lines for layer in own),
+            removed_lines=sum(layer.totals.removed_lines for layer in own),
         ),
     )
 
@@ -108,7 +112,7 @@ def diff(root: Given, id: str, *, step: int | None = None, state: Given | None =
     (home,) = homes_of([root], state)
     shelf = Shelf(home, id, Disk())
     record, layers = shelf.record(), shelf.layers()
-    return diff_of(shelf, _homes(record, home, state), layers, step)
+    return diff_of(shelf, _homes(record, home, state), layers, step, record.forked_at)
 
 
 def _homes(record: Record, home: Home, state: Given | None) -> tuple[Home, ...]:

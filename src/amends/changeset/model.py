@@ -136,22 +136,26 @@ class Life(StrEnum):
     ACTIVE = "active"
     REVIEW = "review"
     LANDED = "landed"
+    MERGED = "merged"
+    """A branch whose work another changeset has, as one of its layers."""
     DROPPED = "dropped"
     KEPT = "kept"
-    """Dropped or landed, and asked to stay for good."""
+    """Over, and asked to stay for good."""
     PRUNED = "pruned"
     """Its record is left, its content is not."""
 
 
 LIFE: Final[Mapping[Life, frozenset[Life]]] = {
-    Life.ACTIVE: frozenset({Life.REVIEW, Life.LANDED, Life.DROPPED}),
-    Life.REVIEW: frozenset({Life.ACTIVE, Life.LANDED, Life.DROPPED}),
+    Life.ACTIVE: frozenset({Life.REVIEW, Life.LANDED, Life.MERGED, Life.DROPPED}),
+    Life.REVIEW: frozenset({Life.ACTIVE, Life.LANDED, Life.MERGED, Life.DROPPED}),
     Life.LANDED: frozenset({Life.KEPT, Life.PRUNED}),
+    Life.MERGED: frozenset({Life.ACTIVE, Life.DROPPED, Life.KEPT, Life.PRUNED}),
     Life.DROPPED: frozenset({Life.ACTIVE, Life.KEPT, Life.PRUNED}),
-    Life.KEPT: frozenset({Life.ACTIVE, Life.DROPPED, Life.LANDED}),
+    Life.KEPT: frozenset({Life.ACTIVE, Life.DROPPED, Life.LANDED, Life.MERGED}),
     Life.PRUNED: frozenset(),
 }
-"""What may follow what. Kept goes back to what it was; active again after a drop is a change of mind."""
+"""What may follow what. Kept goes back to what it was; active again after a drop is a change of mind,
+and after a merge, that the step which it was merged in was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,3 +222,7 @@ class Record:
     kept_from: Life | None = None
     inverse_of: str | None = None
     """The landing that this changeset takes back."""
+    branch_of: str | None = None
+    """The changeset whose layers it began with."""
+    forked_at: int = 0
+    """Of a branch: the newest of those layers. It stands on them, and its own come after."""

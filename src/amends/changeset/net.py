@@ -17,27 +17,32 @@ class Net:
     ancestor: Ancestor
     layer: int
     """The layer whose folder has the content."""
+    is_ephemeral: bool = False
 
 
-def net_changes(layers: Sequence[Layer], tree: int) -> list[Net]:
+def net_changes(layers: Sequence[Layer], tree: int, forked_at: int = 0) -> list[Net]:
     """By path; what comes to nothing is left out, and so is what never lands.
 
+    Of a branch, what it made of the layers up to `forked_at`, which it started from like the tree below them.
     Of what is ephemeral, only this lands: that it is gone, below a folder that is gone with it.
     """
     newest: dict[bytes, tuple[Entry, int]] = {}
-    for layer in layers:
+    for layer in layers[forked_at:]:
         for entry in layer.trees[tree]:
             newest[entry.path] = (entry, layer.number)
-    ancestors = earliest_ancestors(layers, tree)
+    ancestors = earliest_ancestors(layers[forked_at:], tree)
+    for layer in layers[:forked_at]:
+        ancestors |= {entry.path: Ancestor(state=entry.state) for entry in layer.trees[tree]}
     removed = {path for path, (entry, _) in newest.items() if not entry.is_ephemeral and _is_no_folder(entry.state)}
     found: list[Net] = []
     for path, (entry, number) in sorted(newest.items()):
         if entry.is_ephemeral and (entry.state is not None or removed.isdisjoint(parents(path))):
             continue
         ancestor = ancestors.get(path, entry.ancestor)
-        if ancestor.is_known and same(ancestor.state, entry.state):
+        is_cache_of_fork = entry.is_ephemeral and forked_at > 0
+        if ancestor.is_known and same(ancestor.state, entry.state) and not is_cache_of_fork:
             continue
-        found.append(Net(path=path, ours=entry.state, ancestor=ancestor, layer=number))
+        found.append(Net(path=path, ours=entry.state, ancestor=ancestor, layer=number, is_ephemeral=entry.is_ephemeral))
     return found
 
 

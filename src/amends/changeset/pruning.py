@@ -56,7 +56,7 @@ def prune(
         if record.life is Life.PRUNED:
             _throw_contents(shelf, record, late=late)  # what a kill kept from going, or a late write
             continue
-        is_over = record.life in {Life.DROPPED, Life.LANDED} and record.ended_at is not None
+        is_over = record.life in {Life.DROPPED, Life.LANDED, Life.MERGED} and record.ended_at is not None
         if not is_over or now - (record.ended_at or now) < older_s * 1000:
             continue
         with contextlib.suppress(ChangesetBusyError), shelf.held():

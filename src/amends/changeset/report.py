@@ -1,4 +1,4 @@
-"""How a landing ended, as data: landed, in conflict, or not verified. A report is for people and for programs."""
+"""How a landing or a merge ended, as data: done, in conflict, not verified. A report is for people and for programs."""
 
 from __future__ import annotations
 
@@ -73,15 +73,19 @@ class Conflicted:
     changeset: str
     conflicts: tuple[Conflict, ...]
     step: int | None = None
-    """The step that was to be dropped from under others; None: all of it was to land."""
+    """The step that was to be dropped from under others; None: all of it was to land, or to be merged."""
+    into: str | None = None
+    """The changeset that a branch was to be merged into."""
 
     def data(self) -> Fields:
         said: Fields = {"changeset": self.changeset, "conflicts": [each.data() for each in self.conflicts]}
-        return said if self.step is None else {**said, "step": self.step}
+        said |= {} if self.step is None else {"step": self.step}
+        return said if self.into is None else {**said, "into": self.into}
 
     def text(self) -> str:
         count = len(self.conflicts)
         what = "cannot land" if self.step is None else f"cannot drop step {self.step} alone"
+        what = what if self.into is None else f"cannot be merged into {self.into}"
         head = f"changeset {self.changeset} {what}: {count} conflict{'' if count == 1 else 's'}"
         return "\n".join([head, *(line for each in self.conflicts for line in each.lines())]) + "\n"
 
@@ -121,6 +125,28 @@ class Landed:
             "id": self.id,
             "changeset": self.changeset,
             "sequences": list(self.sequences),
+            "applied": list(self.applied),
+            "merged": list(self.merged),
+            "already": list(self.already),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchMerged:
+    """What a branch changed is in the open step of another changeset; it counts once that is sealed."""
+
+    changeset: str
+    """The branch."""
+    into: str
+    applied: tuple[str, ...]
+    merged: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    """Paths that were there already, as the branch has them."""
+
+    def data(self) -> Fields:
+        return {
+            "changeset": self.changeset,
+            "into": self.into,
             "applied": list(self.applied),
             "merged": list(self.merged),
             "already": list(self.already),

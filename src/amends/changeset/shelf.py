@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from amends.changeset.home import Home, throw_away, write_record
 from amends.changeset.look import content_at
 from amends.changeset.model import LIFE, Layer, Life, Record
 from amends.changeset.paths import spell
-from amends.changeset.views.protocol import upper_of
+from amends.changeset.views.protocol import room_of, upper_of
 from amends.errors import (
     ChangesetBusyError,
     ChangesetDamagedError,
@@ -71,7 +71,7 @@ class Shelf:
                 f"changeset {self.id} is {record.life}; it can become "
                 f"{' or '.join(sorted(LIFE[record.life])) or 'nothing else'}, not {life}"
             )
-        ends = life in {Life.LANDED, Life.DROPPED, Life.PRUNED, Life.KEPT}
+        ends = life in {Life.LANDED, Life.MERGED, Life.DROPPED, Life.PRUNED, Life.KEPT}
         moved = replace(
             record,
             life=life,
@@ -108,6 +108,19 @@ class Shelf:
 
     def layer_folder(self, number: int) -> bytes:
         return self.layers_folder + b"/%d" % number
+
+    def make_layer(self, number: int, homes: Sequence[Home]) -> bytes:
+        """The folders of a layer that is begun; its trees look as their roots do."""
+        layer = self.layer_folder(number)
+        for folder in (layer, room_of(layer)):
+            self.disk.make_folder(spot(folder))
+        for tree, home in enumerate(homes):
+            about = os.stat(home.root)
+            self.disk.make_folder(spot(upper_of(layer, tree)))
+            self.disk.chmod_folder(spot(upper_of(layer, tree)), about.st_mode & 0o7777)
+            with contextlib.suppress(PermissionError):  # the root of an overlay looks as its newest layer does
+                os.chown(upper_of(layer, tree), about.st_uid, about.st_gid)
+        return layer
 
     def layers(self) -> list[Layer]:
         """The sealed ones, oldest first."""

@@ -1,4 +1,7 @@
-"""Holding a changeset against the tree of now: what is to be done to each path, or why it cannot be."""
+"""Holding a changeset against what there is now: what is to be done to each path, or why it cannot be.
+
+What there is now is a tree, for a landing; or what another changeset shows, for a branch that is merged into it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Protocol, TypeAlias
 
 from amends.changeset.codec import fields_of, items, number, text
 from amends.changeset.disk import Spot
@@ -42,18 +46,82 @@ class Validated:
         )
 
 
+class Now(Protocol):
+    """What a changeset is held against."""
+
+    def state(self, path: bytes) -> State | None: ...
+
+    def content(self, path: bytes) -> bytes: ...
+
+    def change_time(self, path: bytes) -> int: ...
+
+    def inside(self, folder: bytes) -> Iterator[bytes]: ...
+
+
+class TreeNow:
+    """A tree, which others change meanwhile."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+
+    def state(self, path: bytes) -> State | None:
+        """A path below something that is no folder is not there."""
+        try:
+            return state_below(self._root, path)
+        except NotADirectoryError:
+            return None
+
+    def content(self, path: bytes) -> bytes:
+        return content_below(self._root, path)
+
+    def change_time(self, path: bytes) -> int:
+        try:
+            with folder_of(self._root, path) as folder:
+                about = about_at(Spot(folder, name(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+        return 0 if about is None else about.st_ctime_ns
+
+    def inside(self, folder: bytes) -> Iterator[bytes]:
+        try:
+            with reached(self._root, folder) as held:
+                inner = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
+                try:
+                    names = sorted(map(os.fsencode, os.listdir(inner)))
+                finally:
+                    os.close(inner)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for each in names:
+            yield join(folder, each)
+
+
+Content: TypeAlias = Callable[[Net], "bytes | None"]
+
+
 class Validation:
-    """Of one tree. The tree's lock is held, or the answer is for a look only."""
+    """Of one tree. The tree's lock is held, or the answer is for a look only.
+
+    `content` is what a change wants, `before` what it started from, if that can still be had; without it, what is kept
+    of the tree's past.
+    """
 
     def __init__(
-        self, home: Home, root: int, changes: Sequence[Net], *, content: Callable[[Net], bytes], since: int
+        self,
+        home: Home,
+        now: Now,
+        changes: Sequence[Net],
+        *,
+        content: Callable[[Net], bytes],
+        since: int,
+        before: Content | None = None,
     ) -> None:
         self._home = home
-        self._root = root
+        self._tree = now
         self._changes = {each.path: each for each in changes}
         self._content = content
         self._since = since
-        self._objects = Objects(home)
+        self._before = before or self._kept
         self._found = Validated(home)
         self._theirs: dict[bytes, State | None] = {}
 
@@ -68,13 +136,12 @@ class Validation:
         return self._found
 
     def _now(self, path: bytes) -> State | None:
-        """What the tree has. A path below something that is no folder is not there."""
         if path not in self._theirs:
-            try:
-                self._theirs[path] = state_below(self._root, path)
-            except NotADirectoryError:
-                self._theirs[path] = None
+            self._theirs[path] = self._tree.state(path)
         return self._theirs[path]
+
+    def _kept(self, net: Net) -> bytes | None:
+        return None if net.ancestor.state is None else Objects(self._home).get(net.ancestor.state.digest)
 
     def _rule(self, net: Net, judged: Judged) -> None:
         match judged.ruling:
@@ -97,16 +164,8 @@ class Validation:
         if is_theirs:
             self._found.from_tree.add(net.path)
         self._found.wanted.append(
-            Wanted(path=net.path, old=theirs, new=outcome, old_ctime_ns=self._change_time(net.path))
+            Wanted(path=net.path, old=theirs, new=outcome, old_ctime_ns=self._tree.change_time(net.path))
         )
-
-    def _change_time(self, path: bytes) -> int:
-        try:
-            with folder_of(self._root, path) as folder:
-                about = about_at(Spot(folder, name(path)))
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
-        return 0 if about is None else about.st_ctime_ns
 
     def _merge(self, net: Net, outcome: State | None) -> None:
         theirs = self._now(net.path)
@@ -131,10 +190,10 @@ class Validation:
     def _merged(self, net: Net, theirs: State | None) -> Merged | None:
         if net.ancestor.state is None or theirs is None:
             return None
-        ancestor = self._objects.get(net.ancestor.state.digest)
+        ancestor = self._before(net)
         if ancestor is None:
             return None
-        content = content_below(self._root, net.path)
+        content = self._tree.content(net.path)
         if sha256(content).hexdigest() != theirs.digest:
             return None  # it is being written just now; whoever asks again will see
         return merge(ancestor, self._content(net), content)
@@ -161,22 +220,9 @@ class Validation:
         for each in list(self._found.wanted):
             if each.old is None or each.old.kind is not Kind.FOLDER or each.path not in going:
                 continue
-            extra = [spell(path) for path in self._inside(each.path) if path not in going]
+            extra = [spell(path) for path in self._tree.inside(each.path) if path not in going]
             if extra:
                 self._refuse(each, Clash.NOT_EMPTY, f"it also holds {', '.join(extra[:5])}")
-
-    def _inside(self, folder: bytes) -> Iterator[bytes]:
-        try:
-            with reached(self._root, folder) as held:
-                inner = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
-                try:
-                    names = sorted(map(os.fsencode, os.listdir(inner)))
-                finally:
-                    os.close(inner)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        for each in names:
-            yield join(folder, each)
 
     def _refuse(self, wanted: Wanted, clash: Clash, detail: str) -> None:
         self._found.wanted.remove(wanted)

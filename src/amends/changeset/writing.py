@@ -154,6 +154,37 @@ class Writing:
         self._copy_up(at, found)
         os.chmod(self._up(at), mode)
 
+    def put(self, path: bytes, source: Found | bytes, mode: int, mtime_ns: int) -> None:
+        """Have this file or link there, with its time, whatever was there but a folder. No link is followed."""
+        self._copy_up_folders(path)
+        fresh = self._fresh()
+        if isinstance(source, bytes):
+            with open(fresh, "xb") as file:
+                file.write(source)
+        else:
+            copy_one(source, fresh)
+        if isinstance(source, bytes) or not source.is_link:
+            os.chmod(fresh, mode)
+        os.utime(fresh, ns=(mtime_ns, mtime_ns), follow_symlinks=False)
+        self._place(fresh, path)
+
+    def lay_folder(self, path: bytes) -> None:
+        """Make a folder, also in one that may not be written."""
+        self._copy_up_folders(path)
+        with self._unlocked(parent(path)):
+            self._make_folder(path)
+
+    def finish_folder(self, path: bytes, mode: int, mtime_ns: int | None) -> None:
+        self.chmod(path, mode)
+        if mtime_ns is not None:
+            os.utime(self._up(path), ns=(mtime_ns, mtime_ns))
+
+    def take_out(self, path: bytes) -> None:
+        """Remove what is there, whatever may be written there."""
+        self._copy_up_folders(path)
+        with self._unlocked(parent(path)):
+            self._remove(path)
+
     def promote(self, path: bytes) -> None:
         """Copy a whole folder up, so that a tool in an overlay can rename it."""
         at = self.stack.resolve(path)

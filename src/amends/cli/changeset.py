@@ -58,7 +58,7 @@ def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> No
     from amends.cli.tables import Table
 
     out = Output(as_json=as_json)
-    over = {Life.LANDED, Life.DROPPED, Life.PRUNED}
+    over = {Life.LANDED, Life.MERGED, Life.DROPPED, Life.PRUNED}
     found = [each for each in list_changesets(root, state=state) if is_all or each.life not in over]
     if not found:
         out.say("no changesets" if is_all else "no open changesets")
@@ -92,6 +92,8 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
         out.say(("name        ", "dim"), visible(found.name))
     out.say(("life        ", "dim"), found.life)
     out.say(("opened      ", "dim"), moment(found.opened_at))
+    if found.branch_of is not None:
+        out.say(("branch of   ", "dim"), visible(found.branch_of))
     if found.landing is not None:
         out.say(("landing     ", "dim"), found.landing)
     for each in found.roots:

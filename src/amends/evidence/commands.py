@@ -1,7 +1,8 @@
 """What commands and changesets journal, as a person would write it: a command's words, what it printed, what landed.
 
 It goes by the shape alone: {"run" or "shell", "using"} is a command, {"exit", "stdout"} is how one ended;
-{"changed_files", "changed_lines"} is what would land, {"landed", "applied"} is what did.
+{"changed_files", "changed_lines"} is what would land, {"landed", "applied"} is what did; {"child", "branch"} is whose
+branch is merged, {"layer", "applied"} is what came of that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ENDED: Final = frozenset({"exit", "stdout", "stderr", "cut"})
 
 
 def changed(value: Json) -> str | None:
-    """How much of a changeset is asked to land, is reviewed or has landed; None for anything else."""
+    """How much of a changeset is asked to land, is reviewed or has landed, or was merged; None for anything else."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get(FILES_MARK), str):
@@ -28,7 +29,12 @@ def changed(value: Json) -> str | None:
         return changed(value["files"])
     if {"changed_files", "changed_lines"} <= set(value):
         return f"{_counted(value['changed_files'], 'file')}, {_counted(value['changed_lines'], 'line')}"
+    if isinstance(value.get("branch"), dict) and isinstance(value.get("child"), str):
+        return f"what child {value['child']} made"
     applied, merged = value.get("applied"), value.get("merged")
+    if isinstance(value.get("layer"), int) and isinstance(applied, list) and isinstance(merged, list):
+        also = f", {len(merged)} of them merged with what the saga has" if merged else ""
+        return f"{_counted(len(applied), 'path')}{also}"
     if value.get("landed") is True and isinstance(applied, list) and isinstance(merged, list):
         also = f", {len(merged)} of them merged with what others did" if merged else ""
         return f"{_counted(len(applied), 'path')} landed{also}"

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from amends.errors import DeclarationError, InputError, StepError, StepFatalError
 from amends.runtime.checked import checked_actor
 from amends.runtime.children import CALL, REVERT, know
+from amends.runtime.files.merging import MERGE, UNMERGE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from amends.runtime.action import Action
     from amends.runtime.definition import SagaDefinition
+    from amends.runtime.files.given import SagaFiles
     from amends.runtime.files.layers import Layers
     from amends.runtime.files.sharing import ChildFiles
 
 OnChildFailure: TypeAlias = Literal["revert_all", "restart_one", "restart_all"]
-_FILES: Final = ("own", "share")
+_FILES: Final = ("own", "share", "branch")
 _POLICIES: Final = ("revert_all", "restart_one", "restart_all")
 
 
@@ -49,17 +52,13 @@ def child(
 ) -> Child:
     """A child saga with its input, for `s.call_all`. `actor` is the agent that it is delegated to.
 
-    files: "share" has it work in the changeset of its parent, "own" in one of its own.
+    files: "share" has it work in the changeset of its parent, "branch" on a branch of that, which is merged when it has
+    completed, and "own" in one of its own.
     """
     from amends.runtime.definition import SagaDefinition as Definition
 
     if not isinstance(cast("object", definition), Definition):
         raise DeclarationError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
-    if cast("str", files) == "branch":
-        raise DeclarationError(
-            "files='branch': a child cannot work on a copy of its parent's unlanded files that is merged back later; "
-            "files='share' has it work on them in its turn, and files='own' on the tree, to land by itself"
-        )
     if files not in _FILES:
         raise DeclarationError(
             f"files={files!r} is none of {', '.join(_FILES)}; where the saga itself takes `files`, pass it by position"
@@ -69,37 +68,95 @@ def child(
 
 async def call_one(do: Do, wanted: Child, restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
     """The child's id and result. One that was rolled back is started again, as another child, up to so many times."""
-    if wanted.files == "own":
-        return await _called(do, wanted, restarts, None)
-    known = layers().known
-    if len(known) != 1:
+    call = _Call(do, wanted, restarts, layers)
+    return await call.merged(await call.ended())
+
+
+class _Call:
+    """One child on its way: run to its end, and then, where it has a branch, merged."""
+
+    def __init__(self, do: Do, wanted: Child, restarts: int, layers: Callable[[], Layers]) -> None:
+        if restarts < 0:
+            raise InputError(f"restarts={restarts} is less than none")
+        self._do = do
+        self._wanted = wanted
+        self._left = restarts
+        self._layers = layers
+        self.merge: dict[str, Any] | None = None
+        """The arguments that take the merge out again, once it was made."""
+
+    @functools.cached_property
+    def _files(self) -> SagaFiles:
+        known = self._layers().known
+        if len(known) == 1:
+            return known[0]
         what = "call s.files(root) first" if not known else f"this one has {len(known)}, and they cannot be told apart"
-        raise InputError(f"{wanted.definition.name} is to share its parent's files; {what}")
-    async with layers().turn:  # from here to its end nobody else of the family works on them
-        place = layers().place(known[0])
-        await layers().lend(place)
-        return await _called(do, wanted, restarts, place.data())
+        how = "share" if self._wanted.files == "share" else "work on a branch of"
+        raise InputError(f"{self._wanted.definition.name} is to {how} its parent's files; {what}")
 
+    async def ended(self) -> dict[str, Any]:
+        """Its id and result, when it has completed. A failure flies when no restart is left."""
+        if self._wanted.files == "own":
+            return await self._called(None)
+        place = self._layers().place(self._files)
+        if self._wanted.files == "branch":
+            from amends.runtime.files.branches import lends
 
-async def _called(do: Do, wanted: Child, restarts: int, files: object) -> dict[str, Any]:
-    if restarts < 0:
-        raise InputError(f"restarts={restarts} is less than none")
-    named: dict[str, object] = {
-        "definition": wanted.definition.name,
-        "version": wanted.definition.version,
-        "given": dict(wanted.named),
-        "actor": wanted.actor,
-        **({"files": files} if files else {}),
-    }
-    know(wanted.definition)
-    left = restarts
-    while True:
-        try:
-            return cast("dict[str, Any]", await do(CALL, named))
-        except StepFatalError as exc:
-            if exc.happened is not False or left == 0:
-                raise
-            left -= 1
+            lends(self._layers())
+            return await self._called(replace(place, fork=True).data())
+        async with self._layers().turn:  # from here to its end nobody else of the family works on them
+            await self._layers().lend(place)
+            return await self._called(place.data())
+
+    async def _called(self, files: object) -> dict[str, Any]:
+        wanted = self._wanted
+        named: dict[str, object] = {
+            "definition": wanted.definition.name,
+            "version": wanted.definition.version,
+            "given": dict(wanted.named),
+            "actor": wanted.actor,
+            **({"files": files} if files else {}),
+        }
+        know(wanted.definition)
+        while True:
+            try:
+                return cast("dict[str, Any]", await self._do(CALL, named))
+            except StepFatalError as exc:
+                self._take_restart(exc)
+
+    def _take_restart(self, exc: StepError) -> None:
+        if exc.happened is not False or self._left == 0:
+            raise exc
+        self._left -= 1
+
+    async def merged(self, done: dict[str, Any]) -> dict[str, Any]:
+        """The same, once what it made is in its parent's files. One that does not fit there is taken back."""
+        while (branch := done.get("branch")) is not None:
+            named = {"files": self._files, "child": done["child"], "branch": branch}
+            try:
+                merge = await self._do(MERGE, named)
+            except StepError as exc:
+                await self._do(REVERT, {"child": done["child"]})
+                self._take_restart(exc)
+                done = await self.ended()
+            else:
+                self.merge = {**named, "layer": merge["layer"]}
+                break
+        return done
+
+    async def unmerge(self) -> None:
+        if self.merge is not None:
+            await self._do(UNMERGE, self.merge)
+            self.merge = None
+
+    async def revert(self, done: dict[str, Any]) -> None:
+        """Have it taken back; where it shares files, while nobody else of the family has them open."""
+        if self._wanted.files != "share":
+            await self._do(REVERT, {"child": done["child"]})
+            return
+        async with self._layers().turn:
+            await self._layers().let_go(self._layers().place(self._files))
+            await self._do(REVERT, {"child": done["child"]})
 
 
 async def call_group(
@@ -111,26 +168,33 @@ async def call_group(
     one_by_one = restarts if on_failure == "restart_one" else 0
     rounds = restarts if on_failure == "restart_all" else 0
     while True:
-        ended = await asyncio.gather(*(call_one(do, one, one_by_one, layers) for one in group), return_exceptions=True)
+        calls = [_Call(do, one, one_by_one, layers) for one in group]
+        ended = await asyncio.gather(*(each.ended() for each in calls), return_exceptions=True)
+        if all(isinstance(one, dict) for one in ended):
+            ended = await _merged_in_order(calls, cast("list[dict[str, Any]]", ended))
         failures = [one for one in ended if isinstance(one, BaseException)]
         if not failures:
             return [cast("dict[str, Any]", one)["result"] for one in ended]
         stranger = next((one for one in failures if not isinstance(one, StepError)), None)
         if stranger is not None:
             raise stranger
-        for one, done in reversed(list(zip(group, ended, strict=True))):  # newest first, as a rollback would
+        for each in reversed(calls):
+            await each.unmerge()
+        for each, done in reversed(list(zip(calls, ended, strict=True))):  # newest first, as a rollback would
             if isinstance(done, dict):
-                await _reverted(do, done["child"], layers if one.files == "share" else None)
+                await each.revert(done)
         if rounds == 0:
             raise failures[0]
         rounds -= 1
 
 
-async def _reverted(do: Do, child: str, layers: Callable[[], Layers] | None) -> None:
-    """Have a child taken back; where it shares files, while nobody else of the family has them open."""
-    if layers is None:
-        await do(REVERT, {"child": child})
-        return
-    async with layers().turn:
-        await layers().let_go(layers().place(layers().known[0]))
-        await do(REVERT, {"child": child})
+async def _merged_in_order(calls: Sequence[_Call], ended: list[dict[str, Any]]) -> list[dict[str, Any] | BaseException]:
+    """Merge what children made on branches in the order of the group, whoever of them ended first."""
+    found: list[dict[str, Any] | BaseException] = [*ended]
+    for place, each in enumerate(calls):
+        try:
+            found[place] = await each.merged(ended[place])
+        except StepError as exc:
+            found[place] = exc
+            break
+    return found

@@ -41,6 +41,7 @@ from amends.journal.protocol import PARENT, ROOT, Journal, Summary
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
 from amends.runtime.checked import LONGEST_ID
 from amends.runtime.family import PARENT_STEP, Family, current
+from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.limits import journaled
 from amends.runtime.secret import mask, secrets_in
 
@@ -106,6 +107,10 @@ class Children:
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
         await self._count(state)
         if state.phase is SagaStatus.ROLLED_BACK:
+            if files is not None:
+                from amends.runtime.files.branches import give_up_for
+
+                await give_up_for(child, files)
             raise Fatal(f"child {child} was rolled back: {_why(state)}", happened=False)
         return {"child": child, "result": state.result, **_left_behind(state)}
 
@@ -131,17 +136,19 @@ class Children:
             raise Fatal(str(exc), happened=False) from None
         limits = journaled(declared.options.limits, None, self._around.clock.now(), within=bool(above.limits))
         start = _started(child, above, parent, step, definition, version, given, actor)
-        start = start._replace(limits=limits, files=await self._handed_down(parent, files))
         await self._require_an_end(start, above)
+        start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
         _ = self._engine.begin(declared, start, child, tuple(secrets_in(cast("Any", given))))
 
-    async def _handed_down(self, parent: SagaId, files: Json) -> Json:
-        """Which layers of its parent's a child finds, where it shares the files."""
+    async def _handed_down(self, parent: SagaId, files: Json, start: c.StartSaga, child: SagaId) -> Json:
+        """Which layers of its parent's a child finds, where it shares the files; or the branch that it works in."""
         if files is None:
             return None
+        from amends.runtime.files.branches import fork_for
         from amends.runtime.files.sharing import handed_down
 
-        return handed_down(await self._engine.load(parent), files)
+        await fork_for(child, start.definition, files)
+        return handed_down(await self._engine.load(parent), files, child)
 
     async def _count(self, ended: Saga) -> None:
         """What a child has used up is on its parent's record before its end is."""
@@ -323,7 +330,7 @@ def _started(
 
 
 def _left_behind(child: Saga) -> dict[str, Json]:
-    """The layers that a child has left in its parent's changeset, where it shares that."""
+    """The layers that a child leaves to its parent, where it shares its changeset or has a branch of it."""
     if child.begun is None or child.begun.files is None:
         return {}
     from amends.runtime.files.sharing import brought_back
@@ -386,4 +393,4 @@ def _built_in(topic: str, function: Any, undo: Any, probe: Any = None) -> Action
 
 CALL: Final = _built_in("amends.call", _call, _take_back, _ask)
 REVERT: Final = _built_in("amends.revert", _revert, _stays_reverted)
-BUILT_IN: Final = (CALL, REVERT)
+BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)

@@ -181,7 +181,8 @@ class Work(OnFiles):
 
         Taking this step back rolls the child back, even after it completed. A child that was rolled back raises
         StepFatalError, or is started again up to `restarts` times. `actor`: the agent that it is delegated to.
-        files: "share" has it work in the changeset that this saga has of the same trees; else it has its own.
+        files: "share" has it work in the changeset that this saga has of the same trees, "branch" on a branch of that,
+        which is merged into it when the child has completed; else it has its own.
         """
         wanted = child(definition, *args, actor=actor, files=files, **kwargs)
         return (await call_one(self.do_named, wanted, restarts, self._layers))["result"]

@@ -26,10 +26,13 @@ class Place:
     changeset: str
     roots: tuple[str, ...]
     state: str | None = None
+    fork: bool = False
+    """Of a call: its child works on a branch of it."""
 
     def data(self) -> dict[str, Json]:
         said: dict[str, Json] = {MARK: self.changeset, "roots": list(self.roots)}
-        return said if self.state is None else {**said, "state": self.state}
+        said |= {} if self.state is None else {"state": self.state}
+        return {**said, "fork": True} if self.fork else said
 
 
 def place_in(args: Json) -> Place | None:
@@ -42,6 +45,7 @@ def place_in(args: Json) -> Place | None:
         changeset=str(named[MARK]),
         roots=tuple(map(str, roots)) if isinstance(roots, list) else (),
         state=state if isinstance(state, str) else None,
+        fork=named.get("fork") is True,
     )
 
 

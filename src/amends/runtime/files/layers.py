@@ -20,30 +20,27 @@ import asyncio
 import functools
 import inspect
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from amends.changeset import Changeset, Conflicted, Files, Life, Sealed, Terms, show
+from amends.changeset import Changeset, Conflicted, Life, Terms
 from amends.clock import SystemClock
-from amends.core.contracts import Reversibility
-from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus
-from amends.core.values import StepId
+from amends.core.values import SagaId, StepId
 from amends.errors import (
     ChangedSince,
     ChangesetBusyError,
+    ChangesetDamagedError,
     ChangesetError,
-    Fatal,
-    LimitError,
     NotDone,
-    PathError,
-    UnknownChangesetError,
 )
-from amends.runtime.files.given import Place, SagaFiles, arguments, place_in
-from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, inherited, layers_of
+from amends.runtime.children import child_id
+from amends.runtime.files.attempt import Attempt
+from amends.runtime.files.branches import give_up, is_dropped, life_of, place_of
+from amends.runtime.files.given import Place, SagaFiles, place_in
+from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
+from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
 from amends.runtime.files.threads import in_thread
 
 if TYPE_CHECKING:
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
     from amends.runtime.run import Run
 
 T = TypeVar("T")
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _log = logging.getLogger("amends.files")
 
 
@@ -79,7 +75,7 @@ class Layers:
         """Which changeset it is now: the one that the journal names, or a new one, which it then will.
 
         Its id goes on record with the first intent that names it, before there is such a changeset. Of a child that
-        shares its parent's, it is that.
+        shares its parent's, or has a branch of it, it is that.
         """
         if (given := self.inherited(files)) is not None:
             return given.place
@@ -90,8 +86,7 @@ class Layers:
         )
         known_ids = [*ids, *(each for each in self._fresh.get(files.trees, ()) if each not in ids)]
         if len(known_ids) <= files.landings:
-            saga = _UNFIT.sub("-", self._run.book.saga.id)[:64].strip("-.")
-            fresh = f"{saga}-{SystemClock().new_id()[-10:]}".lstrip("-")
+            fresh = f"{fit(self.saga)}-{SystemClock().new_id()[-10:]}".lstrip("-")
             self._fresh.setdefault(files.trees, []).append(fresh)
             known_ids.append(fresh)
         place = Place(changeset=known_ids[files.landings], roots=files.trees, state=files.state)
@@ -99,7 +94,7 @@ class Layers:
         return place
 
     def inherited(self, files: SagaFiles) -> Inherited | None:
-        """The parent's changeset, where the saga shares it and it is of these trees."""
+        """The parent's changeset, or the branch of it, that the saga has, where it is of these trees."""
         given = inherited(self._run.begun)
         is_it = given is not None and (given.place.roots, given.place.state) == (files.trees, files.state)
         return given if is_it else None
@@ -107,7 +102,21 @@ class Layers:
     def is_shared(self, changeset: str) -> bool:
         """Whether it is a parent's changeset, and not the saga's own."""
         given = inherited(self._run.begun)
-        return given is not None and given.place.changeset == changeset
+        return given is not None and given.place.changeset == changeset and not given.is_branch
+
+    def _is_branch(self, changeset: str) -> bool:
+        given = inherited(self._run.begun)
+        return given is not None and given.place.changeset == changeset and given.is_branch
+
+    async def fork(self, place: Place, make: Callable[[Changeset], None]) -> None:
+        """Have a branch made of what is on record of a changeset, and durable."""
+        async with self.turn:
+            await self._run.book.commit()
+            try:
+                changeset = await self.opened(place)
+            except ChangesetBusyError as exc:
+                raise NotDone(str(exc)) from exc
+            await self.in_thread(lambda: make(changeset))
 
     async def lend(self, place: Place) -> None:
         """Have a changeset ready for a child that shares it, and let go of it: one saga at a time has it open."""
@@ -134,13 +143,17 @@ class Layers:
                         files.landings -= 1
 
     @property
+    def saga(self) -> SagaId:
+        return self._run.book.saga.id
+
+    @property
     def settle_s(self) -> float:
         return self._run.around.settings.settle_s
 
     async def in_thread(
         self, call: Callable[[], T], *, stop: Callable[[], None] | None = None, wait_s: float | None = None
     ) -> T:
-        return await in_thread(self._run.book.saga.id, call, stop=stop, wait_s=wait_s)
+        return await in_thread(self.saga, call, stop=stop, wait_s=wait_s)
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
@@ -162,13 +175,15 @@ class Layers:
                 changeset = await self.in_thread(lambda: self._opening(place))
                 self._open[place.changeset] = changeset
             sealed, doubtful = self._on_record(place)
-            newest = max(sealed | doubtful, default=0)
-            if len(changeset.steps()) > newest and changeset.life in {Life.ACTIVE, Life.REVIEW}:
+            newest = max(sealed | doubtful, default=changeset.forked_at)
+            if changeset.newest > newest and changeset.life in {Life.ACTIVE, Life.REVIEW}:
                 await self.in_thread(lambda: changeset.rewind(newest))  # sealed, and never on record
             return changeset
 
     def _opening(self, place: Place) -> Changeset:
         sealed, doubtful = self._on_record(place)
+        if self._is_branch(place.changeset) and life_of(place) is None:
+            raise ChangesetDamagedError(f"branch {place.changeset} is not there any more: restore its state directory")
         return Changeset.open(
             *place.roots,
             id=place.changeset,
@@ -201,15 +216,28 @@ class Layers:
                 changeset = await self._for_the_way_back(place)
                 await self.in_thread(lambda: take_back(changeset, place, done))
                 return
-            if state.topic == CALL_TOPIC:
+            if state.topic == CALL_TOPIC and not place.fork:
                 await self.let_go(place)  # the child takes its own layers back
             if declared is not None:
                 said: object = await self._called(declared, done)
                 if isinstance(said, Awaitable):
                     await cast("Awaitable[object]", said)
-            await self._drop(state, place)
+            if state.topic != UNMERGE_TOPIC:
+                await self._drop(state, place)
+            if state.topic == MERGE_TOPIC:
+                branch = place_of(done.args["branch"])
+                await self.in_thread(lambda: give_up(branch))
 
-        return back
+        async def take_with_branch(done: Done) -> None:
+            """The child takes its own layers back; but if they were merged, all of its branch goes at once."""
+            branch = branch_place(place, child_id(self.saga, state.id))
+            if await self.in_thread(lambda: life_of(branch)) is Life.MERGED:
+                await self.in_thread(lambda: give_up(branch))
+            if declared is not None:
+                await cast("Awaitable[object]", declared(done))
+            await self.in_thread(lambda: give_up(branch))
+
+        return take_with_branch if state.topic == CALL_TOPIC and place.fork else back
 
     async def _called(self, function: Callable[..., object], done: Done) -> object:
         if inspect.iscoroutinefunction(function):
@@ -223,12 +251,14 @@ class Layers:
             raise NotDone(str(exc)) from exc
 
     async def _drop(self, state: Step, place: Place) -> None:
+        if self._is_branch(place.changeset) and await self.in_thread(lambda: is_dropped(place)):
+            return
         changeset = await self._for_the_way_back(place)
         standing = self._on_record(place)[0]
-        number = int(state.layer.partition(":")[0]) if state.layer else max(standing, default=0) + 1
+        number = int(state.layer.partition(":")[0]) if state.layer else max(standing, default=changeset.forked_at) + 1
         shared = self.is_shared(place.changeset)
-        if shared and len(changeset.steps()) > max(standing | {number: ""}):
-            standing = {**standing, len(changeset.steps()): ""}  # others of the family have worked on them since
+        if shared and changeset.newest > max(standing | {number: ""}):
+            standing = {**standing, changeset.newest: ""}  # others of the family have worked on them since
         if self._run.book.saga.rollback is None or shared:
             if state.layer and changeset.landed_as is not None:
                 raise ChangedSince(
@@ -256,9 +286,7 @@ class Layers:
 
 def _made(place: Place, name: str, terms: Terms | None) -> None:
     """Make a changeset that is not there yet, on the terms of whoever lends it."""
-    try:
-        show(place.roots[0], place.changeset, state=place.state)
-    except UnknownChangesetError:
+    if life_of(place) is None:
         Changeset.open(*place.roots, id=place.changeset, name=name, state=place.state, terms=terms).close()
 
 
@@ -279,16 +307,10 @@ def _rewound(changeset: Changeset, to: int) -> None:
     """Without its newest layers. One that has none is given up, before anybody says that it was taken back."""
     if changeset.life not in {Life.ACTIVE, Life.REVIEW}:
         return
-    if len(changeset.steps()) > to:
+    if changeset.newest > to:
         changeset.rewind(to)
-    if to == 0:
+    if to == changeset.forked_at:
         changeset.drop()
-
-
-def _begun(changeset: Changeset, name: str) -> Files:
-    if changeset.life is Life.DROPPED:  # all of it was taken back, and the work goes on
-        changeset.reopen()
-    return changeset.begin(name)
 
 
 def _left(changeset: Changeset, phase: SagaStatus) -> None:
@@ -299,83 +321,3 @@ def _left(changeset: Changeset, phase: SagaStatus) -> None:
             changeset.review()
     finally:
         changeset.close()
-
-
-class Attempt:
-    """One call of an action that works on files: begins its layer, and seals or drops it."""
-
-    def __init__(
-        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: Place
-    ) -> None:
-        self._layers = layers
-        self._state = state
-        self._action = action
-        self._args = args
-        self._place = place
-        self._files: Files | None = None
-        self._sealed: Sealed | None = None
-
-    async def __call__(self) -> object:
-        """Runs the action, a plain one in a thread, and ends when that has ended, whoever has given it up."""
-        action = self._action
-        try:
-            changeset = await self._layers.opened(self._place)
-        except ChangesetBusyError as exc:
-            raise NotDone(str(exc)) from exc
-        if action.on_files == "changeset":
-            return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
-        name = f"{self._state.topic} ({self._state.id})"
-        files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
-        try:
-            called = arguments(self._args, files)
-            result: object = await self._called(called, files)
-            await self._layers.in_thread(lambda: self._seal(files))
-        except BaseException:  # whatever it was, it flies on; the layer must not stay
-            await self._layers.in_thread(lambda: _drop(files))
-            raise
-        return result
-
-    async def _called(self, args: dict[str, Any], files: Files) -> object:
-        action = self._action
-        if action.is_async:
-            return await cast("Awaitable[object]", action.signature.call(action.function, args))
-        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
-        settle_s = self._layers.settle_s if is_exact else None  # what is not only files has to be waited for
-        return await self._layers.in_thread(
-            lambda: action.signature.call(action.function, args), stop=files.stop, wait_s=settle_s
-        )
-
-    def _seal(self, files: Files) -> None:
-        contract = self._state.contract
-        if not contract.side_effect:
-            files.drop()
-            return
-        try:
-            sealed = files.seal()
-        except (LimitError, PathError) as exc:
-            is_exact = contract.reversibility is Reversibility.REVERSIBLE
-            raise Fatal(str(exc), happened=not is_exact) from exc
-        if sealed.moved and contract.reversibility is Reversibility.REVERSIBLE:
-            self._sealed = None
-            raise NotDone(f"somebody else changed {', '.join(sealed.moved[:5])} while the step worked on it")
-        self._sealed = sealed
-
-    def ended(self, outcome: Outcome) -> Outcome:
-        """The outcome, with the layer that belongs to it. What only worked on files, and failed, did nothing."""
-        if isinstance(outcome, Succeeded):
-            return outcome if self._sealed is None else replace(outcome, layer=_named(self._sealed))
-        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
-        if isinstance(outcome, Lost) and is_exact and self._action.on_files == "layer":
-            return Failed(error=outcome.error, fatal=outcome.fatal)
-        return outcome
-
-
-def _named(sealed: Sealed) -> str:
-    return f"{sealed.number}:{sealed.digest}"
-
-
-def _drop(files: Files) -> None:
-    try:
-        files.drop()
-    except ChangesetError:
-        return  # it was sealed; what is not on record is dropped before the next step begins

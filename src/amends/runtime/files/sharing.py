@@ -3,10 +3,15 @@
 A child that shares works in its parent's changeset, over the layers that stood there when it was called (`under`). Its
 own layers go on its own record; when it has ended they go on its parent's, with the step that called it. Nobody else of
 the family works on the files meanwhile, so layers lie in the order of the steps, a child's all together.
+
+A child that has a branch works in a changeset of its own, which stands on those layers by itself. Its layers go on its
+own record alone; with its end its parent is told which they are, and merges them as one layer, in a step of its own.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
@@ -15,22 +20,26 @@ from amends.core.saga import Saga, Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json
 from amends.runtime.files.given import PARAMETER, Place, place_in
+from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 
-ChildFiles: TypeAlias = Literal["own", "share"]
+ChildFiles: TypeAlias = Literal["own", "share", "branch"]
 CALL_TOPIC: Final = "amends.call"
 REVERT_TOPIC: Final = "amends.revert"
 _MAYBE: Final = frozenset(
     {StepStatus.COMPENSATING, StepStatus.RECOMPENSATING, StepStatus.UNCOMPENSATED, StepStatus.UNKNOWN}
 )
 _CALLED: Final = frozenset({StepStatus.RUNNING, StepStatus.UNKNOWN})
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """Which changeset of its parent's a child works in, and the layers that it found there."""
+    """Which changeset a child has from its parent, and the layers that it found there."""
 
     place: Place
     under: dict[int, str]
+    is_branch: bool = False
+    """It is a branch of its parent's, made for it, and not the parent's own."""
 
 
 def inherited(begun: SagaStarted | None) -> Inherited | None:
@@ -40,26 +49,40 @@ def inherited(begun: SagaStarted | None) -> Inherited | None:
     place = place_in({PARAMETER: begun.files})
     if place is None or not isinstance(begun.files, dict):
         return None
-    return Inherited(place=place, under=_numbered(begun.files.get("under")))
+    is_branch = begun.files.get("branch_of") is not None
+    return Inherited(place=place, under=numbered(begun.files.get("under")), is_branch=is_branch)
 
 
-def handed_down(parent: Saga, files: Json) -> Json:
+def fit(saga: str) -> str:
+    """As much of a saga's id as a changeset's may have."""
+    return _UNFIT.sub("-", saga)[:64].strip("-.")
+
+
+def branch_place(place: Place, child: str) -> Place:
+    """The branch of a changeset that a child works in: the same on every attempt, in every process."""
+    short = hashlib.sha256(f"{place.changeset}/{child}".encode()).hexdigest()[:16]
+    return Place(changeset=f"{fit(child)}-{short}".lstrip("-"), roots=place.roots, state=place.state)
+
+
+def handed_down(parent: Saga, files: Json, child: str) -> Json:
     """What a child is started with, where the step that calls it names files of its parent's."""
     place = place_in({PARAMETER: files})
     if place is None:
         return None
+    if place.fork:
+        return {**branch_place(place, child).data(), "branch_of": place.changeset}
     under = layers_of(parent, place.changeset)[0]
     return {**place.data(), "under": {str(number): digest for number, digest in sorted(under.items())}}
 
 
 def brought_back(child: Saga) -> dict[str, Json]:
-    """The layers that a child has left in its parent's changeset, for the result of the step that called it."""
+    """The layers that a child leaves to its parent, in its parent's changeset or in a branch, for the call's result."""
     given = inherited(child.begun)
     if given is None:
         return {}
     sealed = layers_of(child, given.place.changeset)[0]
     own: dict[str, Json] = {str(each): digest for each, digest in sorted(sealed.items()) if each not in given.under}
-    return {"layers": own}
+    return {"branch": {**given.place.data(), "layers": own}} if given.is_branch else {"layers": own}
 
 
 def layers_of(saga: Saga, changeset: str) -> tuple[dict[int, str], dict[int, str]]:
@@ -70,7 +93,7 @@ def layers_of(saga: Saga, changeset: str) -> tuple[dict[int, str], dict[int, str
     reverted = _reverted(saga)
     for step in saga.steps.values():
         place = place_in(step.args) if step.layer or step.topic == CALL_TOPIC else None
-        if place is None or place.changeset != changeset:
+        if place is None or place.changeset != changeset or place.fork:
             continue
         status = reverted.get(_child_of(step), step.status) if reverted else step.status
         if status is StepStatus.SUCCEEDED:
@@ -84,14 +107,15 @@ def _reverted(saga: Saga) -> dict[str, StepStatus]:
     """How the layers stand of children that were taken back while the saga went on."""
     found: dict[str, StepStatus] = {}
     for step in saga.steps.values():
-        if step.topic == REVERT_TOPIC and isinstance(step.args, dict) and step.attempts:
+        if step.topic in {REVERT_TOPIC, UNMERGE_TOPIC} and isinstance(step.args, dict) and step.attempts:
             is_over = step.status is StepStatus.SUCCEEDED
             found[str(step.args.get("child"))] = StepStatus.COMPENSATED if is_over else StepStatus.COMPENSATING
     return found
 
 
 def _child_of(step: Step) -> str:
-    return str(step.result.get("child")) if step.topic == CALL_TOPIC and isinstance(step.result, dict) else ""
+    said = step.args if step.topic == MERGE_TOPIC else step.result if step.topic == CALL_TOPIC else None
+    return str(said.get("child")) if isinstance(said, dict) else ""
 
 
 def at_work(saga: Saga, changeset: str) -> Step | None:
@@ -100,17 +124,18 @@ def at_work(saga: Saga, changeset: str) -> Step | None:
         state = saga.steps[step]
         if state.topic == CALL_TOPIC and state.status in _CALLED:
             place = place_in(state.args)
-            if place is not None and place.changeset == changeset:
+            if place is not None and place.changeset == changeset and not place.fork:
                 return state
     return None
 
 
 def _layers(step: Step) -> dict[int, str]:
     if step.topic == CALL_TOPIC:
-        return _numbered(step.result.get("layers")) if isinstance(step.result, dict) else {}
+        return numbered(step.result.get("layers")) if isinstance(step.result, dict) else {}
     number, _, digest = step.layer.partition(":")
     return {int(number): digest}
 
 
-def _numbered(named: Json) -> dict[int, str]:
+def numbered(named: Json) -> dict[int, str]:
+    """Layers by number, as a record has them."""
     return {int(number): cast("str", digest) for number, digest in named.items()} if isinstance(named, dict) else {}

@@ -78,10 +78,10 @@ class OnFiles:
             files = known[0]
         if files is None:
             raise InputError("land what? Pass what s.files(root) gave" if known else "call s.files(root) first")
-        if self._layers().inherited(files) is not None:
-            raise InputError(
-                "these files are the parent's, and are shared: they land with it; let the parent land them"
-            )
+        given = self._layers().inherited(files)
+        if given is not None:
+            how = "a branch of them is worked on" if given.is_branch else "are shared"
+            raise InputError(f"these files are the parent's, and {how}: they land with it; let the parent land them")
         looked = await self.do_named(review, {FILES: files})
         asked = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
         ended = await self.do_named(land, {FILES: files, **asked, "on_conflict": on_conflict, **looked})

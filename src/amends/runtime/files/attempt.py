@@ -1,0 +1,106 @@
+"""One attempt of a step that works on files: the life of its layer, from the durable intent to the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from amends.changeset import Changeset, Files, Life, Sealed
+from amends.core.contracts import Reversibility
+from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.saga import Step
+from amends.errors import ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
+from amends.runtime.files.given import Place, arguments
+
+if TYPE_CHECKING:
+    from amends.runtime.action import Action
+    from amends.runtime.files.layers import Layers
+
+
+class Attempt:
+    """One call of an action that works on files: begins its layer, and seals or drops it."""
+
+    def __init__(
+        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: Place
+    ) -> None:
+        self._layers = layers
+        self._state = state
+        self._action = action
+        self._args = args
+        self._place = place
+        self._files: Files | None = None
+        self._sealed: Sealed | None = None
+
+    async def __call__(self) -> object:
+        """Runs the action, a plain one in a thread, and ends when that has ended, whoever has given it up."""
+        action = self._action
+        try:
+            changeset = await self._layers.opened(self._place)
+        except ChangesetBusyError as exc:
+            raise NotDone(str(exc)) from exc
+        if action.on_files == "changeset":
+            return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
+        name = f"{self._state.topic} ({self._state.id})"
+        files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
+        try:
+            called = arguments(self._args, files)
+            result: object = await self._called(called, files)
+            await self._layers.in_thread(lambda: self._seal(files))
+        except BaseException:  # whatever it was, it flies on; the layer must not stay
+            await self._layers.in_thread(lambda: _drop(files))
+            raise
+        return result
+
+    async def _called(self, args: dict[str, Any], files: Files) -> object:
+        action = self._action
+        if action.is_async:
+            return await cast("Awaitable[object]", action.signature.call(action.function, args))
+        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
+        settle_s = self._layers.settle_s if is_exact else None  # what is not only files has to be waited for
+        return await self._layers.in_thread(
+            lambda: action.signature.call(action.function, args), stop=files.stop, wait_s=settle_s
+        )
+
+    def _seal(self, files: Files) -> None:
+        contract = self._state.contract
+        if not contract.side_effect:
+            files.drop()
+            return
+        try:
+            sealed = files.seal()
+        except (LimitError, PathError) as exc:
+            is_exact = contract.reversibility is Reversibility.REVERSIBLE
+            raise Fatal(str(exc), happened=not is_exact) from exc
+        if sealed.moved and contract.reversibility is Reversibility.REVERSIBLE:
+            self._sealed = None
+            raise NotDone(f"somebody else changed {', '.join(sealed.moved[:5])} while the step worked on it")
+        self._sealed = sealed
+
+    def ended(self, outcome: Outcome) -> Outcome:
+        """The outcome, with the layer that belongs to it. What only worked on files, and failed, did nothing."""
+        if isinstance(outcome, Succeeded):
+            return outcome if self._sealed is None else replace(outcome, layer=_named(self._sealed))
+        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
+        if isinstance(outcome, Lost) and is_exact and self._action.on_files == "layer":
+            return Failed(error=outcome.error, fatal=outcome.fatal)
+        return outcome
+
+
+def _named(sealed: Sealed) -> str:
+    return f"{sealed.number}:{sealed.digest}"
+
+
+def _drop(files: Files) -> None:
+    try:
+        files.drop()
+    except ChangesetError:
+        return  # it was sealed; what is not on record is dropped before the next step begins
+
+
+def _begun(changeset: Changeset, name: str) -> Files:
+    if changeset.life is Life.DROPPED:  # all of it was taken back, and the work goes on
+        changeset.reopen()
+    if changeset.life not in {Life.ACTIVE, Life.REVIEW}:
+        raise Fatal(f"changeset {changeset.id} is {changeset.life}: nothing more is done in it", happened=False)
+    return changeset.begin(name)
