@@ -147,7 +147,10 @@ class Drill:
         if self._is_wanted(place):
             if place.fault is Fault.TAKEN_BACK:
                 family = await rehearsal.stage.family()
-                rehearsal.found += [*self._falls_short(rehearsal, family.saga), *rehearsal.not_given_back(family)]
+                rehearsal.found += [
+                    *self._falls_short(rehearsal, family.saga),
+                    *rehearsal.questions.not_given_back(family),
+                ]
             found = list(dict.fromkeys(rehearsal.found))
             if place.step and not rehearsal.was_hit:
                 found.append(

@@ -9,37 +9,31 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Callable, Iterator
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Final
 
-from amends.core.contracts import key_of
 from amends.core.events import RollbackStarted
-from amends.core.outcomes import Answer, Found, FoundNothing, Succeeded
+from amends.core.outcomes import Succeeded
 from amends.core.saga import Saga, Step
-from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
+from amends.core.transitions import ApprovalStatus, SagaStatus
+from amends.core.values import StepId
 from amends.errors import PastPivotError, RefusedError
 from amends.journal.protocol import Entry
-from amends.runtime.action import Action, Asked, captures
-from amends.runtime.children import CALL
+from amends.runtime.action import Asked, captures
 from amends.runtime.coordinator import Coordinator
-from amends.runtime.executor import Call, Part
+from amends.runtime.executor import Call
 from amends.runtime.handle import Ended, ended
-from amends.runtime.secret import unmask
-from amends.runtime.state import office
-from amends.testing.drill.covering import Spot
+from amends.testing.drill.asking import Questions
 from amends.testing.drill.family import Family
 from amends.testing.drill.faults import BACK, CALLS_PERSON, WHOLE, Fault, Place
 from amends.testing.drill.findings import (
     Finding,
     Mark,
     Witness,
-    destroyed,
     differing,
     doubtful,
     failed,
     findings,
-    out_of_turn,
 )
 from amends.testing.drill.others import OTHERS, Change
 from amends.testing.drill.stage import Life, Setting, Stage
@@ -57,6 +51,7 @@ class Rehearsal:
         self.place = place
         self.stage = Stage(setting, place, stops_at)
         self.found: list[Finding] = []
+        self.questions = Questions(self.stage, self.found)
         self.status: SagaStatus | None = None
         """How it first ended, before anything was taken back."""
         self.left, self.wrote_last = Family(self.stage.saga, {}), self.stage.saga
@@ -84,9 +79,9 @@ class Rehearsal:
             case Fault.CHANGED_SINCE:
                 executor.before_undo = self._meddle
             case Fault.NOTHING if not self._dies:
-                executor.after_action, executor.after_undo = self._look_at_others, self._look_at_older
+                executor.after_action, executor.after_undo = self.questions.look_at_others, self.questions.look_at_older
             case Fault.TAKEN_BACK:
-                executor.after_undo = self._look_at_older
+                executor.after_undo = self.questions.look_at_older
             case _:
                 pass
         life = await self.stage.live(self._perform, ends_at)
@@ -228,16 +223,10 @@ class Rehearsal:
         if self._dies:
             return
         family = await self.stage.family()
-        hidden = frozenset(self._hidden(family))
-        answers = {
-            (account.saga.id, step.id): await self._ask(family, account.saga, step)
-            for account in family
-            for step in family.concerned(account.saga)
-            if (account.saga.id, step.id) not in hidden
-        }
+        answers, hidden = await self.questions.put(family)
         after = await self._snapshot()
         witness = Witness(
-            {step: answer for step, answer in answers.items() if answer is not None},
+            answers,
             differing(self._before, after),
             self.setting.world is not None,
             hidden,
@@ -246,96 +235,9 @@ class Rehearsal:
         if self._changed is not None or self.place.fault is Fault.CHANGED_SINCE:
             await self._check_change(family.saga)
 
-    def _hidden(self, family: Family) -> Iterator[tuple[SagaId, StepId]]:
-        for account in family:
-            for step in account.saga.steps.values():
-                if self.setting.covers.hides(self._spot(account.saga, step), account.saga):
-                    yield account.saga.id, step.id
-
     async def _snapshot(self) -> object:
         """The world as it is now, which later changes leave alone."""
         return copy.deepcopy(await _called(self.setting.world))
-
-    def _action(self, step: Step) -> Action[..., Any]:
-        return self.stage.registry.action(step.topic, step.contract.version)
-
-    async def _ask(self, family: Family, saga: Saga, step: Step) -> Answer | None:
-        if step.topic == CALL.topic:
-            return family.answer(saga, step)
-        probe = self._action(step).ask
-        if probe is None:
-            return None
-        asked = self._asked(saga, step)
-        here = office.set(self.stage.office(saga))
-        try:
-            return await self.stage.executor.put(self._call(saga, step, "probe", probe, lambda: probe(asked)))
-        finally:
-            office.reset(here)
-
-    def _asked(self, saga: Saga, step: Step) -> Asked:
-        known = self.stage.executor.secrets.get((saga.id, step.id), ())
-        args = cast("dict[str, Any]", unmask(step.args, saga.id, known))
-        return Asked(saga=saga.id, step=step.id, args=args, key=_key(saga, step))
-
-    def _call(
-        self, saga: Saga, step: Step, part: Part, function: Callable[..., object], call: Callable[[], object]
-    ) -> Call:
-        return Call(
-            saga=saga.id,
-            step=step.id,
-            topic=step.topic,
-            part=part,
-            function=call,
-            is_async=inspect.iscoroutinefunction(function),
-            key=_key(saga, step),
-            timeout_s=step.contract.timeout_s,
-        )
-
-    def _spot(self, saga: Saga, step: Step) -> Spot:
-        return self.setting.covers.spot(self.stage.saga, saga.id, step.id)
-
-    async def _look_at_others(self, call: Call) -> None:
-        """An action has succeeded: learn whether what it did stands, and what was done before it."""
-        family, covers = await self.stage.family(), self.setting.covers
-        saga = family.accounts[call.saga].saga
-        for step in family.concerned(saga):
-            if step.id == call.step or step.status is StepStatus.SUCCEEDED:
-                answer, spot = await self._ask(family, saga, step), self._spot(saga, step)
-                if step.id != call.step and isinstance(answer, FoundNothing):
-                    covers.is_gone(spot, call.step)
-                elif step.id == call.step and isinstance(answer, Found):
-                    covers.stands(spot)
-
-    async def _look_at_older(self, call: Call) -> None:
-        """A compensation has worked: what is older, and not yet taken back, has to stand."""
-        family, covers = await self.stage.family(), self.setting.covers
-        saga = family.accounts[call.saga].saga
-        step = saga.steps[call.step]
-        if covers.covered_by(self._spot(saga, step)) and isinstance(await self._ask(family, saga, step), FoundNothing):
-            covers.went_away.add(self._spot(saga, step))
-        for older in family.concerned(saga):
-            is_older = older.number < step.number and older.status is StepStatus.SUCCEEDED
-            spot = self._spot(saga, older)
-            if not is_older or not covers.has_stood(spot) or covers.hides(spot, saga):
-                continue
-            answer, is_covered = await self._ask(family, saga, older), covers.by.get(spot) == call.step
-            if is_covered and isinstance(answer, Found):
-                covers.given_back.add(spot)
-            if isinstance(answer, FoundNothing):
-                now = (await self.stage.family()).accounts[call.saga].saga.steps[older.id]
-                if now.status is StepStatus.SUCCEEDED:  # else a graph has it taken back beside this one
-                    told = destroyed if is_covered else out_of_turn
-                    self.found.append(told(step, older))
-
-    def not_given_back(self, family: Family) -> Iterator[Finding]:
-        """What a later step takes away, and no compensation was seen to give back: past the pivot, say."""
-        covers = self.setting.covers
-        for account in family:
-            for step in account.saga.steps.values():
-                spot = self._spot(account.saga, step)
-                if spot in covers.by and spot not in covers.given_back:
-                    text = f"step {covers.by[spot]} takes its effect away, and nobody has seen that given back"
-                    yield doubtful(step, text)
 
     # -- somebody else ------------------------------------------------------------------------------------------------
 
@@ -343,31 +245,27 @@ class Rehearsal:
         saga = await self._saga()
         step = saga.steps[call.step]
         change = OTHERS[step.topic]
-        await _given(change, self._asked(saga, step))
+        await _given(change, self.questions.asked(saga, step))
         self._changed = await self._look(saga, step)
 
     async def _look(self, saga: Saga, step: Step) -> object:
         """What somebody else has made of it: by the action's before-image, else by the snapshot of the world."""
-        action = self._action(step)
+        action = self.questions.action(step)
         if action.capture is None:
             return await self._snapshot()
-        capture = captures(action.capture, action.signature.names, self._asked(saga, step))
-        outcome = await self.stage.executor.make(self._call(saga, step, "before", action.capture, capture))
+        capture = captures(action.capture, action.signature.names, self.questions.asked(saga, step))
+        outcome = await self.stage.executor.make(self.questions.call(saga, step, "before", action.capture, capture))
         return outcome.result if isinstance(outcome, Succeeded) else outcome
 
     async def _check_change(self, saga: Saga) -> None:
         step = saga.steps.get(self.place.step)
         if step is None or not self.was_hit:
             return
-        if self._action(step).capture is None and self.setting.world is None:
+        if self.questions.action(step).capture is None and self.setting.world is None:
             self.found.append(doubtful(step, "it has no before-image to see by whether somebody else's change stands"))
         elif (now := await self._look(saga, step)) != self._changed:
             text = f"its compensation restores over somebody else's change: {differing(self._changed, now)}"
             self.found.append(failed(step, text))
-
-
-def _key(saga: Saga, step: Step) -> str:
-    return key_of(saga.id, step.id, step.topic, "do")
 
 
 def _approver(patterns: tuple[str, ...], number: int) -> str:
