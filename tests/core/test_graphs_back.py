@@ -9,7 +9,7 @@ from amends.core.outcomes import Failed
 from amends.core.plan import turns
 from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
-from tests.core.story import ACT, ALLOW, DENY, DONE, Story, contract
+from tests.core.story import ACT, ALLOW, DENY, DONE, PIVOT, Story, contract
 from tests.core.test_cost import calls_in
 
 A, B, C, D = map(StepId, "abcd")
@@ -87,6 +87,24 @@ def test_an_incident_names_what_waits_for_its_step_and_the_saga_halts_when_nothi
 def test_an_incident_does_not_name_what_does_not_wait_for_its_step() -> None:
     story = diamond().fails().takes_back(C, Failed(error="gone", fatal=True)).calls_person(C)
     assert story.incident.left == (C, A)
+
+
+def test_the_last_incident_does_not_name_what_waits_for_another_one_either() -> None:
+    """When that other one has been seen to, what waited for it goes back, and nothing should call it left."""
+    gone = Failed(error="gone", fatal=True)
+    story = diamond().after(D).fails().takes_back(C).takes_back(B, gone).takes_back(D, gone).calls_person(B)
+    story.calls_person(D)
+    assert story.phase is SagaStatus.INCIDENT
+    assert [incident.left for incident in story.saga.open_incidents] == [(B, A), (D,)]
+    assert story.resolves(1).due() == Compensate(A)
+
+
+def test_a_pivot_that_lands_while_the_saga_goes_back_keeps_what_it_came_after_and_nothing_beside_it() -> None:
+    story = diamond().begins_after(D, B, promised=PIVOT).fails().ends(D, DONE)
+    assert [step.id for step in turns(story.saga)] == [D, C]
+    story.calls_person(D)
+    assert story.incident.left == (D, B, A)
+    assert story.takes_back(C).due() == End()
 
 
 def test_past_the_window_what_is_in_flight_is_waited_for_and_then_all_of_it_stops() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from amends.core import commands as c, events as e
+from amends.core.contracts import Reversibility
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, Succeeded
@@ -362,3 +363,13 @@ def test_a_step_that_may_have_happened_is_begun_again_only_where_it_can_be_repea
     """Its probe had found nothing, and before that was durable its attempt reported late."""
     story = Story().does(FLIGHT, PROBED, LOST)
     story.refuses(c.StartAttempt(step=FLIGHT), "is not repeatable, and nobody knows its outcome")
+
+
+def test_what_was_held_until_the_end_and_landed_late_is_not_left_behind_by_an_incident() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST)
+    held = contract("act.held", reversibility=Reversibility.IRREVERSIBLE, hold=True, probe=True)
+    story.proposes(HOTEL, held).judges(HOTEL).finishes().hears(FLIGHT, FoundNothing())
+    story.tries(HOTEL).ends(HOTEL, LOST).ends_late(FLIGHT, LOST).hears(HOTEL, FoundNothing())
+    story.hears(FLIGHT, Found(None)).takes_back(FLIGHT, FATAL).calls_person(FLIGHT).lands(HOTEL)
+    assert (story.status(HOTEL), story.phase) == (_S.SUCCEEDED, SagaStatus.INCIDENT)
+    assert story.incident.left == (FLIGHT,)

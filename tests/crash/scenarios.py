@@ -730,6 +730,12 @@ async def retry_all(coordinator: Coordinator) -> None:
             await coordinator.retry_incident(incident.id)
 
 
+async def retry_twice(coordinator: Coordinator) -> None:
+    """Attempts that died before they did anything are used up all the same: what fails twice may fail once more."""
+    await retry_all(coordinator)
+    await retry_all(coordinator)
+
+
 @scenario(
     "the rollback's window passes, and a person gives it another",
     INCIDENT,
@@ -855,7 +861,7 @@ async def run_and_retry(coordinator: Coordinator, definition: SagaDefinition) ->
     ROLLED_BACK,
     INCIDENT,
     begin=run_and_retry,
-    then=retry_all,
+    then=retry_twice,
     at_last=statuses(ROLLED_BACK),
 )
 async def retried(s: Work) -> None:
@@ -894,7 +900,7 @@ undo_third_go_on = act(
     ROLLED_BACK,
     INCIDENT,
     begin=run_and_retry,
-    then=retry_all,
+    then=retry_twice,
     at_last=statuses(ROLLED_BACK),
 )
 async def retried_go_on(s: Work) -> None:

@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
 SOAK = "AMENDS_SOAK" in os.environ
 WHOLE = frozenset(list(ALL)[:45])
-"""Killed at every point in each run of the tests; the others at each third, and at all of them by `make soak`."""
+"""Killed at every point of the work and of the recovery in each run of the tests; the others at each third point of the
+recovery, and killed for real at each third of the work. `make soak` leaves none out."""
 each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
 Record = Callable[[str, object], None]
 
@@ -56,7 +57,7 @@ def test_a_crash_at_every_point_and_again_at_every_point_of_the_recovery(
     scenario: Scenario, record_property: Record
 ) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED)
+    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED, stride=stride_of(scenario))
     verdict(tried, record_property, "died")
 
 

@@ -156,6 +156,8 @@ def _owed_again(
         case SagaStatus.INCIDENT if step.id not in _named_as_left(saga):
             if saga.rollback is not None:
                 return (late, resumed)
+            if saga.finished and not evolve(saga, late).steps[step.id].unsettled:
+                return (late,)  # it was held until all else had passed: that it took effect is what was wanted
             stopping = min(saga.open_incidents, key=_only_tells)
             left = sorted((*_left(saga, stopping), step.id), key=lambda name: -saga.steps[name].number)
             return (late, *_opened_anew(saga, stopping, tuple(left)))
@@ -197,10 +199,13 @@ def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
     if step.contract.goes_on and saga.phase is _G.ROLLING_BACK:
         return (_opened(saga, command.kind, step.id, command.why, (step.id,)),)
     others = any(one is not step and not one.named for one in turns(saga))
+    held_back = {one.id for one in held_back_by(saga, step)}
     if others and (saga.live or not command.stops):  # what waits for this step stops here; the others go on
-        left = tuple(one.id for one in held_back_by(saga, step) if one.standing and not one.named)
+        left = tuple(name for name in _left(saga) if name in held_back)
         return (_opened(saga, command.kind, step.id, command.why, left),)
-    return (_opened(saga, command.kind, step.id, command.why, _left(saga)), e.SagaHalted())
+    elsewhere = set[StepId]() if command.stops else _named_as_left(saga) - held_back
+    left = tuple(name for name in _left(saga) if name not in elsewhere)
+    return (_opened(saga, command.kind, step.id, command.why, left), e.SagaHalted())
 
 
 def _opened(

@@ -9,10 +9,11 @@ do. Not for several threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 _ABSENT: Final = object()
 
 
@@ -60,6 +61,13 @@ class Pmap(Mapping[K, V], Generic[K, V]):
     def __getitem__(self, key: K) -> V:
         return (self._dict if self._dict is not None else self._own())[key]
 
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: T | None = None) -> V | T | None:
+        return (self._dict if self._dict is not None else self._own()).get(key, default)
+
     def __contains__(self, key: object) -> bool:
         return key in (self._dict if self._dict is not None else self._own())
 
@@ -67,7 +75,7 @@ class Pmap(Mapping[K, V], Generic[K, V]):
         return iter(tuple(self._own()))
 
     def __len__(self) -> int:
-        return len(self._own())
+        return len(self._dict if self._dict is not None else self._own())
 
     def __repr__(self) -> str:
         return f"Pmap({self._own()!r})"

@@ -48,7 +48,7 @@ class SagaStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}
+        return self is SagaStatus.COMPLETED or self is SagaStatus.ROLLED_BACK
 
     @property
     def goes_forward(self) -> bool:

@@ -44,15 +44,13 @@ class Field:
 class Layout:
     """The fields of one class, in the order of a canonical object."""
 
-    __slots__ = ("_has_defaults", "_openings", "_spells", "_values", "fields", "kind")
+    __slots__ = ("_parts", "_values", "fields", "kind")
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
         self.fields = tuple(sorted(map(_field, dataclasses.fields(kind)), key=lambda field: field.name))
-        self._openings = tuple(field.opening for field in self.fields)
-        self._spells = tuple(field.spell for field in self.fields)
+        self._parts = tuple((field.opening, field.spell, field.default) for field in self.fields)
         self._values = _values_getter([field.name for field in self.fields])
-        self._has_defaults = any(field.default is not _REQUIRED for field in self.fields)
 
     def spelled(self, thing: object) -> list[tuple[Field, str]]:
         """The fields that are stored, each with its text."""
@@ -64,12 +62,11 @@ class Layout:
 
     def spell(self, thing: object) -> str:
         """The same as one object; this runs for every event."""
-        if self._has_defaults:
-            every = zip(self.fields, self._values(thing), strict=True)
-            parts = [field.opening + field.spell(value) for field, value in every if value != field.default]
-        else:
-            both = zip(self._openings, self._spells, self._values(thing), strict=True)
-            parts = [opening + spell(value) for opening, spell, value in both]
+        parts = [
+            opening + spell(value)
+            for (opening, spell, default), value in zip(self._parts, self._values(thing), strict=True)
+            if value is not default and value != default
+        ]
         return "{" + ",".join(parts) + "}"
 
     def parse(self, value: object) -> object:

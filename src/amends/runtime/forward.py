@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, assert_never
 
 from amends.core import commands as c
@@ -69,14 +69,18 @@ class Forward:
         self.over = False
         """The function was stopped, and is called again with another one of these."""
 
-    async def step(
+    def step(
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
-    ) -> Any:  # noqa: ANN401 - the action's own type
+    ) -> Coroutine[Any, Any, Any]:
         """Answer it from the journal, or bring it to its end."""
-        if action.on_files:
-            async with self._run.layers.turn:  # layers lie in the order of the intents
-                return await self._step(action, args, digest, secrets, at)
-        return await self._step(action, args, digest, secrets, at)
+        step = self._step_on_files if action.on_files else self._step
+        return step(action, args, digest, secrets, at)
+
+    async def _step_on_files(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
+    ) -> Any:  # noqa: ANN401 - the action's own type
+        async with self._run.layers.turn:  # layers lie in the order of the intents
+            return await self._step(action, args, digest, secrets, at)
 
     async def _step(
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
@@ -283,7 +287,8 @@ class Forward:
         """One attempt: intent durable, lease still ours, then the call, then its outcome."""
         run, clock = self._run, self._run.around.clock
         run.stop_if_draining()
-        await self._heed_pauses(action)
+        if run.around.pauses.may_hold or run.book.saga.phase is not SagaStatus.RUNNING:
+            await self._heed_pauses(action)
         if self.over or self.closed:
             self._refuse_if_taken_back(step)
         with run.flight(step):
@@ -309,7 +314,7 @@ class Forward:
         """
         run, pauses = self._run, self._run.around.pauses
         while True:
-            held = (pauses.active or pauses.is_stale) and await run.hold_back(action.topic)
+            held = pauses.may_hold and await run.hold_back(action.topic)
             if not held and run.book.saga.phase is not SagaStatus.PAUSED:
                 return
             await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))

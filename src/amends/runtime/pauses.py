@@ -87,6 +87,11 @@ class Pauses:
     def is_stale(self) -> bool:
         return self._clock.elapsed() >= self._looked_at + self._poll_s
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether to ask `over`: something is paused, or nobody has looked for a while."""
+        return bool(self.active) or self.is_stale
+
     async def refresh(self) -> None:
         """Take up what was put on record since."""
         async with self._looking:

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from amends.core.limits import SPENDING, spent_words
 from amends.core.saga import Saga
+from amends.core.step import Step
 from amends.core.values import StepId
 from amends.errors import DivergedError
 
@@ -68,9 +69,10 @@ class Scope(NamedTuple):
 class Places:
     def __init__(self, saga: Saga, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._unclaimed = dict(_remembered(saga))
-        self._forgotten = frozenset(step.id for step in saga.steps.values() if step.forgotten)
-        self._set_aside = frozenset(step.id for step in saga.steps.values() if step.rewind is not None)
+        steps = tuple(saga.steps.values())
+        self._unclaimed = dict(_remembered(saga, steps))
+        self._forgotten = frozenset(step.id for step in steps if step.forgotten)
+        self._set_aside = frozenset(step.id for step in steps if step.rewind is not None)
         self._branches: dict[str, int] = {}
         for step in (*self._unclaimed, *self._forgotten):
             fork, number = _fork_of(step)
@@ -173,9 +175,9 @@ class Places:
         return loop.time() - since
 
 
-def _remembered(saga: Saga) -> Iterator[tuple[StepId, tuple[str, str]]]:
+def _remembered(saga: Saga, steps: tuple[Step, ...]) -> Iterator[tuple[StepId, tuple[str, str]]]:
     """What the journal has at each place: steps by their topic, whichever version they began with, waits and marks."""
-    for step in saga.steps.values():
+    for step in steps:
         if not step.forgotten:
             yield step.id, (step.topic, step.digest)
     for wait in saga.waits.places.values() if saga.waits is not None else ():

@@ -147,6 +147,7 @@ def every_death(
 
     What a recovery does depends on what it finds, and on nothing else: what has been recovered from once is not again.
     """
+    died_in: set[Hashable] = set()
     recovered_from: set[Hashable] = set()
     point = 0
     while True:
@@ -159,12 +160,12 @@ def every_death(
         tried.points += 1
         tried.deaths += 1
         found = ground.found()
-        if found in recovered_from:
-            continue
-        recovered_from.add(found)
-        if twice:
+        if twice and found not in died_in:
+            died_in.add(found)
             _die_again(scenario, ground, first, recovered_from, tried, 1 + (point - 1) % stride, stride)
-        _settle(scenario, ground, f"died at {_where(first)}", tried)
+        if found not in recovered_from:
+            recovered_from.add(found)
+            _settle(scenario, ground, f"died at {_where(first)}", tried)
 
 
 def _die_again(
