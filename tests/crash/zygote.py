@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from amends.gate.load import builtin_policy
 from amends.testing.crash import Tried
 from amends.testing.crash_fork import every_kill
 from tests.crash.scenarios import ALL
@@ -19,6 +20,7 @@ MEMORY = Path("/dev/shm")
 
 def main() -> None:
     root = MEMORY if MEMORY.is_dir() else None
+    builtin_policy()  # and the YAML scanner with it, which each child would have to load by itself
     gc.disable()  # a collection would touch, and so copy, every page that a child shares with us
     gc.freeze()
     for line in sys.stdin:
