@@ -33,9 +33,10 @@ def lock(batch: Batch, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
 
 def release(database: Database, owner: int) -> None:
     """The owner has ended: all of its tickets go, and what it held is the next one's."""
-    freed = [str(resource) for (resource,) in database.rows(_HELD, (owner,))]
-    if database.run("DELETE FROM ticket WHERE owner = ?", (owner,)):
-        _wake(database, freed)
+    tickets = database.rows(_OWNED, (owner,))
+    if tickets:
+        database.run("DELETE FROM ticket WHERE owner = ?", (owner,))
+        _wake(database, [str(resource) for resource, is_held in tickets if is_held])
 
 
 def holder_of(database: Database, resource: str) -> SagaId | None:
@@ -125,7 +126,7 @@ _ADD: Final = """
     VALUES (?, (SELECT id FROM saga WHERE name = ?), (SELECT id FROM saga WHERE name = ?), ?, ?, ?)
 """
 _FIRST: Final = "(SELECT first.owner FROM ticket AS first WHERE first.resource = ticket.resource ORDER BY id LIMIT 1)"
-_HELD: Final = f"SELECT DISTINCT resource FROM ticket WHERE owner = ? AND owner = {_FIRST}"  # noqa: S608 - all of it is constant
+_OWNED: Final = f"SELECT DISTINCT resource, owner = {_FIRST} FROM ticket WHERE owner = ?"  # noqa: S608 - all of it is constant
 _GIVE_UP: Final = f"DELETE FROM ticket WHERE saga = ? AND owner <> {_FIRST}"  # noqa: S608 - all of it is constant
 _NEXT: Final = """
     SELECT DISTINCT saga, step FROM ticket
