@@ -117,6 +117,21 @@ def test_who_prunes_is_killed_in_the_middle_and_the_next_one_does_the_rest(scene
     assert all(isinstance(entry, RemovedEntry) for entries in scene.histories() for entry in entries[1:])
 
 
+@pytest.mark.parametrize("point", ["plain.upgraded:done", "plain.upgraded:undo", "plain.upgraded:undone"])
+def test_what_a_killed_process_began_is_taken_back_by_the_version_that_it_began_with(scene: Scene, point: str) -> None:
+    scene.kill("run", "upgraded", at=point)
+    scene.kill("resume", at="plain.upgraded:undone", release="2")
+    scene.run("resume", release="2")
+    assert one(scene.audit()) is ROLLED_BACK
+
+
+def test_a_release_without_the_version_that_a_killed_process_began_with_stops_that_saga_alone(scene: Scene) -> None:
+    scene.kill("run", "upgraded", at="plain.upgraded:undo")
+    scene.kill("run", "keyed", at="keyed.a:done")
+    scene.run("resume", release="3")
+    assert scene.audit() == {"upgraded-0": INCIDENT, "keyed-0": COMPLETED}
+
+
 def test_a_kill_between_two_steps_that_cannot_be_repeated_is_recovered(scene: Scene) -> None:
     """The first step's outcome waits to share the second's write: whether it is durable yet, only the kill knows."""
     scene.kill("run", "plain", at="between")

@@ -129,6 +129,17 @@ keyed_a, keyed_b = declared("keyed.a", honours_keys=True), declared("keyed.b", h
 plain_a, plain_b = declared("plain.a", honours_keys=False), declared("plain.b", honours_keys=False)
 probed = declared("plain.probed", honours_keys=False)
 
+RELEASE = int(os.environ.get("VICTIM_RELEASE", "1"))
+"""The second has a second version of an action beside the first; the third has the second alone."""
+upgraded = declared("plain.upgraded", honours_keys=False) if RELEASE < 3 else None
+if RELEASE > 1:
+
+    async def no_way_back(done: Done) -> None:
+        raise Fatal("it was begun as something else")
+
+    act_anew, _ = provider("plain.upgraded", honours_keys=False)
+    upgraded = amends.register("plain.upgraded", act_anew, compensation=no_way_back, version=2)
+
 
 @probed.probe
 async def find(asked: Asked) -> Happened | NotHappened:
@@ -198,6 +209,14 @@ async def all_plain(s: Work) -> str:
 async def goes_back(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(plain_b, 2)
+    await s.do(fatal, 3)
+
+
+@saga("victim.upgraded")
+async def acts_as_released(s: Work) -> None:
+    assert upgraded is not None
+    await s.do(keyed_a, 1)
+    await s.do(upgraded, 2)
     await s.do(fatal, 3)
 
 
@@ -418,6 +437,7 @@ SAGAS = {
         all_keyed,
         all_plain,
         goes_back,
+        acts_as_released,
         calls,
         calls_and_fails,
         spends,
