@@ -27,7 +27,6 @@ from amends.runtime.drills import drilled_at, last_passed
 from amends.runtime.pauses import Pauses
 from amends.runtime.readiness import unresumable
 from amends.runtime.registry import PROCESS
-from amends.sagafile import remember
 
 State = Literal["ok", "look", "wrong"]
 LEAST_ROOM: Final = 256 * 1024 * 1024
@@ -196,6 +195,8 @@ async def _resumable(journal: Journal) -> AsyncIterator[Finding]:
     """Of what was run from files the journal has the files; of all else only where modules were given."""
     if not PROCESS.definition_names():
         return
+    from amends.sagafile import remember
+
     import_module("amends.runtime.files.landing")  # what lands files is known by importing it
     await remember(journal)
     found = [one async for one in unresumable(journal, PROCESS)]

@@ -27,7 +27,6 @@ from amends.journal.protocol import Entry, Journal
 from amends.runtime.approvals import Asking, approval_id, asking, lacking
 from amends.runtime.handle import Ended
 from amends.runtime.registry import Registry
-from amends.sagafile import remember
 
 DONE: Final = 0
 ROLLED_BACK: Final = 3
@@ -209,6 +208,8 @@ Asked: TypeAlias = Callable[[Coordinator, Saga], Awaitable[Ended]]
 
 def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_json: bool) -> int:
     """Have a person's request done to a saga, with the modules known that it needs; the exit code."""
+    from amends.sagafile import remember  # and all that a file of steps may use: not for those who only look
+
     out = Output(as_json=as_json)
 
     async def whole() -> Stands:

@@ -11,9 +11,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from amends.changeset import Files
 from amends.core.contracts import BACK
 from amends.core.values import Json
 from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
@@ -23,6 +22,9 @@ from amends.sagafile.model import UNSEEN, Command, StepPlan
 from amends.sagafile.outputs import Show, ShowOf
 from amends.sagafile.program import SHELL, Called, Printed, call, inherited
 from amends.sagafile.templates import bound, closed
+
+if TYPE_CHECKING:
+    from amends.changeset import Files  # loaded by those who have trees to work on
 
 Object = dict[str, Any]
 _WORDS: Final = ("run", "shell")
