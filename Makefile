@@ -47,9 +47,11 @@ simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed 
 images: $(VENV)/.dev ## Cut the power under the journal at every operation, and open IMAGES disks as they may be found.
 	@$(BIN)/python -m tests.journal.power --images $(IMAGES) $(ARGS)
 
-# In a copy of the tree, because mutants are written where the originals stand. MUTANTS names some, as globs, or how many.
+# In a copy of the tree, because mutants are written where the originals stand. MUTANTS names some, as globs, or how many;
+# with --go-on the copy stays, with the tests as they are now.
 mutants: $(VENV).mutants/.made ## Change the core and the gate in every small way, and count what the quick tests notice.
-	@rm -rf .mutants; mkdir .mutants; git ls-files -z | xargs -0 cp --parents -t .mutants
+	@case '$(MUTANTS)' in *--go-on*) also='tests tools docs' ;; *) rm -rf .mutants; mkdir .mutants ;; esac; \
+		git ls-files -z $$also | xargs -0 cp --parents -t .mutants
 	@cd .mutants && ../$(VENV).mutants/bin/python tools/mutants.py $(MUTANTS)
 
 $(VENV).mutants/.made: $(VENV)/.made requirements-mutants.lock

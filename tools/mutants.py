@@ -2,11 +2,12 @@
 
     python tools/mutants.py [GLOB …]          all mutants, or those whose name matches, as amends.core.plan.*
     python tools/mutants.py --sample 600 …    so many of each package, drawn by a fixed seed
+    python tools/mutants.py --go-on …         without those that were noticed before, in this tree
 
 mutmut makes the mutants; those that differ only in what type checkers read are left out. It would also run them, with a
 pytest of its own for each: hours. Here the tests are collected once, and each mutant is a fork of that: it runs the
-tests that reach its function, those first that noticed a sibling, and stops at the first that fails. All of it happens
-in a copy of the tree (`make mutants`), because mutants are written where the originals stand.
+tests that reach its function, those first that noticed most like it in the least time, and stops at the first that
+fails. All of it happens in a copy of the tree (`make mutants`), because mutants are written where the originals stand.
 
 Exit code 0: of each package at least 90 % are noticed. What survives is in survivors.txt, told as what became of which
 line; survivors that docs/mutants.md does not give a reason for are counted, and so are reasons without a survivor.
@@ -33,7 +34,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from _pytest.tmpdir import tmppath_result_key
@@ -47,7 +48,7 @@ ENOUGH = 0.9
 EXAMPLES = 8
 SEED = 1
 KILLED, SURVIVED, TIMED_OUT, UNREACHED = "killed", "survived", "timed out", "unreached"
-KEPT = Path("results.json")
+KEPT, NOTICED = Path("results.json"), Path("noticed.json")
 REASONS = Path("docs/mutants.md")
 QUICK_S = 0.25
 TESTS = (
@@ -80,20 +81,17 @@ TESTS = (
 
 
 def planted(path: Path) -> list[str]:
-    """Write all mutants of a module into it, beside the original functions; their names."""
-    kept, names = path.with_suffix(".orig"), path.with_suffix(".names")
+    """Write all mutants of a module into it, beside the original functions; the names of those that do otherwise."""
+    names = path.with_suffix(".names")
     if not names.exists():
         source = path.read_text(encoding="utf-8")
         made = mutate_file_contents(str(path), source)
-        kept.write_text(source, encoding="utf-8")
+        path.with_suffix(".orig").write_text(source, encoding="utf-8")
         path.write_text(made.code, encoding="utf-8")
-        names.write_text(json.dumps([get_mutant_name(path, name) for name in made.mutant_names]), encoding="utf-8")
-    said = meanings_of(path)
-    return [
-        name
-        for name in json.loads(names.read_text(encoding="utf-8"))
-        if said[name.rpartition(".")[2]] != said[f"{function_of(name.rpartition('.')[2])}__mutmut_orig"]
-    ]
+        said = meanings_of(path)
+        differing = [name for name in made.mutant_names if said[name] != said[f"{function_of(name)}__mutmut_orig"]]
+        names.write_text(json.dumps([get_mutant_name(path, name) for name in differing]), encoding="utf-8")
+    return cast("list[str]", json.loads(names.read_text(encoding="utf-8")))
 
 
 class Untyped(ast.NodeTransformer):
@@ -221,6 +219,7 @@ class Loop:
             return True
         todo = random.Random(SEED).sample(self.names, len(self.names))  # so that a part of a run is a fair sample
         print(f"{len(items)} tests, {sum(reach.cost_s):.1f} s of CPU for all; {len(todo)} mutants", flush=True)
+        self.remember(items)
         running: dict[int, Trial] = {}
         told = time.monotonic()
         gc.collect()
@@ -235,26 +234,34 @@ class Loop:
             if time.monotonic() - told > 15:
                 told = time.monotonic()
                 print(f"{len(self.results)} of {len(todo)}: {dict(Counter(self.results.values()))}", flush=True)
-                keep(self.results)
+                keep(KEPT, self.results)
+                keep(NOTICED, self.noticed(items))
         while running:
             self.reap(running)
         return True
 
+    def noticed(self, items: list[pytest.Item]) -> dict[str, dict[str, int]]:
+        return {group: {items[i].nodeid: n for i, n in by.items()} for group, by in self.noticed_by.items()}
+
+    def remember(self, items: list[pytest.Item]) -> None:
+        """Which tests an earlier run in this tree had to thank for what."""
+        number = {item.nodeid: i for i, item in enumerate(items)}
+        for group, by in kept(NOTICED).items():
+            self.noticed_by[group].update({number[test]: n for test, n in by.items() if test in number})
+
     def start(
         self, items: list[pytest.Item], reach: Reach, name: str, tests: list[int], running: dict[int, Trial]
     ) -> None:
-        siblings = self.noticed_by[function_of(name)]
-        order = sorted(tests, key=lambda i: (-siblings[i], reach.cost_s[i]))
-        limit_s = 3 + round(4 * sum(reach.cost_s[i] for i in tests))
+        order = self.ordered(reach, name, tests)
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
                 os.close(reader)
-                confine(limit_s)
+                confine()
                 place = PLACES[function_of(name)]
                 place.runs = place.mutants[name.rpartition(".")[2]]
-                first = next((i for i in order if fails(items[i])), None)
+                first = next((i for i in order if fails_soon(items[i], reach.cost_s[i])), None)
                 if first is not None:
                     os.write(writer, str(first).encode())
                 os._exit(first is not None)
@@ -263,29 +270,41 @@ class Loop:
         os.close(writer)
         running[pid] = Trial(name, reader)
 
+    def ordered(self, reach: Reach, name: str, tests: list[int]) -> list[int]:
+        """First what is likely to notice it soon: by what it has noticed before, in this function and this module."""
+        siblings, module = self.noticed_by[function_of(name)], self.noticed_by[module_of(name)]
+        return sorted(tests, key=lambda i: -(20 * siblings[i] + module[i] + 0.1) / (0.001 + reach.cost_s[i]))
+
     def reap(self, running: dict[int, Trial]) -> None:
         pid, status = os.wait()
         trial = running.pop(pid)
         with os.fdopen(trial.pipe, "rb") as pipe:
             noticed = pipe.read()
         if noticed:
-            self.noticed_by[function_of(trial.name)][int(noticed)] += 1
+            for group in (function_of(trial.name), module_of(trial.name)):
+                self.noticed_by[group][int(noticed)] += 1
         code = os.waitstatus_to_exitcode(status)
-        slow = code in {-signal.SIGXCPU, -signal.SIGALRM, -signal.SIGKILL}
+        slow = code in {-signal.SIGPROF, -signal.SIGALRM, -signal.SIGKILL}
         if code not in {0, 1} and not slow:
             print(f"{trial.name} ended with {code}", flush=True)
         self.results[trial.name] = TIMED_OUT if slow else KILLED if code else SURVIVED
 
 
-def confine(limit_s: int) -> None:
-    """A mutant may go round for ever, or eat all memory."""
-    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
+def confine() -> None:
+    """A mutant may eat all memory, or wait for ever."""
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(60 * limit_s)
+    for each in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(each, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
         os.dup2(nothing, stream)
+
+
+def fails_soon(item: pytest.Item, cost_s: float) -> bool:
+    """The same within a time, many times what the test takes without a mutant: a mutant may go round for ever."""
+    signal.setitimer(signal.ITIMER_PROF, 2 + 20 * cost_s)
+    signal.alarm(120)
+    return fails(item)
 
 
 def fails(item: pytest.Item) -> bool:
@@ -381,8 +400,16 @@ def function_of(name: str) -> str:
     return name.rpartition("__mutmut_")[0]
 
 
-def keep(results: dict[str, str]) -> None:
-    KEPT.write_text(json.dumps(results, indent=0, sort_keys=True), encoding="utf-8")
+def module_of(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def keep(path: Path, told: object) -> None:
+    path.write_text(json.dumps(told, indent=0, sort_keys=True), encoding="utf-8")
+
+
+def kept(path: Path) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def change_of(bodies: dict[str, list[str]], name: str) -> tuple[str, str]:
@@ -458,7 +485,7 @@ def main() -> int:
     asked = argparse.ArgumentParser(description="Plant bugs in the core and the gate, and count what is noticed.")
     asked.add_argument("globs", nargs="*")
     asked.add_argument("--sample", type=int)
-    asked.add_argument("--go-on", action="store_true", help="leave out what an earlier run in this tree has tried")
+    asked.add_argument("--go-on", action="store_true", help="leave out what was noticed by an earlier run in this tree")
     asked.add_argument("--tests", type=str.split, default=list(TESTS), help="for pytest, in one word; the quick ones")
     given = asked.parse_args()
     sys.path[:0] = [str(Path("src").resolve()), str(Path.cwd())]
@@ -467,14 +494,14 @@ def main() -> int:
     if not names:
         print("no mutant has such a name")
         return 2
-    known: dict[str, str] = json.loads(KEPT.read_text(encoding="utf-8")) if given.go_on and KEPT.exists() else {}
-    loop = Loop(names, results={name: known[name] for name in names if name in known})
+    known: dict[str, str] = kept(KEPT) if given.go_on else {}
+    loop = Loop(names, results={name: known[name] for name in names if known.get(name) in {KILLED, TIMED_OUT}})
     trampoline.wrap_in_trampoline = at_its_place
     options = ["-q", "-s", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none", "-W", "ignore"]
     code = pytest.main([*options, *given.tests], plugins=[loop])
     if loop.blind or code not in {0, 5}:
         return 2
-    keep(loop.results)
+    keep(KEPT, loop.results)
     return 0 if tell(made, loop.results) else 1
 
 

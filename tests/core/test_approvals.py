@@ -80,7 +80,9 @@ def test_what_the_gate_denies_is_denied_even_ahead() -> None:
 
 def test_one_person_is_enough_where_one_is_asked_for() -> None:
     story = answers(asked(), "person:bob")
-    assert kinds(story) == [e.ApprovalGranted]
+    approval = story.step(FLIGHT).approval
+    assert approval is not None
+    assert story.facts == (e.ApprovalGranted(step=FLIGHT, by="person:bob", digest=approval.digest, why="because"),)
     assert story.needs(FLIGHT) == Perform(FLIGHT)
 
 
@@ -122,6 +124,7 @@ def test_who_asks_cannot_approve_nor_who_owns_them_nor_who_acts_for_them(by: str
     story.proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
     story.refuses(answer(story, by), "asked for step flight of saga s1, or owns or acts for who did")
     assert len(requesters(story.saga)) == 4
+    assert requesters(Story().saga) == {"ann"}
     assert kinds(answers(story, "person:zoe")) == [e.ApprovalGranted]
 
 
@@ -161,6 +164,13 @@ def test_an_approval_that_was_granted_in_time_is_not_used_too_late() -> None:
     ]
     assert kinds(starts(story, now=story.now + MINUTE)) == [e.ApprovalExpired]
     assert story.needs(FLIGHT) == GiveUp(FLIGHT)
+
+
+def test_who_stands_in_line_does_not_start_whatever_became_of_the_approval() -> None:
+    story = answers(asked(), "person:bob")
+    story.tell(c.AwaitLock(step=FLIGHT, resources=("r",), holder="s9", until=story.now + 5))
+    start = c.StartAttempt(step=FLIGHT, now=story.now + MINUTE, policy="p", contract=ACT)
+    story.refuses(start, "^step flight of saga s1 is queued: it is too late for AttemptStarted$")
 
 
 def test_what_nobody_answers_expires() -> None:
@@ -227,7 +237,9 @@ def test_asking_again_is_another_question() -> None:
 
 
 def test_allowed_after_all_it_starts_without_anybody() -> None:
-    story = asked().tell(c.VoidApproval(step=FLIGHT, why="another policy")).judges(FLIGHT)
+    story = asked().tell(c.VoidApproval(step=FLIGHT, why="another policy"))
+    assert story.facts == (e.ApprovalVoided(step=FLIGHT, why="another policy"),)
+    story.judges(FLIGHT)
     assert kinds(starts(story)) == [e.AttemptStarted]
 
 

@@ -1,5 +1,6 @@
 """What an action promises, and the keys under which it is done and taken back."""
 
+import math
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ def test_the_defaults_are_those_that_the_product_promises() -> None:
 def test_the_wait_doubles_up_to_its_cap_less_up_to_half_by_chance(attempt: int, delay_s: float) -> None:
     assert Retries().delay_s(attempt, 0) == delay_s
     assert Retries().delay_s(attempt, 1) == delay_s / 2
+
+
+def test_it_doubles_thirty_two_times_whatever_the_cap() -> None:
+    assert Retries(cap_s=math.inf).delay_s(33, 0) == Retries(cap_s=math.inf).delay_s(1000, 0) == 2.0**32
 
 
 @given(attempt=st.integers(1, 1000), jitter=st.floats(0, 1))
@@ -90,6 +95,7 @@ def key(saga: str, step: str, topic: str, phase: str, turn: int) -> str:
 def test_a_key_never_changes() -> None:
     """Providers remember keys: a release that spelled them otherwise would do things twice."""
     assert key("s1", "flight", "act", "do", 0) == "de85f039a7c90c88404842f59208bae5"
+    assert key_of(SagaId("s1"), StepId("flight"), Topic("act"), "do") == "de85f039a7c90c88404842f59208bae5"
     assert key("s1", "flight", "act", "undo", 0) == "d7493164d8d89e32e4e7c5c4c72bdb65"
     assert key("s1", "flight", "act", "undo", 1) == "2028860e58164f24aa9db5f880963c3e"
 

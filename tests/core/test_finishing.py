@@ -1,9 +1,9 @@
 """Done is not complete: what nobody knows, and what the definition went on without, is settled first."""
 
-from amends.core import events as e
-from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle
+from amends.core import commands as c, events as e
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle, Wait
 from amends.core.events import IncidentKind
-from amends.core.outcomes import Failed, Found, FoundNothing
+from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
 from amends.core.saga import replay
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId
@@ -53,7 +53,22 @@ def test_what_was_to_be_tried_again_is_given_up_when_the_work_is_finished() -> N
     story = Story().does(FLIGHT, PROBED, LOST).does(HOTEL, outcome=Failed(error="busy")).finishes()
     assert story.saga.status is SagaStatus.RUNNING
     assert (story.needs(FLIGHT), story.needs(HOTEL)) == (GiveUp(FLIGHT), GiveUp(HOTEL))
+    assert (story.step(FLIGHT).wake_at, story.step(HOTEL).wake_at) == (None, None)
     assert story.hears(FLIGHT, Found()).due() == Compensate(FLIGHT)
+
+
+def test_what_fails_after_the_work_is_finished_or_goes_back_is_not_tried_again() -> None:
+    held = contract("act.held", hold=True)
+    story = Story().begins(FLIGHT).finishes().ends(FLIGHT, Failed(error="busy"))
+    assert story.step(FLIGHT).retry_at is None
+    story = Story().proposes(FLIGHT, held).judges(FLIGHT).finishes().tries(FLIGHT)
+    assert story.cancels().ends(FLIGHT, Failed(error="busy")).step(FLIGHT).retry_at is None
+
+
+def test_who_stands_in_line_is_not_waited_for_when_the_work_is_finished() -> None:
+    story = Story().does(HOTEL, PROBED, LOST).proposes(FLIGHT).judges(FLIGHT)
+    story.tell(c.AwaitLock(step=FLIGHT, resources=("r",), holder="s9", until=story.now + 5)).finishes()
+    assert (set(story.saga.waiting), story.due()) == (set(), Probe(HOTEL))
 
 
 def test_what_nobody_can_settle_halts_the_saga_and_names_only_what_is_in_doubt() -> None:
@@ -89,6 +104,16 @@ def test_a_completed_saga_can_be_cancelled_and_is_taken_back_whole() -> None:
         cause=e.Cause.CANCELLED, why="rain", step=None, by="bob", deadline_at=story.saga.deadline_at
     )
     assert story.takes_back(HOTEL).takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+
+
+def test_a_release_that_is_lost_for_good_is_asked_about_and_then_taken_back() -> None:
+    held = contract("act.held", hold=True, probe=True)
+    story = Story().proposes(FLIGHT, held).judges(FLIGHT).finishes().tries(FLIGHT)
+    assert story.ends(FLIGHT, Lost(error="no answer", fatal=True)).due() == Probe(FLIGHT)
+    assert story.hears(FLIGHT, NoAnswer("busy")).due() == Wait(story.now + 1000)
+    assert story.needs(FLIGHT) == GiveUp(FLIGHT), "nobody who goes forward waits for it"
+    story.later(1).hears(FLIGHT, NoAnswer("busy")).later(2).hears(FLIGHT, NoAnswer("busy"))
+    assert story.due() == Compensate(FLIGHT, certain=False)
 
 
 def test_a_step_that_awaits_an_approval_goes_on_waiting_when_the_work_is_finished() -> None:

@@ -240,7 +240,8 @@ def test_a_rollback_stops_at_an_incident_which_names_all_that_is_left() -> None:
 def test_a_rollback_goes_on_past_an_action_that_says_so_and_still_ends_as_an_incident() -> None:
     story = Story().does(FLIGHT).does(HOTEL, GOES_ON).fails().takes_back(HOTEL, LOST).calls_person(HOTEL)
     assert story.phase is SagaStatus.ROLLING_BACK
-    assert story.incident.left == (HOTEL,)
+    kind, why = IncidentKind.COMPENSATION_FAILED, "it does not work"
+    assert story.events[-1] == e.IncidentOpened(incident=1, kind=kind, step=HOTEL, why=why, left=(HOTEL,))
     assert story.due() == Compensate(FLIGHT)
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.INCIDENT
     assert story.facts == (e.SagaHalted(),)

@@ -48,6 +48,10 @@ def test_a_step_is_judged_then_performed_then_counts() -> None:
     assert story.step(FLIGHT).result == {"seat": "2A"}
 
 
+def test_nothing_is_due_for_a_saga_whose_definition_acts() -> None:
+    assert Story().begins(FLIGHT).due() is None
+
+
 def test_a_step_that_is_dispatched_at_once_is_as_one_that_was_proposed_allowed_and_tried() -> None:
     at_once = Story().begins(FLIGHT).step(FLIGHT)
     one_by_one = Story().proposes(FLIGHT).judges(FLIGHT).tries(FLIGHT).step(FLIGHT)
@@ -94,6 +98,12 @@ def test_a_before_image_is_kept_until_the_first_attempt() -> None:
     story = Story().proposes(FLIGHT).judges(FLIGHT).tell(c.KeepBefore(step=FLIGHT, before={"role": "reader"}))
     assert story.tries(FLIGHT).ends(FLIGHT, DONE).step(FLIGHT).before == {"role": "reader"}
     story.refuses(c.KeepBefore(step=FLIGHT, before={}), "flight of saga s1 is succeeded: it is too late for Before")
+
+
+def test_how_the_world_looked_after_it_is_kept() -> None:
+    story = Story().does(FLIGHT, contract(before=True)).tell(c.KeepAfter(step=FLIGHT, after={"n": 1}))
+    assert story.facts == (e.AfterCaptured(step=FLIGHT, after={"n": 1}),)
+    assert story.step(FLIGHT).seen == ({"n": 1},)
 
 
 def test_the_key_is_the_same_on_each_attempt_and_no_other_step_has_it() -> None:

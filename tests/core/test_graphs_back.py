@@ -5,11 +5,11 @@ from typing import Self
 from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, Reversibility
 from amends.core.effects import CallPerson, Compensate, End, Settle
-from amends.core.outcomes import Failed
+from amends.core.outcomes import Failed, Succeeded
 from amends.core.plan import turns
 from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
-from tests.core.story import ACT, ALLOW, DENY, DONE, PIVOT, Story, contract
+from tests.core.story import ACT, ALLOW, DENY, DONE, GOES_ON, PIVOT, READ, Story, contract
 from tests.core.test_cost import calls_in
 
 A, B, C, D = map(StepId, "abcd")
@@ -47,6 +47,13 @@ def test_nothing_begins_while_an_attempt_that_went_forward_is_on_its_way() -> No
     assert story.ends(D, Failed(error="no")).all_due() == (Compensate(C), Compensate(B))
 
 
+def test_what_only_reads_and_ends_meanwhile_lets_nothing_go_before_its_turn() -> None:
+    story = Graph().after(A).begins_after(B, A, promised=READ).after(C, A).fails()
+    assert story.all_due() == (Settle((B,)),)
+    assert story.ends(B, DONE).due() == Compensate(C)
+    assert story.takes_back(C).due() == Compensate(A)
+
+
 def test_a_step_that_was_not_declared_is_after_all_before_it_and_before_all_since() -> None:
     story = Graph().after(A).after(B)
     story.does(StepId("1"))
@@ -55,6 +62,14 @@ def test_a_step_that_was_not_declared_is_after_all_before_it_and_before_all_sinc
     story.takes_back(C).takes_back(D)
     assert story.due() == Compensate(StepId("1"))
     assert story.takes_back(StepId("1")).all_due() == (Compensate(B), Compensate(A))
+
+
+def test_what_a_step_was_declared_to_be_after_waits_for_all_between_them() -> None:
+    story = Graph().after(A)
+    story.does(StepId("1"))
+    assert story.after(C, A).fails().due() == Compensate(C)
+    assert story.takes_back(C).due() == Compensate(StepId("1"))
+    assert story.takes_back(StepId("1")).due() == Compensate(A)
 
 
 def test_a_step_that_was_denied_links_those_on_either_side_of_it() -> None:
@@ -73,6 +88,14 @@ def test_what_the_runtime_puts_back_lies_on_what_was_there_and_on_what_it_was_de
     assert story.all_due() == (Compensate(B), Compensate(A))
 
 
+def test_what_changed_files_lies_on_what_changed_them_before() -> None:
+    story = Graph()
+    for step in (A, B, C):
+        story.begins_after(step).ends(step, Succeeded(None, layer="" if step == C else f"1:{step}"))
+    assert story.fails().all_due() == (Compensate(C), Compensate(B))
+    assert story.takes_back(B).all_due() == (Compensate(C), Compensate(A))
+
+
 def test_an_incident_names_what_waits_for_its_step_and_the_saga_halts_when_nothing_else_is_due() -> None:
     story = diamond().after(D).fails().takes_back(B, Failed(error="gone", fatal=True)).calls_person(B)
     (opened,) = story.facts
@@ -86,7 +109,28 @@ def test_an_incident_names_what_waits_for_its_step_and_the_saga_halts_when_nothi
 
 def test_an_incident_does_not_name_what_does_not_wait_for_its_step() -> None:
     story = diamond().fails().takes_back(C, Failed(error="gone", fatal=True)).calls_person(C)
-    assert story.incident.left == (C, A)
+    (opened,) = story.facts
+    kind = e.IncidentKind.COMPENSATION_FAILED
+    assert opened == e.IncidentOpened(incident=1, kind=kind, step=C, why="it does not work", left=(C, A))
+
+
+def test_an_incident_names_what_waits_for_its_step_through_others() -> None:
+    story = Graph().after(A).after(B, A).after(C, B).after(D).fails()
+    assert story.takes_back(C, Failed(error="gone", fatal=True)).calls_person(C).incident.left == (C, B, A)
+
+
+def test_an_incident_names_what_came_before_the_graph_too() -> None:
+    story = Graph()
+    story.does(StepId("1"))
+    story.after(B).after(C).fails().takes_back(C, Failed(error="gone", fatal=True)).calls_person(C)
+    assert story.incident.left == (C, StepId("1"))
+
+
+def test_what_lands_late_outside_the_graph_waits_for_what_is_in_flight_in_it() -> None:
+    story = diamond()
+    story.does(D, outcome=Failed(error="no", fatal=True)).fails().starts_back(B).lands(D)
+    assert story.due() == Settle((B,))
+    assert story.ends_back(B).due() == Compensate(D)
 
 
 def test_the_last_incident_does_not_name_what_waits_for_another_one_either() -> None:
@@ -121,6 +165,14 @@ def test_past_the_window_what_is_in_flight_is_waited_for_and_then_all_of_it_stop
 def test_what_lands_late_holds_back_again_what_it_needs() -> None:
     story = diamond().fails().takes_back(B).takes_back(C).lands(C)
     assert [step.id for step in turns(story.saga)] == [C]
+
+
+def test_what_a_person_has_tried_again_holds_back_again_what_it_needs() -> None:
+    story = Graph().after(A).after(B, A, promised=GOES_ON).after(C, A).fails()
+    story.takes_back(B, Failed(error="gone", fatal=True)).calls_person(B).takes_back(C)
+    assert story.due() == Compensate(A)
+    assert story.retries().due() == Compensate(B)
+    assert story.takes_back(B).due() == Compensate(A)
 
 
 def test_after_a_crash_all_that_was_in_flight_is_due_again() -> None:

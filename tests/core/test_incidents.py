@@ -3,9 +3,9 @@
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.effects import CallPerson, Compensate, End, GiveUp, Perform, Settle
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Perform, Settle, Wait
 from amends.core.events import IncidentKind
-from amends.core.outcomes import Failed
+from amends.core.outcomes import Failed, FoundNothing, Lost
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.errors import PastPivotError, UnknownIncidentError
 from tests.core.story import (
@@ -19,6 +19,7 @@ from tests.core.story import (
     LOST,
     NOW,
     PIVOT,
+    PROBED,
     UNDECLARED,
     WINDOW_S,
     Story,
@@ -63,6 +64,20 @@ def test_a_retry_brings_a_full_measure_of_attempts() -> None:
     assert story.step(HOTEL).undo_attempts == 2
 
 
+def test_after_a_retry_the_waits_begin_anew_too() -> None:
+    story = Story().does(FLIGHT).fails()
+    for _ in range(2):
+        story.takes_back(FLIGHT, LOST).later(9)
+    story.calls_person(FLIGHT).retries().takes_back(FLIGHT, LOST)
+    assert story.due() == Wait(story.now + 1000)
+
+
+def test_after_a_retry_a_lost_attempt_is_asked_about_as_soon_as_after_the_first() -> None:
+    story = Story().does(HOTEL, PIVOT).does(FLIGHT, PROBED, Lost(error="no", fatal=True)).fails(FLIGHT).retries()
+    story.hears(FLIGHT, FoundNothing()).tries(FLIGHT).ends(FLIGHT, LOST)
+    assert story.step(FLIGHT).retry_at == story.now + 1000
+
+
 def test_a_denied_compensation_is_judged_again_on_a_retry() -> None:
     story = Story().does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY).calls_person(FLIGHT).retries()
     assert story.due() == Compensate(FLIGHT)
@@ -103,6 +118,12 @@ def test_a_retry_past_the_pivot_has_the_failed_step_tried_again() -> None:
     assert story.facts[1] == e.WorkResumed(by="ann")
     assert story.needs(CAR) == Perform(CAR)
     assert story.tries(CAR).ends(CAR, DONE).finishes().phase is SagaStatus.COMPLETED
+
+
+def test_what_a_person_has_tried_again_is_waited_for() -> None:
+    story = Story().does(HOTEL, PIVOT).does(CAR, outcome=FATAL).fails(CAR)
+    assert not story.saga.waiting
+    assert set(story.retries().saga.waiting) == {CAR}
 
 
 def test_what_another_branch_had_left_to_try_is_not_lost_to_a_halt() -> None:
@@ -147,6 +168,12 @@ def test_vouching_while_the_rollback_still_goes_on_does_not_disturb_it() -> None
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 
 
+def test_nobody_vouches_for_what_was_found_not_to_have_happened_meanwhile() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails().calls_person(FLIGHT).hears(FLIGHT, FoundNothing()).resolves()
+    assert story.facts[0] == e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=())
+    assert (story.status(FLIGHT), story.due()) == (_S.FAILED, End())
+
+
 @pytest.mark.parametrize("reason", ["", "  \n"])
 def test_vouching_needs_a_reason(reason: str) -> None:
     command = c.ResolveIncident(incident=1, by="ann", reason=reason, now=NOW, window_s=1)
@@ -167,6 +194,7 @@ def test_vouching_for_a_diverged_saga_completes_it_and_it_can_still_be_cancelled
 
 def test_a_saga_is_not_complete_while_an_attempt_is_in_flight_whatever_a_person_vouches_for() -> None:
     story = Story().does(HOTEL, PIVOT).begins(FLIGHT).does(CAR, outcome=FATAL).fails(CAR).resolves()
+    assert story.facts[1:] == (e.WorkResumed(by="ann"), e.WorkFinished(result=None))
     assert story.phase is SagaStatus.RUNNING
     assert story.due() == Settle((FLIGHT,))
     assert story.crashes().due() == Compensate(FLIGHT, certain=False)

@@ -16,6 +16,7 @@ from tests.core.story import (
     HOTEL,
     IDEMPOTENT,
     LOST,
+    NOW,
     PIVOT,
     PROBED,
     READ,
@@ -90,6 +91,14 @@ def test_it_is_asked_about_and_let_be_if_it_does_not_stand() -> None:
     assert story.hears(FLIGHT, FoundNothing()).due() == End()
 
 
+def test_what_landed_late_and_is_said_to_have_landed_again_is_asked_about() -> None:
+    story = Story().does(FLIGHT, PROBED, LOST).fails().fails_to_answer(FLIGHT)
+    story.starts_back(FLIGHT, certain=False).ends_back(FLIGHT).lands(FLIGHT).lands(FLIGHT)
+    error = "it took effect, and nobody knows when"
+    assert story.facts == (e.LateLossEnrolled(step=FLIGHT, attempt=1, error=error),)
+    assert story.due() == Probe(FLIGHT)
+
+
 def test_a_second_late_report_does_not_make_a_doubt_a_certainty() -> None:
     """Both attempts of a step landed, after its compensation: still nobody knows which came first."""
     story = Story().does(FLIGHT, IDEMPOTENT, LOST).later(1).tries(FLIGHT).ends(FLIGHT, LOST).fails()
@@ -132,7 +141,10 @@ def test_what_a_person_vouched_for_is_in_doubt_again_when_it_lands_late() -> Non
 
 def test_a_rolled_back_saga_rolls_back_what_lands_late() -> None:
     story = Story().does(FLIGHT, outcome=FATAL).fails().comes_to_its_end().lands(FLIGHT)
-    assert [type(fact) for fact in story.facts] == [e.LateSuccessEnrolled, e.RollbackResumed]
+    assert story.facts == (
+        e.LateSuccessEnrolled(step=FLIGHT, attempt=1, result="late"),
+        e.RollbackResumed(by="system:runtime", deadline_at=NOW + 900_000),
+    )
     assert story.due() == Compensate(FLIGHT)
 
 
@@ -171,7 +183,16 @@ def test_a_halted_rollback_names_what_lands_older_than_where_it_stopped() -> Non
     assert story.due() == End()
     assert story.comes_to_its_end().phase is SagaStatus.INCIDENT
     assert (story.incident.number, story.incident.step, story.incident.left) == (2, HOTEL, (HOTEL, FLIGHT))
-    assert "incident 2 takes its place" in next(f.reason for f in story.facts if isinstance(f, e.IncidentResolved))
+    closed, opened, _ = story.facts
+    reason = "incident 2 takes its place: an attempt landed late, so more is left"
+    assert closed == e.IncidentResolved(incident=1, by="system:runtime", reason=reason, settled=())
+    assert opened == e.IncidentOpened(
+        incident=2,
+        kind=IncidentKind.COMPENSATION_FAILED,
+        step=HOTEL,
+        why="it does not work",
+        left=(HOTEL, FLIGHT),
+    )
     assert story.resolves(2).due() == Compensate(FLIGHT)
 
 
@@ -191,6 +212,12 @@ def test_a_saga_that_halted_on_its_way_forward_names_it_too() -> None:
     )
     assert story.resolves(2).phase is SagaStatus.COMPLETED
     assert story.status(FLIGHT) is _S.SETTLED
+
+
+def test_what_lands_late_is_named_beside_the_step_at_which_the_saga_stopped() -> None:
+    story = Story().does(HOTEL, PIVOT).does(FLIGHT, outcome=FATAL).does(CAR, outcome=LOST).fails(CAR)
+    assert story.incident.left == (CAR, HOTEL)
+    assert story.lands(FLIGHT).incident.left == (CAR, FLIGHT, HOTEL)
 
 
 def test_a_late_success_while_finishing_is_one_more_doubt() -> None:
@@ -298,6 +325,17 @@ def test_an_effect_that_may_stand_twice_is_named_and_nothing_stops(outcome: Lost
     assert (story.incident.kind, story.incident.left) == (IncidentKind.EFFECT_DOUBLED, (FLIGHT,))
     assert (story.phase, story.needs(FLIGHT), story.status(FLIGHT)) == (SagaStatus.RUNNING, None, _S.SUCCEEDED)
     assert story.ends_late(FLIGHT, outcome).facts == ()
+
+
+def test_each_attempt_that_may_have_doubled_the_effect_is_named_once() -> None:
+    story = Story().does(FLIGHT, contract("thrice", probe=True, attempts=3), LOST)
+    for outcome in (LOST, DONE):
+        story.later(60).hears(FLIGHT, FoundNothing()).tries(FLIGHT).ends(FLIGHT, outcome)
+    for attempt in (1, 2, 2, 1):
+        story.lands(FLIGHT, attempt)
+    assert [incident.why for incident in story.saga.incidents] == [
+        f"attempt {attempt} ended late, after attempt 3 had begun: the effect may stand twice" for attempt in (1, 2)
+    ]
 
 
 def test_a_saga_does_not_end_before_a_person_has_looked_at_a_doubled_effect() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from amends.core.spin import near
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.errors import JournalDamagedError
-from tests.core.story import ALLOW, CAR, FLIGHT, HOTEL, NOW, PIVOT, WINDOW_S, Story, contract
+from tests.core.story import ALLOW, CAR, FLIGHT, HOTEL, LOST, NOW, PIVOT, WINDOW_S, Story, contract
 
 _G = SagaStatus
 UNTIL = NOW + 900_000
@@ -66,6 +67,7 @@ def test_a_limit_says_as_little_as_it_can_or_all() -> None:
     }
     assert (made.since_at, made.within, made.tokens, made.steps, made.reached) == (9, True, 0, 0, None)
     assert not begun({"tokens": {"most": 5}}).within
+    assert list(begun({"within": True, "tokens": {"most": 5}}).bounds) == [LimitName.TOKENS]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +222,24 @@ def test_a_step_that_brought_something_new_or_is_not_over_is_no_circle() -> None
     )  # fmt: skip
 
 
+def test_once_may_be_once_too_often() -> None:
+    story = limited(spin={"most": 1}).does(FLIGHT, contract("act"))
+    assert story.tell(keep("other", {})).facts == ()
+    assert type(story.tell(keep("act", {})).facts[0]) is e.LimitReached
+
+
+def test_what_is_to_be_tried_again_is_not_over() -> None:
+    story = limited(spin={"most": 1}).does(FLIGHT, outcome=Failed(error="busy"))
+    assert story.tell(keep("act", {})).facts == ()
+
+
+def test_what_fails_the_same_way_each_time_is_a_circle_too() -> None:
+    story = limited(spin={"most": 2})
+    for step in (FLIGHT, HOTEL):
+        story.does(step, outcome=Failed(error="no", fatal=True))
+    assert type(story.tell(keep("act", {})).facts[0]) is e.LimitReached
+
+
 TEN = "one two three four five six seven eight nine ten"
 
 
@@ -227,6 +247,7 @@ TEN = "one two three four five six seven eight nine ten"
     ("one", "other", "alike"),
     [
         ("a  B", " A b", True),
+        ("! ?", "!  ?", True),
         ("", "", True),
         ("!", "?", False),
         (TEN, TEN.removesuffix(" ten"), True),
@@ -331,6 +352,21 @@ def test_a_limit_is_raised_by_name_to_more_than_is_used() -> None:
     within.refuses(raised(tokens=1), "^saga s1 has no limit on tokens; it has none$")
 
 
+def test_whoever_has_it_tried_again_grants_as_much_time_from_now() -> None:
+    story = limited(seconds={"most": 5000, "since_at": NOW, "then": "call"}).tell(keep(now=NOW + 5000)).later(9)
+    again = deepcopy(story).tell(raised(now=story.now))
+    assert again.facts[0] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
+    retried, resolved = deepcopy(story).retries(), story.resolves()
+    assert retried.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="ann")
+    assert resolved.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="ann", why="by hand")
+
+
+def test_what_was_said_to_be_spent_before_what_is_taken_back_is_not_said_again() -> None:
+    story = limited(tokens={"most": 9}).does(FLIGHT).tell(spend("1", 2)).does(HOTEL).tell(spend("2", 3))
+    story.tell(c.RollBackTo(to=None, last=1, by="ann", why="", now=NOW, window_s=WINDOW_S))
+    assert (set(budget(story).places), budget(story).tokens) == ({StepId("1")}, 5)
+
+
 def test_time_that_has_passed_is_used() -> None:
     story = limited(seconds={"most": 5000, "since_at": NOW})
     told = "^saga s1 has used 7 s of 5 s; raise seconds to more than 7 s$"
@@ -365,16 +401,32 @@ def test_a_paused_saga_goes_on_when_its_limit_is_raised() -> None:
     assert story.phase is _G.PAUSED
     told = "^saga s1 has used 12 tokens of 10 tokens; raise tokens to more than 12 tokens$"
     story.refuses(raised(tokens=12), told)
+    assert (budget(story).reached, budget(story).why) == (
+        LimitName.TOKENS,
+        "12 tokens spent, and the limit is 10 tokens",
+    )
     story.tell(raised())
     assert story.facts == (
         e.LimitRaised(limit="tokens", most=22, by="person:ann"),
         e.WorkResumed(by="person:ann"),
     )
+    assert (budget(story).reached, budget(story).why) == (None, "")
 
 
 def test_who_was_paused_by_a_person_stays_so() -> None:
     story = limited(tokens={"most": 10}).tell(c.PauseSaga(by="person:bob", why="lunch"))
     assert story.tell(raised(tokens=20)).facts == (e.LimitRaised(limit="tokens", most=20, by="person:ann"),)
+
+
+def test_who_resolves_a_limit_s_incident_vouches_for_no_step() -> None:
+    story = limited(tokens={"most": 1, "then": "call"}).does(FLIGHT, outcome=LOST).tell(spend("1", 2))
+    assert story.incident.left == (FLIGHT,)
+    story.resolves()
+    assert story.facts == (
+        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=()),
+        e.LimitRaised(limit="tokens", most=3, by="ann", why="by hand"),
+        e.WorkResumed(by="ann"),
+    )
 
 
 def test_another_limit_does_not_let_it_go_on() -> None:
@@ -466,12 +518,18 @@ def test_a_child_s_step_that_would_be_one_too_many_is_not_counted() -> None:
     )  # fmt: skip
 
 
+def test_a_child_s_step_that_would_be_one_too_many_takes_its_parent_back() -> None:
+    story = limited(steps={"most": 1}).begins(FLIGHT).tell(count(FLIGHT, 0, 0, 1, topic="mail.send"))
+    assert story.facts[1:] == (rollback("limit steps: mail.send would be step 2, and the limit is 1 steps"),)
+
+
 def test_a_parent_that_does_not_work_any_more_only_counts() -> None:
     story = limited(tokens={"most": 10}).begins(FLIGHT).fails().tell(count(FLIGHT, 99))
     assert story.facts == (e.ChildSpent(step=FLIGHT, tokens=99),)
     paused = limited(tokens={"most": 10}).begins(FLIGHT).tell(c.PauseSaga(by="ann", why="lunch"))
     assert paused.tell(count(FLIGHT, 99)).facts == (e.ChildSpent(step=FLIGHT, tokens=99),)
     assert Story(started=False).tell(count(FLIGHT, 1)).facts == ()
+    assert Story().begins(FLIGHT).tell(count(FLIGHT)).facts == ()
     assert limited(tokens={"most": 10}).finishes().tell(count(FLIGHT, 1)).facts == ()
 
 

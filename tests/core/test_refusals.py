@@ -6,12 +6,14 @@ import pytest
 
 from amends.core import commands as c, events as e
 from amends.core.contracts import key_of
+from amends.core.effects import Queue
 from amends.core.outcomes import Failed, FoundNothing, Lost, Succeeded
 from amends.core.refusals import later
 from amends.core.saga import replay
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
+from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Decision, Need, Verdict
+from amends.core.waits import Signal
 from amends.errors import (
     JournalDamagedError,
     PastPivotError,
@@ -95,11 +97,12 @@ def test_what_is_dispatched_at_once_says_all_that_a_proposal_says() -> None:
 
 
 def test_the_start_says_all_that_was_asked() -> None:
-    asked = c.StartSaga("trip", 2, {"a": 1}, "ann", "test", {"tenant": "acme"}, {"tokens": {"most": 5}})
+    limits: Json = {"tokens": {"most": 5}}
+    asked = c.StartSaga("trip", 2, {"a": 1}, "ann", "test", {"tenant": "acme"}, limits, "files")
     (fact,) = Story(started=False).tell(asked).facts
     assert fact == e.SagaStarted(
         definition="trip", version=2, input={"a": 1}, actor="ann", env="test", labels={"tenant": "acme"},
-        limits={"tokens": {"most": 5}},
+        limits=limits, files="files",
     )  # fmt: skip
 
 
@@ -140,10 +143,8 @@ def test_an_outcome_is_told_with_all_that_it_brought() -> None:
         e.AttemptLost(step=FLIGHT, attempt=1, error="no answer", fatal=False, retry_at=NOW + 1000),
     )
     held_up.later(9).hears(FLIGHT, FoundNothing(), reports=-1)
-    assert [getattr(fact, "error", "") for fact in held_up.events][-1:] == [
-        "an attempt reported late, after the question was put"
-    ]
-    assert type(held_up.events[-1]) is e.ProbeUnanswered
+    why = "an attempt reported late, after the question was put"
+    assert held_up.events[-1] == e.ProbeUnanswered(step=FLIGHT, error=why, retry_at=held_up.now + 1000)
 
 
 def test_who_fails_after_a_loss_may_have_taken_effect_and_says_when_to_try_again() -> None:
@@ -163,12 +164,16 @@ def test_who_fails_after_a_loss_may_have_taken_effect_and_says_when_to_try_again
     )
     probed.hears(FLIGHT, FoundNothing())
     assert probed.status(FLIGHT) is _S.FAILED
+    unsure = Story().begins(FLIGHT, contract("ask", probe=True, idempotent=True, attempts=5)).ends(FLIGHT, LOST)
+    unsure.fails_to_answer(FLIGHT).tries(FLIGHT).ends(FLIGHT, Failed(error="busy", after_s=7))
+    assert (type(unsure.facts[0]), unsure.step(FLIGHT).retry_at) == (e.AttemptLost, unsure.now + 7000)
 
 
 def test_a_lock_that_is_not_had_voids_what_people_agreed_to() -> None:
     story = Story().proposes(FLIGHT).judges(FLIGHT)
     wait = c.AwaitLock(step=FLIGHT, resources=("a", "b"), holder="s9", until=NOW + 5)
     assert story.tell(wait).facts == (e.LockAwaited(step=FLIGHT, resources=("a", "b"), holder="s9", until=NOW + 5),)
+    assert story.needs(FLIGHT) == Queue(FLIGHT, NOW + 5)
     refuse = c.RefuseLock(step=FLIGHT, error="held by s9", deadlock=True)
     assert story.tell(refuse).facts == (e.LockRefused(step=FLIGHT, error="held by s9", deadlock=True),)
     asked = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK, now=NOW))
@@ -233,6 +238,31 @@ def test_what_is_held_starts_after_the_work_when_nothing_is_in_flight_and_in_its
     assert story.retries().tries(FLIGHT).status(FLIGHT) is _S.RUNNING
 
 
+def test_what_is_released_and_is_to_be_tried_again_is_though_something_else_has_landed_since() -> None:
+    story = Story().does(CAR, ACT, Failed(error="no", fatal=True)).proposes(FLIGHT, HELD).judges(FLIGHT).finishes()
+    story.tries(FLIGHT).ends(FLIGHT, Failed(error="busy")).lands(CAR).later(1)
+    assert story.tries(FLIGHT).status(FLIGHT) is _S.RUNNING
+
+
+def test_who_resolves_that_a_release_is_denied_drops_that_one_alone() -> None:
+    story = Story()
+    for step in (FLIGHT, HOTEL):
+        story.proposes(step, HELD).tell(c.RecordVerdict(step=step, verdict=ASK, now=NOW))
+        story.tell(c.AnswerApproval(step, "person:bob", granted=True, why="", now=NOW))
+    story.finishes().judges(FLIGHT, DENY)
+    story.tell(c.OpenIncident(kind=e.IncidentKind.RELEASE_FAILED, step=FLIGHT, why="not today")).resolves()
+    assert story.facts == (
+        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=()),
+        e.StepDropped(step=FLIGHT, why="by hand"),
+        e.WorkResumed(by="ann"),
+    )
+
+
+def test_what_people_were_asked_is_void_when_a_person_ends_the_saga() -> None:
+    story = Story().does(CAR, PIVOT).proposes(FLIGHT).judges(FLIGHT, ASK).fails().resolves()
+    assert story.facts[1] == e.ApprovalVoided(step=FLIGHT, why="the saga is rolled back")
+
+
 def test_what_is_held_when_a_person_ends_the_saga_is_dropped_with_the_reason() -> None:
     story = Story().does(CAR, PIVOT).proposes(FLIGHT, HELD).judges(FLIGHT).fails().resolves()
     assert story.facts == (
@@ -293,6 +323,8 @@ def test_of_two_checkpoints_of_one_name_the_newest_counts() -> None:
 
 
 def test_so_many_steps_are_taken_back_and_no_more_than_stand() -> None:
+    failed = Story().does(FLIGHT).does(HOTEL, ACT, Failed(error="no", fatal=True))
+    failed.refuses(back_to(last=2), "^last=2: only 1 steps stand that could be taken back; ask for fewer$")
     story = Story().does(FLIGHT).does(HOTEL).does(CAR)
     story.refuses(back_to(last=0), "^last=0: at least 1 step has to be taken back$")
     story.refuses(back_to(last=4), "^last=4: only 3 steps stand that could be taken back; ask for fewer$")
@@ -500,6 +532,7 @@ def test_waits_are_numbered_ended_by_time_and_answered_in_order() -> None:
         e.SignalReceived(number=1, name="go", payload="x", by="ann"),
         e.WaitEnded(place=StepId("1"), signal=1),
     )
+    assert dict(story.saga.waits.signals) == {1: Signal(number=1, name="go", payload="x", by="ann")}
     story.refuses(c.EndWait(place=StepId("1"), now=NOW + 5), told)
     assert story.tell(c.EndWait(place=StepId("2"), now=NOW + 9)).facts == (e.WaitEnded(place=StepId("2"), signal=None),)
 
@@ -521,6 +554,10 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
             [e.WaitEnded(place=HERE, signal=None)],
             r"\(place here is not waited at, or signal None is not there to be read\)$",
         ),
+        (
+            [WAIT, e.WaitEnded(place=HERE, signal=None), e.WaitEnded(place=HERE, signal=None)],
+            r"WaitEnded cannot follow entry 3 \(place here is not waited at",
+        ),
         ([WAIT, e.WaitEnded(place=HERE, signal=1)], "or signal 1 is not there to be read"),
         (
             [e.ActionAllowed(step=FLIGHT, rule="r", policy="p")],
@@ -538,6 +575,21 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
         (
             [e.RewindEnded(place=HERE, taken_back=())],
             r"RewindEnded cannot follow entry 1 \(no such rewind is under way\)$",
+        ),
+        (
+            [e.IncidentOpened(incident=1, kind=e.IncidentKind.CALLED, step=FLIGHT, why="", left=())],
+            r"IncidentOpened cannot follow entry 1 \(step flight was never proposed\)$",
+        ),
+        (
+            [
+                e.IncidentOpened(incident=1, kind=e.IncidentKind.CALLED, step=None, why="", left=()),
+                e.IncidentResolved(incident=1, by="a", reason="b", settled=(FLIGHT,)),
+            ],
+            r"IncidentResolved cannot follow entry 2 \(step flight was never proposed\)$",
+        ),
+        (
+            [e.StepProposed(step=FLIGHT, topic=ACT.topic, version=1, args={}, digest="", contract=None)],
+            r"StepProposed cannot follow entry 1 \(step flight twice, or without its contract\)$",
         ),
         (
             [e.IncidentCommented(incident=1, by="a", text="b")],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.effects import CallPerson, Compensate, End, GiveUp, Settle
-from amends.core.outcomes import Failed
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle
+from amends.core.outcomes import Failed, Found
+from amends.core.plan import rewinding
+from amends.core.step import Told
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision, Verdict
@@ -67,6 +69,12 @@ def test_a_compensation_that_is_to_be_tried_again_is_when_another_rewind_takes_i
     assert story.facts == (e.RewindEnded(place=INSIDE, taken_back=()),)
 
 
+def test_what_ends_after_it_was_set_aside_is_told_as_it_ended() -> None:
+    story = Story().begins(FLIGHT, PROBED).tell(rewind(FLIGHT)).ends(FLIGHT, LOST)
+    assert story.step(FLIGHT).told == Told(_S.UNKNOWN, "no answer", fatal=False)
+    assert story.hears(FLIGHT, Found()).needs(FLIGHT) == GiveUp(FLIGHT)
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -89,10 +97,34 @@ def test_another_rewind_s_attempt_is_not_waited_for() -> None:
     assert story.saga.rewinding == (StepId("r2"),)
 
 
+def test_a_rewind_does_not_wait_for_what_goes_on_beside_it() -> None:
+    story = Story().does(FLIGHT).begins(HOTEL).tell(rewind(FLIGHT))
+    assert rewinding(story.saga, story.saga.rewinds[INSIDE], story.now) == Compensate(FLIGHT)
+    assert story.takes_back(FLIGHT).tell(END).facts == (e.RewindEnded(place=INSIDE, taken_back=(FLIGHT,)),)
+
+
+def test_what_lands_late_in_a_rewind_is_taken_back_again_before_it_goes_on() -> None:
+    story = Story().does(FLIGHT).does(HOTEL, PROBED, LOST).tell(rewind(HOTEL, FLIGHT))
+    story.starts_back(HOTEL, certain=False).ends_back(HOTEL).lands(HOTEL)
+    assert rewinding(story.saga, story.saga.rewinds[INSIDE], story.now) == Probe(HOTEL)
+
+
 def test_a_step_of_no_rewind_has_no_turn_while_the_definition_acts() -> None:
     story = Story().does(FLIGHT).does(HOTEL).tell(rewind(HOTEL))
     told = "^saga s1 is running: it is not the turn of step flight to be taken back$"
     story.refuses(c.StartCompensation(step=FLIGHT, certain=True, verdict=ALLOW), told)
+
+
+def test_a_rewind_that_is_under_way_when_the_work_ends_goes_on() -> None:
+    story = Story().does(FLIGHT).tell(rewind(FLIGHT)).finishes()
+    assert (story.saga.rewinding, story.due()) == ((INSIDE,), Compensate(FLIGHT))
+    story.takes_back(FLIGHT).comes_to_its_end()
+    assert story.comes_to_its_end().phase is _G.COMPLETED
+
+
+def test_a_saga_that_a_person_has_brought_to_its_end_has_no_rewind_under_way() -> None:
+    story = Story().does(FLIGHT).tell(rewind(FLIGHT)).diverges().resolves()
+    assert (story.phase, story.saga.rewinding) == (_G.COMPLETED, ())
 
 
 # -- from outside -----------------------------------------------------------------------------------------------------
@@ -120,6 +152,11 @@ def test_going_back_to_a_checkpoint_ends_the_rewinds_under_way_since_and_no_othe
     assert before.takes_back(HOTEL).comes_to_its_end().saga.rewinding == (INSIDE,)
 
 
+def test_a_rewind_that_began_just_before_what_is_taken_back_goes_on() -> None:
+    story = Story().does(FLIGHT).tell(rewind(FLIGHT)).does(HOTEL).tell(back_to(last=1))
+    assert story.saga.rewinding == (INSIDE, outside(story))
+
+
 def test_going_back_from_the_end_of_the_work_forgets_how_it_had_ended() -> None:
     story = marked().begins(CAR).tell(c.FinishWork(result="all", early="enough")).tell(back_to("a"))
     saga = story.saga
@@ -145,11 +182,43 @@ def test_a_wait_since_is_forgotten_and_the_signal_that_it_had_taken_is_there_aga
     assert waits is not None
     assert (dict(waits.places), dict(waits.open), list(waits.unread)) == ({}, {}, [1])
     assert not open_waits(story.saga)
+    before = Story().does(FLIGHT).tell(wait).does(HOTEL).tell(back_to(last=1)).saga
+    assert [one.place for one in open_waits(before)] == [StepId("w")]
+
+
+def test_a_checkpoint_since_is_forgotten_and_that_to_which_it_goes_back_is_not() -> None:
+    story = marked().tell(c.MakeCheckpoint(place=StepId("since"), name="b")).does(CAR).tell(back_to("a"))
+    assert set(story.saga.checkpoints) == {StepId("mark")}
 
 
 def test_so_many_steps_cannot_be_taken_back_across_what_was_taken_back_since() -> None:
     story = Story().does(FLIGHT).does(HOTEL).tell(rewind(FLIGHT)).takes_back(FLIGHT).tell(END)
     story.refuses(back_to(last=1), "^saga s1: that place lies in a part of the work that was taken back since; ")
+
+
+def test_what_was_proposed_just_before_what_is_taken_back_goes_on() -> None:
+    story = Story().does(FLIGHT).proposes(CAR).does(HOTEL).proposes(BUS).tell(back_to(last=1))
+    (fact,) = story.facts
+    assert isinstance(fact, e.RewindStarted)
+    assert fact.steps == (HOTEL, BUS)
+
+
+def test_what_was_proposed_before_a_checkpoint_and_begun_since_is_taken_back() -> None:
+    story = Story().proposes(CAR).judges(CAR).tell(c.MakeCheckpoint(place=StepId("mark"), name="a")).tries(CAR)
+    (fact,) = story.tell(back_to("a")).facts
+    assert isinstance(fact, e.RewindStarted)
+    assert fact.steps == (CAR,)
+
+
+def test_going_back_closes_the_incident_that_kept_the_saga() -> None:
+    story = marked().diverges().tell(back_to("a"))
+    assert story.facts[0] == e.IncidentResolved(incident=1, by="ann", reason="the saga goes back", settled=())
+    assert (story.phase, story.due()) == (_G.RUNNING, Compensate(HOTEL))
+
+
+def test_what_had_been_taken_back_before_is_not_told_again_as_taken_back() -> None:
+    story = marked().does(CAR).tell(rewind(HOTEL)).takes_back(HOTEL).tell(END).tell(back_to("a")).takes_back(CAR)
+    assert story.comes_to_its_end().facts == (e.RewindEnded(place=None, taken_back=(CAR,)),)
 
 
 def test_a_place_before_what_was_taken_back_since_can_be_gone_back_to() -> None:
@@ -164,7 +233,7 @@ def test_past_its_window_a_rewind_calls_a_person_and_goes_on_with_a_new_one() ->
     story = Story().does(FLIGHT).tell(back_to(last=1)).later(WINDOW_S)
     due = story.due()
     assert isinstance(due, CallPerson)
-    assert (due.kind, due.step) == (e.IncidentKind.COMPENSATION_TIMED_OUT, FLIGHT)
+    assert (due.kind, due.step, due.stops) == (e.IncidentKind.COMPENSATION_TIMED_OUT, FLIGHT, False)
     story.tell(c.OpenIncident(kind=due.kind, step=due.step, why=due.why))
     assert story.phase is _G.INCIDENT
     assert story.retries().due() == Compensate(FLIGHT)

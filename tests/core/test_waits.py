@@ -10,7 +10,7 @@ from amends.core.decide import decide
 from amends.core.saga import Saga, evolve, replay
 from amends.core.transitions import SagaStatus, WaitStatus
 from amends.core.values import SagaId, StepId
-from amends.core.waits import open_waits
+from amends.core.waits import open_waits, wait_words
 from amends.errors import RefusedError
 from tests.core.samples import STARTED
 
@@ -107,6 +107,8 @@ def test_a_wait_does_not_end_before_its_time() -> None:
     told.move("wait", "paid", 5)
     assert not told.tell(c.EndWait(place=StepId("1"), now=4))
     assert told.tell(c.EndWait(place=StepId("1"), now=5))
+    assert told.saga.waits is not None
+    assert [wait.status for wait in told.saga.waits.places.values()] == [WaitStatus.ENDED]
     assert not told.tell(c.EndWait(place=StepId("1"), now=6))
 
 
@@ -117,6 +119,20 @@ def test_a_saga_keeps_a_thousand_early_signals_and_no_more() -> None:
     assert len(told.sent) == 1000
     with pytest.raises(RefusedError, match="1000 signals that it has not taken up"):
         decide(told.saga, c.SendSignal(name="paid", payload=None, by="a", early=True))
+
+
+def test_nobody_is_at_a_wait_once_the_work_has_ended_or_goes_back() -> None:
+    fail = c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=0, window_s=1)
+    for ends in (c.FinishWork(result=None), fail):
+        told = Told()
+        told.move("wait", "paid", 5)
+        assert len(open_waits(told.saga)) == 1
+        assert told.tell(ends)
+        assert open_waits(told.saga) == ()
+
+
+def test_a_wait_without_a_name_is_a_sleep() -> None:
+    assert (wait_words(""), wait_words("paid")) == ("a sleep", "a wait for paid")
 
 
 def test_a_wait_has_a_place_to_itself() -> None:

@@ -189,6 +189,7 @@ def test_every_fact_can_be_described() -> None:
 def test_arguments_may_be_said_both_ways_at_once_and_look_like_facts() -> None:
     found = described_facts({"args.a": 1, "args": {"saga": {"steps": 9}, "b": {"c": 2}}})
     assert (found.args, found.steps) == ({"a": 1, "saga": {"steps": 9}, "b": {"c": 2}}, 0)
+    assert described_facts({"args": {"a.b": 1}, "args.c.d": 2}).args == {"a.b": 1, "c": {"d": 2}}
     with pytest.raises(InputError, match=r"^env is text, not \{'name': 'x'\}$"):
         described_facts({"env": {"name": "x"}})
 

@@ -38,6 +38,8 @@ def test_in_a_dotted_name_only_two_stars_cross_dots(pattern: str, yes: list[str]
         ),
         ("/etc/*", ["/etc/passwd", "/etc/", "/etc/a/b", "/etc/a\nb"], ["/etc", "x/etc/a"]),
         ("*.pem", ["a.pem", ".pem"], ["a.pem.txt"]),
+        ("a?c*", ["abc", "abcd"], ["abd", "a?d"]),
+        ("a[*]c*", ["a*cd"], ["abc", "a[*]c"]),
         ("a*b*c", ["abc", "a-b-b-c"], ["acb"]),
         ("a*b*c*d*e", ["abcde", "a1b2c3d4e", "a-b-c-d\n-e"], ["abdce"]),
         ("a**c", ["abc", "ac"], ["ab"]),

@@ -77,6 +77,13 @@ def test_the_corpus_says_every_word_of_the_format() -> None:
     assert {*POLICY_KEYS, *RULE_KEYS, *RATE_KEYS, *OPERATORS, *FACTS, *Decision} <= words
 
 
+def test_the_built_in_policy_is_one_like_any_other_but_for_the_names_of_its_rules() -> None:
+    made = builtin_policy.__wrapped__()
+    assert made == builtin_policy()
+    assert all(each.id.startswith("builtin-") for each in made.rules)
+    assert all("is taken: verdicts use it" in each for each in mistakes(made.text))
+
+
 def test_a_policy_keeps_its_text_its_name_and_the_lines_of_its_rules() -> None:
     path = CORPUS / "four-rules.yaml"
     made = load_policy(path)
@@ -273,7 +280,9 @@ def test_a_duration_is_a_number_and_a_unit(text: str) -> None:
     assert "expires has to be a duration of at most 366d, such as 30s, 15m, 1h or 2d" in found
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("15m", 900), ("1h", 3600), ("2d", 172_800)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("15m", 900), ("1h", 3600), ("2d", 172_800), ("366d", 31_622_400)]
+)
 def test_and_means_seconds(text: str, seconds: int) -> None:
     made = policy(f"- {{id: a, decision: require_human, expires: {text}}}")
     assert made.rules[0].expires_s == seconds
@@ -308,6 +317,8 @@ def test_and_means_seconds(text: str, seconds: int) -> None:
         ("args.n: {gt: 1_000}", "gt has to be a number, not '1_000'"),
         ("args.n: {gt: true}", "gt has to be a number, not true"),
         ("args.n: {in: 5}", "in has to be a list, not 5"),
+        ("args.n: {gt: x, lt: 5}", "gt has to be a number, not 'x'"),
+        ("args.n: {gt: [1], lt: 5}", "gt has to be a number, not a list"),
         ("args.n: {exists: [true]}", "exists has to be true or false, not a list"),
         ("args.n: {exists: yes}", "exists has to be true or false, not 'yes'"),
         ("args.n: {exists: false, gt: 5}", "exists: false beside other operators: what is not there has no value"),
@@ -330,6 +341,11 @@ def test_and_means_seconds(text: str, seconds: int) -> None:
 )
 def test_a_condition_that_is_none_says_what_is_wrong(conditions: str, told: str) -> None:
     assert in_when(conditions).startswith(told)
+
+
+def test_quotes_are_spoken_of_only_where_they_would_help() -> None:
+    assert in_when("env: 5").endswith("; put it in quotes")
+    assert in_when("side_effect: yes") == "side_effect is true or false, not 'yes'"
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_lines() -> None:

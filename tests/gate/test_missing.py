@@ -6,7 +6,9 @@ import pytest
 
 from amends.core.values import Json
 from amends.core.verdict import Decision
+from amends.gate.conditions import condition
 from amends.gate.protocol import Facts
+from amends.gate.vocabulary import FACTS
 from tests.gate.support import facts, rule, verdict
 
 ABSENT = object()
@@ -158,3 +160,14 @@ def test_a_secret_s_digest_cannot_be_asked_for() -> None:
 
 def test_arguments_that_are_no_map_have_nothing_in_them() -> None:
     assert verdict(rule("deny", "{args.n: 5}"), facts(args=[5])).decision is Decision.DENY
+
+
+def test_an_exemption_that_does_not_apply_makes_no_doubt_a_certainty() -> None:
+    allows = rule("allow", "{args.n: {gt: 5}}", unless="{env: other}")
+    assert verdict(allows, facts(args={"n": 6}), default="deny").decision is Decision.ALLOW
+    assert verdict(allows, facts(args={}), default="deny").decision is Decision.DENY
+
+
+def test_of_tags_that_are_not_there_nothing_can_be_told() -> None:
+    asked = condition(FACTS["risk"], {"in": ["money"]})
+    assert (asked.match(None), asked.match(()), asked.match(("money",))) == (None, False, True)

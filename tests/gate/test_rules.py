@@ -257,7 +257,7 @@ def test_what_is_remembered_is_forgotten_before_it_grows_without_bound(monkeypat
     many = policy("\n".join(rule("throttle", f"{{args.n{n}: {{exists: true}}}}", name=f"r{n}") for n in range(20)))
     for n in range(20):
         assert judge(many, facts(args={f"n{n}": 1})).rule == f"r{n}"
-    assert len(many.verdicts) <= 8
+        assert len(many.verdicts) == n % 8 + 1
 
 
 def test_a_star_in_a_topic_or_a_definition_stays_within_its_segment() -> None:
@@ -299,3 +299,30 @@ def test_a_policy_speaks_of_what_its_rules_ask_about() -> None:
     made = policy(rule("throttle", "{args.n: 1}", unless="{labels.x: a}"))
     assert [made.speaks_of(fact) for fact in ("args.n", "labels.x", "drill.age_days")] == [True, True, False]
     assert policy("[]", None).speaks_of("reversibility")
+
+
+@pytest.mark.parametrize(("length", "ends"), [(296, "x"), (297, "…")])
+def test_a_rule_without_a_reason_tells_its_conditions_but_not_at_any_length(length: int, ends: str) -> None:
+    env = "x" * length
+    why = verdict(rule("deny", f"{{env: {env}}}"), facts(env=env)).why
+    assert why == f"env {env}"[:300] + ("…" if ends == "…" else "")
+
+
+def test_what_is_allowed_needs_no_reason() -> None:
+    assert verdict(rule("allow", "{env: x}"), facts(env="x")).why == ""
+
+
+def test_what_cannot_be_told_of_a_fact_that_is_always_there_is_an_error_that_names_it() -> None:
+    found = verdict(rule("deny", "{env: x}"), facts(env=cast("str", 5)))
+    assert (found.decision, found.why) == (
+        D.DENY,
+        "the policy could not be judged: TypeError: not a text: one of env",
+    )
+
+
+@pytest.mark.parametrize(("length", "whole"), [(186, True), (187, False)])
+def test_the_key_of_a_rate_is_short(length: int, whole: bool) -> None:
+    limited = "- {id: one, decision: throttle, rate: {max: 5, per: 60s, by: [args.to]}}"
+    (rate,) = verdict(limited, facts(args={"to": "x" * length})).rates
+    key = f'one,args.to="{"x" * length}"'
+    assert (len(key) <= 200, rate.key == key) == (whole, whole)
