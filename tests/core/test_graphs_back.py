@@ -67,8 +67,9 @@ def test_a_step_that_was_not_declared_is_after_all_before_it_and_before_all_sinc
 def test_what_a_step_was_declared_to_be_after_waits_for_all_between_them() -> None:
     story = Graph().after(A)
     story.does(StepId("1"))
-    assert story.after(C, A).fails().due() == Compensate(C)
-    assert story.takes_back(C).due() == Compensate(StepId("1"))
+    assert story.after(C, A).after(D).fails().all_due() == (Compensate(D), Compensate(C))
+    assert story.takes_back(C).due() == Compensate(D)
+    assert story.takes_back(D).due() == Compensate(StepId("1"))
     assert story.takes_back(StepId("1")).due() == Compensate(A)
 
 

@@ -7,7 +7,7 @@ import pytest
 from amends.core import commands as c, events as e
 from amends.core.contracts import key_of
 from amends.core.effects import Queue
-from amends.core.outcomes import Failed, FoundNothing, Lost, Succeeded
+from amends.core.outcomes import Failed, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.refusals import later
 from amends.core.saga import replay
 from amends.core.transitions import SagaStatus, StepStatus
@@ -167,6 +167,13 @@ def test_who_fails_after_a_loss_may_have_taken_effect_and_says_when_to_try_again
     unsure = Story().begins(FLIGHT, contract("ask", probe=True, idempotent=True, attempts=5)).ends(FLIGHT, LOST)
     unsure.fails_to_answer(FLIGHT).tries(FLIGHT).ends(FLIGHT, Failed(error="busy", after_s=7))
     assert (type(unsure.facts[0]), unsure.step(FLIGHT).retry_at) == (e.AttemptLost, unsure.now + 7000)
+
+
+def test_an_answer_that_came_too_soon_does_not_keep_what_can_be_repeated_from_being_tried_again() -> None:
+    story = Story().does(FLIGHT, contract("ask", probe=True, idempotent=True, attempts=5), LOST)
+    for _ in range(2):
+        story.later(9).hears(FLIGHT, NoAnswer("busy"))
+    assert story.later(9).hears(FLIGHT, FoundNothing(), reports=-1).step(FLIGHT).retry_at == story.now + 1000
 
 
 def test_a_lock_that_is_not_had_voids_what_people_agreed_to() -> None:

@@ -8,6 +8,7 @@ from amends.core import commands as c, events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle
 from amends.core.outcomes import Failed, Found
 from amends.core.plan import rewinding
+from amends.core.saga import evolve
 from amends.core.step import Told
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
@@ -125,6 +126,19 @@ def test_a_rewind_that_is_under_way_when_the_work_ends_goes_on() -> None:
 def test_a_saga_that_a_person_has_brought_to_its_end_has_no_rewind_under_way() -> None:
     story = Story().does(FLIGHT).tell(rewind(FLIGHT)).diverges().resolves()
     assert (story.phase, story.saga.rewinding) == (_G.COMPLETED, ())
+
+
+def test_work_that_goes_on_stops_at_the_end_of_a_rewind_that_an_incident_keeps() -> None:
+    story = Story().does(FLIGHT).tell(rewind(FLIGHT)).calls_person(FLIGHT)
+    story.saga = evolve(story.saga, e.WorkResumed(by="ann"))
+    assert story.tell(END).facts == (e.SagaHalted(),)
+
+
+def test_a_rewind_names_the_step_that_failed_only_where_it_is_of_this_saga() -> None:
+    for step, named in ((FLIGHT, FLIGHT), (StepId("of another saga"), None)):
+        (fact,) = Story().does(FLIGHT).tell(rewind(FLIGHT)._replace(step=step)).facts
+        assert isinstance(fact, e.RewindStarted)
+        assert fact.step == named
 
 
 # -- from outside -----------------------------------------------------------------------------------------------------

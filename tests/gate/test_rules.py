@@ -313,10 +313,10 @@ def test_what_is_allowed_needs_no_reason() -> None:
 
 
 def test_what_cannot_be_told_of_a_fact_that_is_always_there_is_an_error_that_names_it() -> None:
-    found = verdict(rule("deny", "{env: x}"), facts(env=cast("str", 5)))
+    found = verdict(rule("deny", "{env: x, phase: forward}"), facts(env=cast("str", 5)))
     assert (found.decision, found.why) == (
         D.DENY,
-        "the policy could not be judged: TypeError: not a text: one of env",
+        "the policy could not be judged: TypeError: not a text: one of env, phase",
     )
 
 
