@@ -152,6 +152,13 @@ def test_a_pivot_that_lands_while_the_saga_goes_back_keeps_what_it_came_after_an
     assert story.takes_back(C).due() == End()
 
 
+def test_an_incident_at_which_all_of_it_stops_names_also_what_waits_for_another_one() -> None:
+    story = diamond().after(D).fails().takes_back(B, Failed(error="gone", fatal=True)).calls_person(B)
+    kind = e.IncidentKind.COMPENSATION_TIMED_OUT
+    story.tell(c.OpenIncident(kind=kind, step=D, why="too late", stops=True))
+    assert [incident.left for incident in story.saga.open_incidents] == [(B, A), (D, C, A)]
+
+
 def test_past_the_window_what_is_in_flight_is_waited_for_and_then_all_of_it_stops() -> None:
     story = diamond().fails(window_s=60).starts_back(B).later(60)
     assert story.due() == Settle((B,))

@@ -220,6 +220,12 @@ def test_what_lands_late_is_named_beside_the_step_at_which_the_saga_stopped() ->
     assert story.lands(FLIGHT).incident.left == (CAR, FLIGHT, HOTEL)
 
 
+def test_what_lands_late_after_the_work_is_named_beside_what_had_stopped_the_saga() -> None:
+    story = Story().does(FLIGHT, outcome=FATAL).does(HOTEL, UNDECLARED, LOST).finishes().calls_person(HOTEL)
+    assert story.incident.left == (HOTEL,)
+    assert story.lands(FLIGHT).incident.left == (HOTEL, FLIGHT)
+
+
 def test_a_late_success_while_finishing_is_one_more_doubt() -> None:
     story = Story().does(FLIGHT, outcome=FATAL).begins(HOTEL).finishes().lands(FLIGHT).ends(HOTEL, DONE)
     assert story.due() == Compensate(FLIGHT)
