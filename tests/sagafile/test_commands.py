@@ -18,6 +18,7 @@ from amends.runtime.listing import History
 from amends.runtime.registry import PROCESS
 from amends.sagafile import parse_saga
 from amends.sagafile.outputs import Output
+from amends.sagafile.program import Called, call
 
 CANARY = "canary-4711-canary"
 
@@ -261,3 +262,32 @@ steps:
 
     assert asyncio.run(both()) == ["completed", "completed"]
     assert sorted((tmp_path / "order").read_text(encoding="utf-8").split()) == ["a", "b"]
+
+
+def test_a_command_that_was_given_up_while_it_started_is_ended_all_the_same(tmp_path: Path) -> None:
+    """It begins in a thread, after whoever wanted it has gone: without somebody who ends it, it would run on."""
+
+    async def whole() -> None:
+        asked = Called(words=["sleep", "3600"], cwd=tmp_path, env=dict(os.environ))
+        calling = asyncio.ensure_future(call(asked))
+        await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+    before = children()
+    asyncio.run(whole())
+    assert children() <= before
+
+
+def children() -> set[int]:
+    """The processes that this one has started, and that have not ended."""
+    found: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == os.getpid() and state != "Z":
+            found.add(int(path.parent.name))
+    return found

@@ -164,7 +164,10 @@ def buried() -> Iterator[tuple[int, int]]:
 def ask_to_end(child: int, woken: int, grace_s: float) -> None:
     """Let the command and its group put things in order, for a while."""
     with contextlib.suppress(OSError):
-        os.killpg(child, signal.SIGTERM)
+        try:
+            os.killpg(child, signal.SIGTERM)
+        except ProcessLookupError:  # it has only just been forked, and has no group of its own yet
+            os.kill(child, signal.SIGTERM)
     for _ in range(round(grace_s / LOOK_S)):
         ready, _, _ = select.select([woken], [], [], LOOK_S)
         if ready:

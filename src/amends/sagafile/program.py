@@ -78,7 +78,7 @@ async def call(asked: Called) -> Printed:
 
     out, err = Output(KEPT, asked.hidden, shown()), Output(KEPT, asked.hidden, shown())
     try:
-        running = await _in_thread(lambda: _started(asked, (out, err)))
+        running = await _begun(lambda: _started(asked, (out, err)))
         ended = await _ended(running)
     except ViewError as exc:
         raise NotDone(f"{asked.words[0]} could not be started: {str(exc).rpartition('started: ')[2]}") from None
@@ -101,6 +101,19 @@ def _started(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
         grace_s=GRACE_S,
     )
     return Running(launch, SystemClock())
+
+
+async def _begun(start: Callable[[], Running]) -> Running:
+    """Start it. Whoever gives up meanwhile has it ended too, once it has begun: else nobody ever would."""
+    starting = _in_thread(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(ViewError):
+            running = await starting
+            running.cancel()
+            await _in_thread(running.wait)
+        raise
 
 
 async def _ended(running: Running) -> Ran:
