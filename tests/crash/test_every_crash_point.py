@@ -64,7 +64,7 @@ def test_a_crash_at_every_point_and_again_at_every_point_of_the_recovery(
 @each_scenario
 def test_asleep_past_the_lease_at_every_point(scenario: Scenario, record_property: Record) -> None:
     tried = Tried()
-    every_freeze(scenario, Ground, tried)
+    every_freeze(scenario, Ground, tried, stride=stride_of(scenario))
     verdict(tried, record_property, "slept")
 
 
