@@ -56,3 +56,9 @@ def test_a_long_past_is_read_and_let_go_without_recursion() -> None:
     assert len(oldest) == 0
     assert len(newest) == 50_000
     del newest, oldest
+
+
+def test_what_is_missing_is_what_was_said_instead() -> None:
+    old = Pmap({"a": 1})
+    new = old.set("b", 2)
+    assert (old.get("b"), old.get("b", 5), new.get("b", 5), new.get("c", 5)) == (None, 5, 2, 5)
