@@ -19,7 +19,9 @@ IMAGES ?= 100000
 # For make mutants.
 MUTANTS ?=
 
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+# One worker more than there are processors: many tests wait for processes, disks and clocks.
+WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 # Hundreds of short processes run in the tests: compiling the package again in each would take most of their time.
 unexport PYTHONDONTWRITEBYTECODE

@@ -16,13 +16,16 @@ def run(cwd: Path, *words: str) -> list[str]:
 
 
 def test_one_waits_one_gives_way_and_one_is_told_who_has_the_page(tmp_path: Path) -> None:
-    *lines, swaps, at_last = run(tmp_path)
-    assert lines == [
-        "refund-1: completed ann has 105",
-        "refund-2: completed ann has 112",
-        "page-1: completed one wrote it",
-        "page-2: completed shared/page is taken",
-    ]
+    """They begin side by side; whoever is first, the other one comes after it."""
+    first, second, *pages, swaps, at_last = run(tmp_path)
+    assert (first, second) in {
+        ("refund-1: completed ann has 105", "refund-2: completed ann has 112"),
+        ("refund-1: completed ann has 112", "refund-2: completed ann has 107"),
+    }
+    assert pages in (
+        ["page-1: completed one wrote it", "page-2: completed shared/page is taken"],
+        ["page-1: completed shared/page is taken", "page-2: completed two wrote it"],
+    )
     assert swaps == "['from', 'gave']"
     assert "'ann', 'ann'], held []" in at_last
     assert sum(balances_in(at_last).values()) == 212
