@@ -50,7 +50,8 @@ _AFTERLIFE_S: Final = 100.0
 """How long processes live on when nothing goes wrong any more: who slept finds out what it missed, and tells."""
 _TURNS: Final = (40, 90, 90, 200)
 """Among how many of its first turns a process's fault is."""
-_FINAL_TRIES: Final = 20
+_FINAL_TRIES: Final = 100
+"""With the naps between them enough for what waits by a clock that was set an hour too far."""
 _PERSON_S: Final = 20.0
 """How long a person waits before asking again."""
 
