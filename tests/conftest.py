@@ -14,7 +14,7 @@ if "CI" not in os.environ:  # there hypothesis has a profile of its own: no dead
 KINDS = {
     "died": "in-process: a death at every point, and again in the recovery",
     "killed": "SIGKILL of a forked process, on a real SQLite file",
-    "slept": "asleep past its lease at every point, taken over, woken",
+    "slept": "asleep past its lease, taken over, woken",
     "refused": "a full disk at every append",
 }
 

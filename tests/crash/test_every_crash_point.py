@@ -35,8 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
 SOAK = "AMENDS_SOAK" in os.environ
 WHOLE = frozenset(list(ALL)[:45])
-"""Killed at every point of the work and of the recovery in each run of the tests; the others at each third point of the
-recovery, and killed for real at each third of the work. `make soak` leaves none out."""
+"""In each run of the tests these die again at every point of the recovery, and are killed and sleep at every point of
+the work; the others at each third. `make soak` leaves none out."""
 each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
 Record = Callable[[str, object], None]
 

@@ -203,6 +203,7 @@ def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
     if others and (saga.live or not command.stops):  # what waits for this step stops here; the others go on
         left = tuple(name for name in _left(saga) if name in held_back)
         return (_opened(saga, command.kind, step.id, command.why, left),)
+    # What waits for another's step is named there, and goes back when that has been seen to.
     elsewhere = set[StepId]() if command.stops else _named_as_left(saga) - held_back
     left = tuple(name for name in _left(saga) if name not in elsewhere)
     return (_opened(saga, command.kind, step.id, command.why, left), e.SagaHalted())

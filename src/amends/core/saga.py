@@ -98,7 +98,7 @@ class Saga:
     @property
     def works(self) -> bool:
         """Whether its definition may act now."""
-        return self.phase is SagaStatus.RUNNING and not self.finished and not (self.rewinding and self.called_back)
+        return self.phase is SagaStatus.RUNNING and not self.finished and not self.called_back
 
     @property
     def called_back(self) -> bool:

@@ -69,7 +69,7 @@ class Scope(NamedTuple):
 class Places:
     def __init__(self, saga: Saga, patience_s: float) -> None:
         self._patience_s = patience_s
-        steps = tuple(saga.steps.values())
+        steps = tuple(saga.steps.values())  # once: each walk over the map copies its keys, and every saga begins here
         self._unclaimed = dict(_remembered(saga, steps))
         self._forgotten = frozenset(step.id for step in steps if step.forgotten)
         self._set_aside = frozenset(step.id for step in steps if step.rewind is not None)

@@ -29,6 +29,7 @@ class Attempt:
         self._action = action
         self._args = args
         self._place = place
+        self._is_exact = state.contract.reversibility is Reversibility.REVERSIBLE
         self._files: Files | None = None
         self._sealed: Sealed | None = None
 
@@ -56,23 +57,20 @@ class Attempt:
         action = self._action
         if action.is_async:
             return await cast("Awaitable[object]", action.signature.call(action.function, args))
-        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
-        settle_s = self._layers.settle_s if is_exact else None  # what is not only files has to be waited for
+        settle_s = self._layers.settle_s if self._is_exact else None  # what is not only files has to be waited for
         return await self._layers.in_thread(
             lambda: action.signature.call(action.function, args), stop=files.stop, wait_s=settle_s
         )
 
     def _seal(self, files: Files) -> None:
-        contract = self._state.contract
-        if not contract.side_effect:
+        if not self._state.contract.side_effect:
             files.drop()
             return
         try:
             sealed = files.seal()
         except (LimitError, PathError) as exc:
-            is_exact = contract.reversibility is Reversibility.REVERSIBLE
-            raise Fatal(str(exc), happened=not is_exact) from exc
-        if sealed.moved and contract.reversibility is Reversibility.REVERSIBLE:
+            raise Fatal(str(exc), happened=not self._is_exact) from exc
+        if sealed.moved and self._is_exact:
             self._sealed = None
             raise NotDone(f"somebody else changed {', '.join(sealed.moved[:5])} while the step worked on it")
         self._sealed = sealed
@@ -81,8 +79,7 @@ class Attempt:
         """The outcome, with the layer that belongs to it. What only worked on files, and failed, did nothing."""
         if isinstance(outcome, Succeeded):
             return outcome if self._sealed is None else replace(outcome, layer=_named(self._sealed))
-        is_exact = self._state.contract.reversibility is Reversibility.REVERSIBLE
-        if isinstance(outcome, Lost) and is_exact and self._action.on_files == "layer":
+        if isinstance(outcome, Lost) and self._is_exact and self._action.on_files == "layer":
             return Failed(error=outcome.error, fatal=outcome.fatal)
         return outcome
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
 _OVER: Final = frozenset({Life.DROPPED, Life.KEPT, Life.PRUNED})
-
-
 _lender: ContextVar[Layers] = ContextVar("amends_lender")
 
 
