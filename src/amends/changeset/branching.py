@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amends.changeset.contents import Contents
 from amends.changeset.delta import Delta
@@ -35,6 +35,7 @@ from amends.changeset.stack import Found, Stack
 from amends.changeset.validate import Validated, Validation, strict_conflicts
 from amends.changeset.views.protocol import View
 from amends.changeset.writing import Writing
+from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError
 
 

@@ -15,7 +15,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amends.changeset import marks
 from amends.changeset.disk import Disk, digest_of, spot
@@ -23,6 +23,7 @@ from amends.changeset.look import kind_of, readable, state_at
 from amends.changeset.model import Kind, State, same
 from amends.changeset.paths import Patterns, join
 from amends.changeset.stack import Found, Stack
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

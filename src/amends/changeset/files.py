@@ -10,7 +10,6 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +21,7 @@ from amends.changeset.stack import Found, Stack
 from amends.changeset.tools import OUTPUT, Bounded, Launch, Ran, Running
 from amends.changeset.views.protocol import View
 from amends.changeset.writing import Writing
+from amends.dataclass import dataclass
 from amends.errors import ChangesetLifeError
 
 if TYPE_CHECKING:

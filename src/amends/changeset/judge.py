@@ -16,11 +16,12 @@ both changed the content              merged line by line; conflict where that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
 
 from amends.changeset.model import Ancestor, Kind, State, same
+from amends.dataclass import dataclass
 
 
 class Ruling(StrEnum):

@@ -22,7 +22,6 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from amends.changeset.disk import Disk, Spot, Sync, opened, spot
@@ -52,6 +51,7 @@ from amends.changeset.tools import Ran
 from amends.changeset.troubles import said, told
 from amends.changeset.validate import TreeNow, Validated, Validation, strict_conflicts
 from amends.clock import Clock
+from amends.dataclass import dataclass
 from amends.errors import ChangesetBusyError, ChangesetDamagedError, LandingStuckError
 
 Ended: TypeAlias = "Landed | Conflicted | Unverified"

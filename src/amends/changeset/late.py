@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from amends.changeset import codec
 from amends.changeset.aside import SHORT, look
@@ -20,6 +19,7 @@ from amends.changeset.look import about_at, content_at
 from amends.changeset.model import Kind, same
 from amends.changeset.paths import spell, unspell
 from amends.changeset.plan import Act, Do, Plan, TreePlan, read_plan
+from amends.dataclass import dataclass
 
 ABORTED = b".aborted"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 
 from amends.changeset import results
 from amends.changeset.changeset import Changeset
@@ -28,6 +27,7 @@ from amends.changeset.shelf import Shelf
 from amends.changeset.views.probe import Answer, doctor as ask
 from amends.changeset.views.protocol import Budget
 from amends.clock import Clock, SystemClock
+from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass
 
 from amends.changeset.codec import Fields
 from amends.changeset.disk import opened, spot
@@ -20,6 +19,7 @@ from amends.changeset.home import Home
 from amends.changeset.look import content_at
 from amends.changeset.paths import spell
 from amends.clock import Clock
+from amends.dataclass import dataclass
 from amends.errors import ChangesetBusyError
 
 _TURN_S = 0.02

@@ -10,11 +10,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from amends.changeset.texts import is_text, lines_of, matching
+from amends.dataclass import dataclass
 
 Lines: TypeAlias = Sequence[bytes]
 

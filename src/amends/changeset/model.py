@@ -14,9 +14,11 @@ tree with. Where nobody can prove what the step started from, the ancestor is un
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
+
+from amends.dataclass import dataclass
 
 
 class Kind(StrEnum):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from amends.changeset.model import Ancestor, Entry, Kind, Layer, State, same
 from amends.changeset.paths import parents
 from amends.changeset.seal import earliest_ancestors
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ was not done, because the old thing is in `undo/<n>` afterwards and the new one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +14,7 @@ from amends.changeset import codec
 from amends.changeset.codec import Fields, Json, fields_of, items, number, state_fields, state_of, text
 from amends.changeset.model import Kind, State
 from amends.changeset.paths import depth, parent, spell, unspell
+from amends.dataclass import dataclass
 
 
 class Do(StrEnum):

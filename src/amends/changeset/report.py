@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from amends.changeset.codec import Fields, Json
 from amends.changeset.judge import Clash
@@ -11,6 +10,7 @@ from amends.changeset.merge import Hunk
 from amends.changeset.model import State
 from amends.changeset.paths import spell
 from amends.changeset.tools import Ran
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

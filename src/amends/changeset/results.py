@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amends.changeset.codec import Fields
 from amends.changeset.model import Layer, Totals
 from amends.changeset.paths import spell
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

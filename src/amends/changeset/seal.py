@@ -15,7 +15,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amends.changeset import codec, limits
 from amends.changeset.ancestors import Ancestry, moment
@@ -28,6 +28,7 @@ from amends.changeset.objects import Objects
 from amends.changeset.paths import Patterns
 from amends.changeset.stack import Stack
 from amends.changeset.texts import LARGEST_TEXT, changed_lines
+from amends.dataclass import dataclass
 from amends.errors import LimitError
 
 

@@ -12,7 +12,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from amends.changeset import marks
@@ -20,6 +19,7 @@ from amends.changeset.disk import spot
 from amends.changeset.look import about_path, content_at, state_at
 from amends.changeset.model import State
 from amends.changeset.paths import beneath, join, spell
+from amends.dataclass import dataclass
 from amends.errors import PathError
 
 _LINKS: Final = 40

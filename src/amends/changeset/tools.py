@@ -11,11 +11,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from amends.changeset import launch
 from amends.clock import Clock
+from amends.dataclass import dataclass
 from amends.errors import ViewError
 
 OUTPUT: Final = 1024 * 1024

@@ -6,11 +6,11 @@ Contents that are no text are named and not shown. Folders, which git does not k
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from amends.changeset.model import Kind, State
 from amends.changeset.texts import is_text, lines_of, matching
+from amends.dataclass import dataclass
 
 CONTEXT: Final = 3
 _MARK: Final = "\\ No newline at end of file\n"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amends.changeset.tools import Launch, Ran
 from amends.changeset.validate import Validated
 from amends.changeset.views.probe import named
 from amends.changeset.views.protocol import Ground, room_of, upper_of
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 
 from amends.changeset import marks
@@ -32,6 +32,7 @@ from amends.changeset.shelf import Shelf, content_in
 from amends.changeset.stack import Stack
 from amends.changeset.texts import LARGEST_TEXT
 from amends.changeset.views.protocol import upper_of
+from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError
 
 _GIT = b".git"

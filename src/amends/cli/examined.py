@@ -7,7 +7,6 @@ import shlex
 import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal
@@ -19,6 +18,7 @@ from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
 from amends.core.transitions import SagaStatus
 from amends.core.values import POLICIES, SagaId
+from amends.dataclass import dataclass
 from amends.errors import AmendsError, JournalError, MistakesError
 from amends.evidence.timeline import span
 from amends.journal.protocol import Journal, PersonQuery, SagaQuery, SagaRow

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import Final, Literal, NewType, cast
 
 from amends.core.values import Json, SagaId, StepId
+from amends.dataclass import dataclass
 
 Topic = NewType("Topic", str)
 Phase = Literal["do", "undo"]

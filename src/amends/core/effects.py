@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from amends.core.events import IncidentKind
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ What people are asked and answer is in `people`, what is waited for and held bac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -60,6 +59,7 @@ from amends.core.timing import (
     WaitStarted as WaitStarted,
 )
 from amends.core.values import Json, StepId
+from amends.dataclass import dataclass
 
 
 class Cause(StrEnum):

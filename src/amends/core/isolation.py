@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amends.core.values import Json, StepId
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from amends.core.values import Json
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

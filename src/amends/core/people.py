@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from amends.core.values import Json, StepId
 from amends.core.verdict import Need
+from amends.dataclass import dataclass
 
 
 class IncidentKind(StrEnum):

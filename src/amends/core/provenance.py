@@ -9,11 +9,11 @@ apart: this says that a value was not made up, not why it was chosen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, canonical
+from amends.dataclass import dataclass
 
 if TYPE_CHECKING:
     from amends.core.saga import Saga

@@ -5,10 +5,10 @@ Tokens and steps are counted; money is in millionths of a dollar, time in millis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,14 @@ finds each signal at the same wait, and signals of one name are taken up in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from amends.core import events as e
 from amends.core.pmap import Pmap
 from amends.core.transitions import WAIT, SagaStatus, WaitStatus
 from amends.core.values import Json, StepId, canonical
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, RefusedError, TooLargeError
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ How values and texts are shown is in `texts`; what is said of waits and of contr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
 from amends.core import events as e
 from amends.core.values import Json, StepId
+from amends.dataclass import dataclass
 from amends.evidence.commands import CHANGESET, changed, command_line, file_input, printed
 from amends.evidence.idling import told_of_control, told_of_waiting
 from amends.evidence.texts import (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, cast
 
 from amends.core.verdict import Decision, Verdict
+from amends.dataclass import dataclass
 from amends.errors import InputError, PolicyError
 from amends.gate.described import described_facts
 from amends.gate.policy import Policy, judge

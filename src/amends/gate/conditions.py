@@ -9,11 +9,12 @@ Only `exists` always has an answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import ge, gt, le, lt
 from typing import Final, TypeAlias, cast
 
 from amends.core.values import Json, canonical
+from amends.dataclass import dataclass
 from amends.gate.globs import glob, is_glob
 from amends.gate.protocol import Facts
 from amends.gate.vocabulary import Fact, Kind, Read

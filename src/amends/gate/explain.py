@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from amends.core.values import Json, canonical
 from amends.core.verdict import Decision
+from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds
 from amends.gate.policy import Policy, Rule, exempted, strictness
 from amends.gate.protocol import Facts

@@ -14,11 +14,12 @@ verdict is as strict as before, or stricter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, TypeVar
 
 from amends.core.values import canonical, digest
 from amends.core.verdict import Decision, Need, Rate, Verdict
+from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds, Match, conjunction, negation
 from amends.gate.protocol import Facts
 from amends.gate.vocabulary import ACTOR, PLACE, Fact, Read, as_json

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from amends.core.contracts import Contract
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Verdict
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ unknown, and whether an approval was there is told by the approvals on record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from amends.core import events as e
@@ -17,6 +16,7 @@ from amends.core.saga import Saga, Step, evolve, unstarted
 from amends.core.transitions import ApprovalStatus
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision
+from amends.dataclass import dataclass
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts
 

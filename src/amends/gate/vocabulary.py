@@ -7,13 +7,13 @@ and no condition on its value can be told.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 from typing import Final, cast
 
 from amends.core.contracts import Reversibility
 from amends.core.values import SECRET_MARK, Json
+from amends.dataclass import dataclass
 from amends.gate.protocol import Facts
 
 Read = Callable[[Facts], object]

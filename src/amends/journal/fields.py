@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from json.encoder import encode_basestring as quote
 from operator import attrgetter
@@ -19,6 +18,7 @@ from amends.core.contracts import Contract, OnIncident, Retries, Reversibility
 from amends.core.events import Cause, IncidentKind
 from amends.core.values import LARGEST_INT, canonical
 from amends.core.verdict import Need
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, NotJsonError
 
 Spell = Callable[[Any], str]

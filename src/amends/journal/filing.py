@@ -7,10 +7,10 @@ read the newest version that is. Each write has a key; the same key again is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from amends.core.values import Json, SagaId
+from amends.dataclass import dataclass
 from amends.errors import DocumentConflictError, InputError, LeaseLostError
 
 LONGEST_DOCUMENT_NAME: Final = 200

@@ -12,10 +12,10 @@ the next other owner ahead; a request that would close a circle of those is refu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from amends.core import events as e
 from amends.core.contracts import Topic
 from amends.core.transitions import APPROVAL, INCIDENT, ApprovalStatus, IncidentStatus
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

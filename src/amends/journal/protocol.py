@@ -15,12 +15,12 @@ a notary signs now and then: a checkpoint. What is before one that somebody else
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, cast
 
 from amends.core.events import Event, IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import PayloadRemovedError
 from amends.journal.attested import Attested
 from amends.journal.filing import Filing

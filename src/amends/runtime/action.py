@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from amends.clock import SystemClock
@@ -17,6 +17,7 @@ from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, 
 from amends.core.outcomes import Outcome
 from amends.core.step import KEPT_REASONS
 from amends.core.values import Json, SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import DeclarationError, TopicError
 from amends.runtime.resources import checked_templates, listed
 from amends.runtime.signature import Signature

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from amends.core.events import ApprovalRequested
@@ -11,6 +10,7 @@ from amends.core.saga import Saga
 from amends.core.step import Approval
 from amends.core.values import Json, SagaId, StepId
 from amends.core.verdict import Need
+from amends.dataclass import dataclass
 from amends.errors import UnknownApprovalError
 from amends.journal.protocol import Entry
 

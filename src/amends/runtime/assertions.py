@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from amends.core.contracts import FORWARD, Contract, Reversibility
@@ -18,6 +18,7 @@ from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.transitions import IncidentStatus
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 from amends.errors import DeclarationError, StepError, UnverifiedError
 from amends.runtime.action import Action, checked_topic
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
+from amends.dataclass import dataclass
 from amends.errors import DeclarationError, InputError, StepError, StepFatalError
 from amends.runtime.checked import checked_actor
 from amends.runtime.children import CALL, REVERT, know

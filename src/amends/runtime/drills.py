@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, cast
 
@@ -20,6 +20,7 @@ from amends.core.events import SagaCompleted, SagaStarted
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId, canonical, digest
+from amends.dataclass import dataclass
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, SagaQuery, Summary

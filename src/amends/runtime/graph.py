@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
+from amends.dataclass import dataclass
 from amends.errors import DeclarationError
 from amends.runtime.action import Action
 from amends.runtime.steps import ResultOf, Step, references, with_recoveries

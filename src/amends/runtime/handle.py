@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.waits import open_waits
+from amends.dataclass import dataclass
 from amends.errors import RefusedError
 from amends.runtime.turns import is_in_line
 

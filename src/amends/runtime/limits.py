@@ -6,12 +6,13 @@ What is declared here is checked here and turned into whole numbers; `core.limit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final, Literal, TypeAlias, cast
 
 from amends.core.limits import MICROS, WITHIN, LimitName, Response
 from amends.core.values import LARGEST_INT, Json
+from amends.dataclass import dataclass
 from amends.errors import DeclarationError, InputError
 
 LONGEST: Final = 400

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
+from amends.dataclass import dataclass
 from amends.journal.protocol import Entry, SagaRow
 
 if TYPE_CHECKING:

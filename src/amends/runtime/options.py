@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypedDict
 
+from amends.dataclass import dataclass
 from amends.runtime.assertions import Check
 from amends.runtime.limits import Limits
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -24,6 +23,7 @@ from amends.core.decide import decide
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, SagaId
+from amends.dataclass import dataclass
 from amends.errors import JournalConflictError, JournalError
 from amends.gate.globs import Matches, glob
 from amends.journal.protocol import Journal, Summary

@@ -18,13 +18,13 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from amends.core.limits import SPENDING, spent_words
 from amends.core.saga import Saga
 from amends.core.step import Step
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 from amends.errors import DivergedError
 
 

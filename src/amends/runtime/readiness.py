@@ -7,12 +7,12 @@ decides (another order of steps, other arguments) shows when it is called again,
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import DivergedError, UnknownActionError, UnknownDefinitionError
 from amends.journal.protocol import Journal, SagaRow
 from amends.runtime.promises import still_promised

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
 from amends.clock import Clock
 from amends.core import events as e
 from amends.core.values import SagaId
+from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
 from amends.gate.schema import duration_s
 from amends.journal.attested import Spared

@@ -8,7 +8,6 @@ a branch beside it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from amends.core import commands as c
@@ -17,6 +16,7 @@ from amends.core.rewinds import names, unknown_checkpoint
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.core.waits import open_waits
+from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownCheckpointError
 from amends.runtime.backward import Backward
 from amends.runtime.forward import Forward

@@ -5,8 +5,6 @@ Reads a saga's state; changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amends.core.contracts import Reversibility
 from amends.core.frontier import walked_back
 from amends.core.plan import turns
@@ -16,6 +14,7 @@ from amends.core.saga import Saga, Step
 from amends.core.step import LIVE, altered
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import RefusedError, UnknownActionError
 from amends.runtime.registry import Registry
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from amends.core.contracts import Reversibility, key_of
 from amends.core.values import SagaId, canonical
+from amends.dataclass import dataclass
 from amends.documents.documents import spelled_body
 from amends.errors import (
     ChangedSince,

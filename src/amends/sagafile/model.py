@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from amends.core.contracts import Retries
 from amends.core.values import Json
+from amends.dataclass import dataclass
 from amends.sagafile.templates import Reference, Template, references
 
 UNSEEN: Final = Retries(attempts=3)

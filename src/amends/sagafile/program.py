@@ -12,13 +12,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from amends.changeset import Files
 from amends.changeset.tools import Bounded, Launch, Ran, Running
 from amends.clock import SystemClock
+from amends.dataclass import dataclass
 from amends.errors import CommandError, NotDone, ViewError
 from amends.sagafile.outputs import KEPT, Output, Show
 

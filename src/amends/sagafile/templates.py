@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from amends.core.values import Json
+from amends.dataclass import dataclass
 from amends.errors import InputError
 from amends.source.marked import Mistakes, shown
 

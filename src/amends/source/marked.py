@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from amends.core.values import Json
+from amends.dataclass import dataclass
 from amends.errors import MistakesError
 from amends.source.words import nearest
 

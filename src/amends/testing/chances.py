@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from amends.core import commands as c
@@ -14,6 +13,7 @@ from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Saga, Step
 from amends.core.values import StepId
 from amends.core.verdict import Decision, Need, Verdict
+from amends.dataclass import dataclass
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

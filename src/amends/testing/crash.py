@@ -16,12 +16,13 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 
 from amends.clock import Clock
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
+from amends.dataclass import dataclass
 from amends.errors import JournalError
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.protocol import Entry, Journal

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from amends.core.events import Event
 from amends.core.values import SagaId
+from amends.dataclass import dataclass
 from amends.errors import JournalFullError
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Removal, Signer, Spared, Stored
 from amends.journal.filing import Document, DocumentPage, DocumentWrite

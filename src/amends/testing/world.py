@@ -15,7 +15,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,6 +23,7 @@ from amends.core import events as e
 from amends.core.saga import Incident, Saga, Step, evolve, unstarted
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.journal.codec import FIRST, chain
 from amends.journal.protocol import PARENT, Entry
 from amends.testing.order import goes_first, out_of_order

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from amends.changeset import codec, marks
@@ -26,6 +26,7 @@ from amends.changeset.views.protocol import Budget, Ground, View
 from amends.changeset.views.workspace import CopyView
 from amends.changeset.writing import shares_blocks
 from amends.clock import Clock
+from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError, ViewError
 
 PROVIDERS: Final = ("overlay", "clone", "copy", "api")

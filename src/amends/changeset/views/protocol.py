@@ -7,7 +7,7 @@ what is not part of it. All providers leave the same layer behind for the same w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from amends.changeset.disk import Disk
@@ -15,6 +15,7 @@ from amends.changeset.home import Home
 from amends.changeset.tools import Launch, Running
 from amends.changeset.writing import Writing
 from amends.clock import Clock
+from amends.dataclass import dataclass
 
 Lowers: TypeAlias = Callable[[int], tuple[bytes, ...]]
 """The folders of a tree's sealed layers, newest first."""

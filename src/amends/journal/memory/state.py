@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from amends.core import events as e
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest

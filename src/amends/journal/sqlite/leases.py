@@ -9,11 +9,11 @@ keeps an old holder from writing; all else here only decides how soon somebody e
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from amends.core.values import SagaId, canonical
+from amends.dataclass import dataclass
 from amends.journal.protocol import Lease
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch

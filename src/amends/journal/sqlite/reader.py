@@ -7,7 +7,6 @@ many short questions, each verified before it is handed on. What is read twice c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ import apsw
 from amends.core.events import Event
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError
 from amends.journal.attested import Stored
 from amends.journal.codec import FIRST, chain, decode, references, removed_digest

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from amends.changeset import EPHEMERAL, Files, Isolation, Limits, Terms
 from amends.core.values import Json
+from amends.dataclass import dataclass
 from amends.errors import ChangesetLifeError, DeclarationError, InputError
 
 MARK: Final = "$files"

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from amends.core.events import SagaStarted
 from amends.core.saga import Saga, Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json
+from amends.dataclass import dataclass
 from amends.runtime.files.given import PARAMETER, Place, place_in
 from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 

@@ -9,10 +9,11 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Self
 
+from amends.dataclass import dataclass
 from amends.errors import InputError
 from amends.runtime.notices.target import (
     GIVE_UP_S,

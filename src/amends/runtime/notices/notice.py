@@ -10,12 +10,12 @@ was restored from a backup, and went on differently, does not give an old id to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from amends.core import events as e
 from amends.core.values import Json, SagaId, StepId, canonical
+from amends.dataclass import dataclass
 from amends.journal.projection import topic_of
 from amends.journal.protocol import Journal, Logged
 

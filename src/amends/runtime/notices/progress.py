@@ -7,11 +7,12 @@ the other was there, whatever their clocks say.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final, cast
 
 from amends.core.contracts import Retries
 from amends.core.values import canonical
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
 from amends.journal.protocol import Cursor
 from amends.runtime.notices.target import LONGEST_TRY_S

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Final
 
+from amends.dataclass import dataclass
 from amends.errors import UnknownTargetError
 from amends.journal.protocol import Cursor, Journal
 from amends.runtime.notices.pending import pending

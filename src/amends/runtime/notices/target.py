@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from amends.dataclass import dataclass
 from amends.errors import InputError
 
 if TYPE_CHECKING:

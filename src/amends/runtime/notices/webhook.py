@@ -11,11 +11,12 @@ import os
 import re
 import ssl
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from os import PathLike
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from amends.dataclass import dataclass
 from amends.errors import AmendsError, InputError
 from amends.runtime.notices import signing
 from amends.runtime.notices.addresses import Reach, addresses_of, is_loopback

@@ -10,12 +10,12 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from amends.core.contracts import key_of
 from amends.core.outcomes import Answer, Failed, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import JournalStoppedError
 from amends.runtime.children import BUILT_IN
 from amends.runtime.executor import Call, Executor, Part

@@ -7,13 +7,13 @@ answer withheld. What the runtime is told is an outcome, as it would be by the w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Lost, Outcome
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 from amends.runtime.executor import Part
 
 

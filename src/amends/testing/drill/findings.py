@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, cast
 
@@ -18,6 +17,7 @@ from amends.core.outcomes import Answer, Found, FoundNothing, NoAnswer
 from amends.core.saga import Incident, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
+from amends.dataclass import dataclass
 from amends.testing.drill.executor import Made, Rehearsed
 from amends.testing.drill.family import Family
 from amends.testing.drill.faults import CALLS_PERSON, WHOLE, Fault, Place

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amends.core.contracts import Contract
 from amends.core.values import Json, StepId
+from amends.dataclass import dataclass
 from amends.runtime.registry import BUILT_IN
 from amends.testing.drill.faults import BACK, FORWARD, OF_SAGA, Fault, Place
 from amends.testing.drill.findings import Finding, Mark, worst

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from amends.dataclass import dataclass
 from amends.errors import Fatal, NotDone
 from amends.runtime.action import Asked, Done, Happened, NotHappened
 from amends.testing.simulation.loop import Dice

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from amends.core.values import SagaId
+from amends.dataclass import dataclass
 from amends.errors import AmendsError, RefusedError, UnknownSagaError
 from amends.runtime.coordinator import Coordinator
 from amends.testing.simulation.language import SIGNAL
