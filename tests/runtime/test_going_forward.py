@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -28,6 +29,7 @@ from amends import (
     action,
     saga,
 )
+from amends.core.saga import Saga
 from amends.errors import NotJsonError
 from tests.runtime.support import QuickClock, World, coordinator, names
 
@@ -53,6 +55,22 @@ def test_a_saga_whose_steps_all_succeed_is_completed_with_its_result() -> None:
     ended = run(one_after_another(world.action("a", result=1), world.action("b", result="two")))
     assert (ended.status, ended.result) == ("completed", [1, "two"])
     assert world.seen == ["a", "b"]
+
+
+def test_a_running_saga_keeps_no_older_version_of_itself() -> None:
+    """An older version would keep every later one, and a long saga would grow by all of them at each step."""
+    world, kept = World(), list[int]()
+    touch = world.action("a")
+
+    @saga("test.long")
+    async def long(s: Work) -> None:
+        for _ in range(20):
+            await s.do(touch)
+        gc.collect()
+        kept.append(sum(isinstance(each, Saga) and each.id == s.id for each in gc.get_objects()))
+
+    assert run(long).status == "completed"
+    assert kept[0] <= 2  # as it is told, and as it is on disk
 
 
 def test_a_fatal_failure_walks_back_newest_first_and_compensates_the_failed_step_as_uncertain() -> None:

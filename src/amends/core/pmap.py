@@ -9,12 +9,13 @@ do. Not for several threads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 _ABSENT: Final = object()
+_EMPTY: Final[dict[Any, Any]] = {}  # what all empty maps share; nothing is ever put into it
 
 
 class Pmap(Mapping[K, V], Generic[K, V]):
@@ -23,11 +24,11 @@ class Pmap(Mapping[K, V], Generic[K, V]):
     __slots__ = ("_change", "_dict")
 
     def __init__(self, items: dict[K, V] | None = None) -> None:
-        self._dict: dict[K, V] | None = {} if items is None else items
+        self._dict: dict[K, V] | None = _EMPTY if items is None else items
         self._change: tuple[K, object, Pmap[K, V]] | None = None
 
     def set(self, key: K, value: V) -> Pmap[K, V]:
-        items = self._own() if self._dict is None else self._dict
+        items = (self._own() if self._dict is None else self._dict) or {}
         newer = Pmap(items)
         self._dict, self._change = None, (key, items.get(key, _ABSENT), newer)
         items[key] = value

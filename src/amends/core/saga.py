@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from amends.core import events as e, rewound
 from amends.core.contracts import Contract, Reversibility, Topic
@@ -12,7 +12,7 @@ from amends.core.frontier import Frontier, walked_back
 from amends.core.limits import Budget, begun, spent, stepped
 from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
-from amends.core.step import BLANK, LIVE, SettlingEvent, Step, altered, changed, renewed, waits
+from amends.core.step import LIVE, SettlingEvent, Step, altered, changed, renewed, sparse, waits
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.waits import Waits, folded
@@ -21,6 +21,7 @@ from amends.errors import JournalDamagedError
 __all__ = ["Incident", "Saga", "Step", "evolve", "replay", "unstarted"]
 
 _S = StepStatus
+_MAPS: Final = ("contracts", "steps", "order", "live", "waiting", "doubts", "asked", "held", "checkpoints", "rewinds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,19 +112,8 @@ class Saga:
 
 
 def unstarted(saga: SagaId) -> Saga:
-    return Saga(  # a map of its own each: versions of one map are cheap only for the newest
-        id=saga,
-        contracts=Pmap(),
-        steps=Pmap(),
-        order=Pmap(),
-        live=Pmap(),
-        waiting=Pmap(),
-        doubts=Pmap(),
-        asked=Pmap(),
-        held=Pmap(),
-        checkpoints=Pmap(),
-        rewinds=Pmap(),
-    )
+    # a map of its own each: versions of one map are cheap only for the newest
+    return sparse(Saga, id=saga, **{name: Pmap[Any, Any]() for name in _MAPS})
 
 
 def replay(saga: SagaId, events: Iterable[e.Event]) -> Saga:
@@ -203,10 +193,10 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
     }
     if status is not _S.RUNNING:
         return altered(
-            saga, head=saga.head + 1, contracts=contracts, steps=saga.steps.set(event.step, altered(BLANK, **made))
+            saga, head=saga.head + 1, contracts=contracts, steps=saga.steps.set(event.step, sparse(Step, **made))
         )
     number = len(saga.order) + 1
-    step = altered(BLANK, number=number, attempts=1, **made)
+    step = sparse(Step, number=number, attempts=1, **made)
     return altered(
         saga,
         head=saga.head + 1,

@@ -31,6 +31,7 @@ class Abreast:
     def __init__(self, run: Run, do: Callable[[Effect], Coroutine[Any, Any, None]]) -> None:
         self._run = run
         self._do = do
+        self._news = run.news.next()
         self._under_way: dict[StepId, tuple[asyncio.Task[None], int]] = {}
         """By step: its task, and the newest entry when it began."""
 
@@ -51,7 +52,7 @@ class Abreast:
 
     def planned(self) -> tuple[Effect, ...]:
         """What is due now; what changes from here on is noticed by `go`."""
-        self._run.changed.clear()
+        self._news = self._run.news.next()
         return plan(self._run.book.saga, self._run.around.clock.now())
 
     async def go(self, effects: tuple[Effect, ...]) -> None:
@@ -73,7 +74,7 @@ class Abreast:
     async def _wait(self, until: int | None) -> None:
         run, clock = self._run, self._run.around.clock
         run.book.commit_soon()
-        news: list[asyncio.Task[Any]] = [asyncio.create_task(run.changed.wait())]
+        news: list[asyncio.Task[Any]] = [asyncio.create_task(self._news.wait())]
         if until is not None:
             news.append(asyncio.ensure_future(clock.sleep(max(0.0, (until - clock.now()) / 1000))))
         try:

@@ -188,16 +188,15 @@ class Driver:
             return self._failed(Cause.ERROR, f"{type(exc).__name__}: {exc}", None)
 
     async def _result(self) -> c.FinishWork:
-        saga, places = self.book.saga, self._forward.places
-        begun = self.run.begun
+        name, begun = self.book.saga.id, self.run.begun  # and not the saga: a version that is kept keeps all after it
         try:
             definition = self._definition or self._around.registry.definition(begun.definition, begun.version)
         except UnknownDefinitionError as exc:
             raise DivergedError(str(exc)) from None
-        places.enter()
-        named = cast("dict[str, Any]", unmask(begun.input, saga.id, self._secrets))
+        self._forward.places.enter()
+        named = cast("dict[str, Any]", unmask(begun.input, name, self._secrets))
         work = Work(
-            saga.id,
+            name,
             self._forward.step,
             self._forward.ask,
             self._waiting,
@@ -217,7 +216,7 @@ class Driver:
             await verify(work, checks, definition.given(named), result, self.run)
             if not early:
                 self._require_all_asked_for()
-        masked = mask(result, saga.id)
+        masked = mask(result, name)
         canonical(masked, what="the saga's result")
         return c.FinishWork(result=cast("Json", masked), early=early)
 
@@ -256,7 +255,7 @@ class Driver:
 
     def look_again(self) -> None:
         """Another author wrote, or the pen broke: stop a function whose saga is not running any more."""
-        self.run.changed.set()
+        self.run.news.tell()
         taken_over = isinstance(self.book.broken, LeaseLostError)
         if self.book.broken is not None and not taken_over:
             self._stop_function()
@@ -280,7 +279,7 @@ class Driver:
         """Someone wrote to this saga from elsewhere, or what it stands in line for is its own now."""
         self.run.nudges += 1
         await self.book.refresh()
-        self.run.changed.set()
+        self.run.news.tell()
 
     @property
     def goes_on(self) -> bool:

@@ -302,7 +302,7 @@ class Forward:
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
             if action.look is not None and isinstance(outcome, Succeeded):
                 await keep_after(run, step)
-        run.changed.set()
+        run.news.tell()
         if not isinstance(outcome, Succeeded):
             run.book.commit_soon()
             let_cancellation_go_on()

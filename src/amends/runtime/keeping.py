@@ -97,7 +97,7 @@ async def keep(run: Run, step: StepId, topic: str, args: Json) -> None:
     budget = run.book.saga.budget
     if budget is not None and budget.within and not topic.startswith(BUILT_IN):
         known = run.book.saga.steps
-        run.counted = {one for one in run.counted if one not in known} | {step}
+        run.counted = frozenset(one for one in run.counted if one not in known) | {step}
         await _heeding(run, within(run.book, more=len(run.counted), topic=topic))
 
 

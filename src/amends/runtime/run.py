@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.core import commands as c
 from amends.core.contracts import Contract, key_of
@@ -27,6 +27,7 @@ from amends.gate.protocol import Facts
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Part
 from amends.runtime.logbook import Logbook, wakes_at
+from amends.runtime.news import News
 from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.secret import Secret, unmask
 from amends.runtime.surroundings import Surroundings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
 _log = logging.getLogger("amends.gate")
+_NONE: Final = frozenset[StepId]()  # one for all runs: an empty set takes 200 bytes
 
 
 class Flight:
@@ -62,7 +64,7 @@ class Run:
         self.book = book
         self.in_flight: dict[StepId, Flight] = {}
         self.secrets: dict[StepId, tuple[Secret, ...]] = {}
-        self.changed = asyncio.Event()
+        self.news = News()
         self.draining = False
         self.parked = False
         """It waits for others or for the time, and was put away: only its row is left."""
@@ -71,11 +73,11 @@ class Run:
         self._looked = 0
         self.looks: dict[StepId, int] = {}
         """When those steps are looked at again that wait for what is not in this saga's journal: a child's end."""
-        self.on_parked: Callable[[], None] = self.changed.set
-        self.on_stopped: Callable[[], None] = self.changed.set
+        self.on_parked: Callable[[], None] = self.news.tell
+        self.on_stopped: Callable[[], None] = self.news.tell
         """The function may not act any more, and does not know it yet."""
         self.over = False
-        self.counted: set[StepId] = set()
+        self.counted: frozenset[StepId] = _NONE
         """The steps that those above have counted already, and that are not on record here yet."""
         self._throttled = 0
         """How many branches wait for a rate, which no row would wake them for."""
@@ -285,7 +287,7 @@ class Run:
         ended = self.around.threads.pop((self.book.saga.id, step), None)
         if ended is not None:
             ended.set()
-        self.changed.set()
+        self.news.tell()
 
     def ended_late(self, step: StepId, attempt: int, outcome: Outcome) -> None:
         """An attempt that had been given up has ended after all; what it did, or may have done, is owed again."""
@@ -377,10 +379,10 @@ class Run:
     async def wait(self, until: int) -> None:
         """Until then, or until something changes."""
         await self.book.commit()
-        self.changed.clear()
+        news = self.news.next()
         wait_s = max(0.0, (until - self.around.clock.now()) / 1000)
         sleep = asyncio.ensure_future(self.around.clock.sleep(wait_s))
-        changed = asyncio.ensure_future(self.changed.wait())
+        changed = asyncio.ensure_future(news.wait())
         try:
             await asyncio.wait({sleep, changed}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from amends.core.values import Json, SagaId, StepId, canonical
@@ -71,10 +72,16 @@ class Work(OnFiles):
         self._layers = layers
         self._rewinds = rewinds
         self._keeper = keeper
-        self.state = State(self.do_named, own=True)
+
+    @cached_property
+    def state(self) -> State:
         """The agent's own documents: they stand under the name of the saga's actor."""
-        self.documents = State(self.do_named, own=False)
+        return State(self.do_named, own=True)
+
+    @cached_property
+    def documents(self) -> State:
         """All documents, by their full names."""
+        return State(self.do_named, own=False)
 
     @overload
     def do(
