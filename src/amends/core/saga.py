@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -22,6 +22,7 @@ __all__ = ["Incident", "Saga", "Step", "evolve", "replay", "unstarted"]
 
 _S = StepStatus
 _MAPS: Final = ("contracts", "steps", "order", "live", "waiting", "doubts", "asked", "held", "checkpoints", "rewinds")
+_empty: Callable[[], Pmap[Any, Any]] = Pmap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,7 @@ class Saga:
 
 def unstarted(saga: SagaId) -> Saga:
     # a map of its own each: versions of one map are cheap only for the newest
-    return sparse(Saga, id=saga, **{name: Pmap[Any, Any]() for name in _MAPS})
+    return sparse(Saga, id=saga, **{name: _empty() for name in _MAPS})
 
 
 def replay(saga: SagaId, events: Iterable[e.Event]) -> Saga:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from amends.core.contracts import Contract, described
+from amends.core.contracts import Contract
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.errors import DivergedError, UnknownActionError
@@ -60,10 +60,10 @@ REMEDY: Final = "declare the changed action with a new version=, and keep the ol
 
 def differences(kept: Contract, now: Contract) -> Iterator[str]:
     """Each clause that matters for taking a step back, or for repeating it, and that is not what it was."""
-    was, has = described(kept), described(now)
     for clause, meaning in _BINDING.items():
-        if was[clause] != has[clause] and not (clause in _MAY_BE_ADDED and has[clause]):
-            yield f"{clause} ({meaning}) was {_spelled(was[clause])} and is {_spelled(has[clause])}"
+        was, has = getattr(kept, clause), getattr(now, clause)
+        if was != has and not (clause in _MAY_BE_ADDED and has):
+            yield f"{clause} ({meaning}) was {_spelled(was)} and is {_spelled(has)}"
 
 
 def _spelled(value: object) -> str:
