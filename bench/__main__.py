@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from amends import Coordinator
-from bench import baselines, changesets, evidence, judging, lists, ours, simulation
+from bench import against, baselines, changesets, evidence, judging, lists, ours, simulation
 
 ROUNDS = 3
 
@@ -206,25 +206,34 @@ def simulated(figures: Figures) -> None:
     figures.at_most("a simulated schedule of a five-step saga", schedule_s * 1000, 5, "ms CPU")
 
 
+def everything(folder: Path, figures: Figures) -> None:
+    asyncio.run(saga_costs(folder, figures))
+    asyncio.run(long_sagas(folder, figures))
+    asyncio.run(families(folder, figures))
+    asyncio.run(many_sagas(folder, figures))
+    asyncio.run(evidence_costs(folder, figures))
+    simulated(figures)
+    recovery(folder, figures)
+    memory_and_start(folder, figures)
+
+
 def main() -> int:
     figures = Figures()
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
         folder = Path(name)
-        if sys.argv[1:]:
-            if "changesets" in sys.argv[1:]:
+        match sys.argv[1:]:
+            case []:
+                everything(folder, figures)
+            case ["changesets"]:
                 changesets.measured(folder, figures)
-            if "families" in sys.argv[1:]:
+            case ["families"]:
                 asyncio.run(families(folder, figures))
-            Console(width=110).print(figures.table)
-            return 1 if figures.missed else 0
-        asyncio.run(saga_costs(folder, figures))
-        asyncio.run(long_sagas(folder, figures))
-        asyncio.run(families(folder, figures))
-        asyncio.run(many_sagas(folder, figures))
-        asyncio.run(evidence_costs(folder, figures))
-        simulated(figures)
-        recovery(folder, figures)
-        memory_and_start(folder, figures)
+            case ["against", revision]:
+                against.measured(folder, figures, revision)
+            case _:
+                raise SystemExit(
+                    'make bench, with ARGS=changesets, ARGS=families or ARGS="against REVISION", or without'
+                )
     Console(width=110).print(figures.table)
     return 1 if figures.missed else 0
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
+from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -478,3 +480,32 @@ def test_an_early_success_is_verified_like_any_other() -> None:
     )
     ended = run(definition)
     assert (ended.status, world.seen) == ("rolled_back", ["a", "una"])
+
+
+# -- many ------------------------------------------------------------------------------------------------------------
+
+
+def calls_a_step(steps: int) -> float:
+    """How many functions are called for each of so many steps that run, and go back, side by side."""
+    world, calls = World(), 0
+    side_by_side = [Step(world.action(f"a{n}"), name=f"a{n}", after=["root"]) for n in range(steps)]
+    root = Step(world.action("root"), name="root")
+    end = Step(world.action("end", Fatal("no")), name="end", after=[step.label for step in side_by_side])
+    definition = SagaDefinition("test.wide", [root, *side_by_side, end])
+
+    def count(_: FrameType, what: str, __: object) -> None:
+        nonlocal calls
+        calls += what in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert run(definition).status == "rolled_back"
+    finally:
+        sys.setprofile(before)
+    return calls / steps
+
+
+def test_a_step_costs_the_same_beside_ten_others_and_beside_three_hundred() -> None:
+    calls_a_step(2)  # what is done once in a process
+    assert calls_a_step(300) < calls_a_step(30)

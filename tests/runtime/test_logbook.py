@@ -111,6 +111,121 @@ def test_a_pen_whose_lease_was_lost_is_broken_for_good() -> None:
     asyncio.run(scene())
 
 
+class Slow(MemoryJournal):
+    """Answers an append when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(QuickClock())
+        self.asked: list[asyncio.Future[None]] = []
+
+    def append(
+        self, saga: SagaId, events: Sequence[Event], *, after: int, summary: Summary, lease: Lease | None = None
+    ) -> asyncio.Future[tuple[Entry, ...]]:
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.asked.append(asked)
+
+        async def answered() -> tuple[Entry, ...]:
+            await asked
+            return await MemoryJournal.append(self, saga, events, after=after, summary=summary, lease=lease)
+
+        return asyncio.ensure_future(answered())
+
+
+async def all_is_quiet() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def propose(step: int) -> c.ProposeStep:
+    return c.ProposeStep(StepId(str(step)), Contract(topic=Topic("t")), None, "")
+
+
+def test_who_commits_this_far_does_not_wait_for_what_others_tell_meanwhile() -> None:
+    async def scene() -> None:
+        journal = Slow()
+        book = pen(journal)
+        book.tell(START)
+        this_far = asyncio.ensure_future(book.commit_this_far())
+        await all_is_quiet()
+        book.tell(propose(1))
+        more = asyncio.ensure_future(book.commit_this_far())
+        everything = asyncio.ensure_future(book.commit())
+        await all_is_quiet()
+        assert len(journal.asked) == 1
+        journal.asked[0].set_result(None)
+        await all_is_quiet()
+        assert (this_far.done(), more.done(), everything.done()) == (True, False, False)
+        book.tell(propose(2))
+        journal.asked[1].set_result(None)
+        await all_is_quiet()
+        assert (more.done(), everything.done(), len(journal.asked)) == (True, False, 3)
+        journal.asked[2].set_result(None)
+        await everything
+        assert await stored(journal) == ["saga.started/1", "step.proposed/1", "step.proposed/1"]
+
+    asyncio.run(scene())
+
+
+def test_what_waits_for_a_later_write_has_it_begun_also_where_nobody_else_does() -> None:
+    async def scene() -> None:
+        journal = Slow()
+        book = pen(journal)
+        book.tell(START)
+        waiting = [asyncio.ensure_future(book.commit_this_far())]
+        await all_is_quiet()
+        for step in range(3):
+            book.tell(propose(step))
+            waiting.append(asyncio.ensure_future(book.commit_this_far()))
+        await all_is_quiet()
+        journal.asked[0].set_result(None)
+        await all_is_quiet()
+        assert [each.done() for each in waiting] == [True, False, False, False]
+        journal.asked[1].set_result(None)
+        await asyncio.gather(*waiting)
+        assert len(journal.asked) == 2
+
+    asyncio.run(scene())
+
+
+def test_a_command_that_is_dropped_is_not_waited_for_and_those_after_it_are() -> None:
+    async def scene() -> None:
+        journal = MemoryJournal(QuickClock())
+        book = pen(journal)
+        book.tell(START)
+        await book.commit()
+        other = Logbook(journal, book.saga, None, Observers())
+        other.tell(c.PauseSaga(by="person:ann", why="wait"))
+        await other.commit()
+        book.tell(propose(1))
+        book.tell(c.FinishWork(result=1))
+        await book.commit_this_far()
+        assert not book.undurable
+        assert book.saga.head == len(await stored(journal))
+
+    asyncio.run(scene())
+
+
+def test_a_pen_that_breaks_wakes_everyone() -> None:
+    async def scene() -> None:
+        journal = Slow()
+        book = pen(journal)
+        book.tell(START)
+        book.commit_soon()
+        await all_is_quiet()
+        book.tell(propose(1))
+        waiting = asyncio.ensure_future(book.commit_this_far())
+        await all_is_quiet()
+        journal.asked[0].set_result(None)
+        while len(book.undurable) == 2:
+            await asyncio.sleep(0)
+        book.give_up(JournalFullError("no room elsewhere"))  # between two writes
+        with pytest.raises(JournalFullError, match="elsewhere"):
+            await asyncio.wait_for(waiting, 5)
+        assert len(journal.asked) == 1
+
+    asyncio.run(scene())
+
+
 def test_a_cancelled_waiter_takes_no_write_back() -> None:
     async def scene() -> None:
         journal = MemoryJournal(QuickClock())

@@ -147,12 +147,13 @@ def has_turn(saga: Saga, step: Step) -> bool:
 
 def strays(saga: Saga) -> bool:
     """Whether an attempt is on its way that the rollback has not begun itself: it is waited for, before anything."""
-    here = () if saga.frontier is None else saga.frontier.turns
-    live = (saga.steps[step] for step in saga.live)
-    return any(
-        step.status is StepStatus.RUNNING or (step.number != saga.top if saga.frontier is None else step.id not in here)
-        for step in live
-    )
+    if not saga.live:
+        return False
+    if saga.live.has_value(StepStatus.RUNNING):
+        return True
+    if saga.frontier is None:
+        return any(saga.steps[step].number != saga.top for step in saga.live)
+    return not saga.live.is_within(saga.frontier.turns)
 
 
 def in_flight(saga: Saga, rewind: Rewind | None = None) -> tuple[StepId, ...]:

@@ -78,6 +78,13 @@ class Pmap(Mapping[K, V], Generic[K, V]):
     def __len__(self) -> int:
         return len(self._dict if self._dict is not None else self._own())
 
+    def has_value(self, value: V) -> bool:
+        return value in self._own().values()
+
+    def is_within(self, other: Pmap[K, Any]) -> bool:
+        """Whether the other has all of its keys."""
+        return self._own().keys() <= other._own().keys()
+
     def __repr__(self) -> str:
         return f"Pmap({self._own()!r})"
 

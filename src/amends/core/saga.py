@@ -47,7 +47,8 @@ class Saga:
     contracts: Pmap[tuple[Topic, int], Contract]
     steps: Pmap[StepId, Step]
     order: Pmap[int, StepId]
-    live: Pmap[StepId, None]
+    live: Pmap[StepId, StepStatus]
+    """The steps with an attempt on its way, and of which kind."""
     waiting: Pmap[StepId, None]
     doubts: Pmap[StepId, None]
     asked: Pmap[StepId, None]
@@ -204,7 +205,7 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
         contracts=contracts,
         steps=saga.steps.set(step.id, step),
         order=saga.order.set(number, step.id),
-        live=saga.live.set(step.id, None),
+        live=saga.live.set(step.id, status),
         top=number,
     )
 
@@ -235,7 +236,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
             order=order,
             top=top,
             pivot=pivot,
-            live=_member(saga.live, new.id, is_in=new.status in LIVE),
+            live=_living(saga.live, new),
             waiting=_member(saga.waiting, new.id, is_in=waits(new)),
             doubts=_member(saga.doubts, new.id, is_in=new.doubtful),
             held=held,
@@ -264,6 +265,12 @@ def _member(group: Pmap[StepId, None], step: StepId, *, is_in: bool) -> Pmap[Ste
     if is_in == (step in group):
         return group
     return group.set(step, None) if is_in else group.drop(step)
+
+
+def _living(live: Pmap[StepId, StepStatus], step: Step) -> Pmap[StepId, StepStatus]:
+    if step.status not in LIVE:
+        return live.drop(step.id)
+    return live if live.get(step.id) is step.status else live.set(step.id, step.status)
 
 
 def _walked(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> Saga:

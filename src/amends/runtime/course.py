@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from amends.core.values import StepId
@@ -46,16 +47,22 @@ class Course:
     # -- a graph ------------------------------------------------------------------------------------------------------
 
     async def _side_by_side(self) -> None:
-        waiting = dict(self._graph.steps)
+        place = {label: number for number, label in enumerate(self._graph.steps)}
+        order = TopologicalSorter(self._graph.needs)
+        order.prepare()
         running: dict[asyncio.Task[None], str] = {}
+        ended: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
         try:
-            while waiting or running:
-                for label in [label for label in waiting if self._is_due(label)]:
-                    running[asyncio.ensure_future(self._bring(waiting.pop(label)))] = label
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for ended in sorted(done, key=lambda task: list(self._graph.steps).index(running[task])):
-                    del running[ended]
-                    ended.result()
+            while order.is_active():
+                for label in sorted(order.get_ready(), key=place.__getitem__):
+                    task = asyncio.ensure_future(self._bring(self._graph.steps[label]))
+                    task.add_done_callback(ended.put_nowait)
+                    running[task] = label
+                done = [await ended.get(), *(ended.get_nowait() for _ in range(ended.qsize()))]
+                for task in sorted(done, key=lambda task: place[running[task]]):
+                    label = running.pop(task)
+                    task.result()
+                    order.done(label)
         except asyncio.CancelledError:
             await _cancelled(running)
             raise
@@ -65,9 +72,6 @@ class Course:
                 task.add_done_callback(_heard)
             await _cancelled(idle)
             raise
-
-    def _is_due(self, label: str) -> bool:
-        return all(need in self._results for need in self._graph.needs[label])
 
     # -- one step -----------------------------------------------------------------------------------------------------
 

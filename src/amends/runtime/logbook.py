@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from amends.core.commands import Command, EnrolLate, RecordOutcome
 from amends.core.decide import decide
@@ -34,6 +34,8 @@ from amends.runtime.observe import Observers
 
 _log = logging.getLogger("amends.logbook")
 _NONE: Final[Mapping[StepId, int]] = {}
+_Told: TypeAlias = tuple[int, Command, tuple[Event, ...]]
+_Waiter: TypeAlias = tuple[int, "asyncio.Future[None]"]
 
 
 class Logbook:
@@ -45,9 +47,10 @@ class Logbook:
         self._journal = journal
         self._observers = observers
         self._durable = saga
-        self._told: list[tuple[Command, tuple[Event, ...]]] = []
+        self._numbered = 0
+        self._told: list[_Told] = []
         self._busy = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[_Waiter] = []
         self._errand: asyncio.Task[None] | None = None
 
     def tell(self, command: Command) -> tuple[Event, ...]:
@@ -55,21 +58,22 @@ class Logbook:
         if self.broken is not None:
             raise self.broken
         events = decide(self.saga, command)
-        self._fold(command, events)
+        self._numbered += 1
+        self._fold(self._numbered, command, events)
         return events
 
-    def _fold(self, command: Command, events: tuple[Event, ...]) -> None:
+    def _fold(self, number: int, command: Command, events: tuple[Event, ...]) -> None:
         saga = self.saga
         for event in events:
             saga = evolve(saga, event)
         self.saga = saga
         if events:
-            self._told.append((command, events))
+            self._told.append((number, command, events))
 
     @property
     def undurable(self) -> tuple[Command, ...]:
         """What was told and never became durable."""
-        return tuple(command for command, _ in self._told)
+        return tuple(command for _, command, _ in self._told)
 
     @property
     def is_unborn(self) -> bool:
@@ -82,7 +86,7 @@ class Logbook:
             asyncio.get_running_loop().call_soon(self._begin_append)
 
     async def commit(self) -> None:
-        """All that was told so far is durable when this returns."""
+        """All that was told is durable when this returns, with what was told meanwhile."""
         while self._told and self.broken is None:
             self._begin_append()
             if self._busy:  # else it was refused at once, and nobody would wake us
@@ -90,10 +94,21 @@ class Logbook:
         if self.broken is not None:
             raise self.broken
 
-    async def _next_answer(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+    async def commit_this_far(self) -> None:
+        """What was told before this call is durable when it returns. Of many side by side, each is woken once."""
+        last = self._numbered
+        while self._told and self._told[0][0] <= last and self.broken is None:
+            self._begin_append()
+            if self._busy:
+                await self._next_answer(last)
+        if self.broken is not None:
+            raise self.broken
+
+    async def _next_answer(self, to: int = 0) -> None:
+        """Until an append has been answered or, of a number, until nothing up to it is still to be written."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((to, answered))
+        await answered
 
     # -- the append under way -----------------------------------------------------------------------------------------
 
@@ -102,7 +117,7 @@ class Logbook:
             return
         self._busy = True
         saga, told = self.saga, len(self._told)
-        events = [event for _, made in self._told for event in made]
+        events = [event for _, _, made in self._told for event in made]
         try:
             asked = self._ask_for(events, saga)
         except AmendsError as exc:
@@ -138,15 +153,22 @@ class Logbook:
             self._over()
 
     def _over(self) -> None:
-        """The append has been answered: wake everyone who waits; they look again."""
+        """The append has been answered: wake those who waited for that, and write on for the others."""
         self._busy = False
+        written = self._told[0][0] - 1 if self._told and self.broken is None else self._numbered
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        for to, answered in waiters:
+            if to > written:
+                self._waiters.append((to, answered))
+            elif not answered.done():
+                answered.set_result(None)
+        if self._waiters:  # after those who were woken: they may have more to write
+            asyncio.get_running_loop().call_soon(self._begin_append)
 
     def _break(self, error: AmendsError) -> None:
         self.broken = error
+        if not self._busy:
+            self._over()
         self.on_moved()
 
     def give_up(self, error: AmendsError) -> None:
@@ -182,9 +204,9 @@ class Logbook:
             return False
         self._durable = self.saga = saga
         again, self._told = self._told, []
-        for command, _ in again:
+        for number, command, _ in again:
             try:
-                self._fold(command, decide(self.saga, command))
+                self._fold(number, command, decide(self.saga, command))
             except RefusedError as exc:
                 _log.info("saga %s moved on: %s is dropped (%s)", saga.id, type(command).__name__, exc)
         self.on_moved()

@@ -128,7 +128,7 @@ class Run:
     async def commit_to_dispatch(self) -> None:
         """The intent is durable, and nothing says that the lease under which it was written has ended since."""
         lapses = self.around.lapses
-        await self.book.commit()
+        await self.book.commit_this_far()
         in_time = self.around.lease_in_time()  # asked first: who renews late says so before it is in time again
         if not in_time or self.around.lapses != lapses:
             await self.book.still_held()

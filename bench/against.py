@@ -1,0 +1,95 @@
+"""Is it slower than it was? The same work in this tree and in an earlier one, counted in instructions.
+
+CPU times on a shared machine differ by half from one run to the next; instructions, counted by valgrind, by less than
+one in a hundred. Of each kind of work a small and a large amount is counted, and what lies between them is the cost:
+the start of the process is not in it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.__main__ import Figures
+
+BOUND = 1.10
+HERE = Path(__file__).parent.parent
+KINDS = {
+    "a step, 64 sagas in flight": ("busy", 64, 192),
+    "a step, one saga after another": ("alone", 32, 96),
+    "a step forward and back, in a long saga": ("back", 100, 300),
+    "a saga recovered after a kill": ("recovered", 100, 300),
+}
+COLLECTED = re.compile(r"Collected : (\d+)")
+
+
+def measured(folder: Path, figures: Figures, revision: str) -> None:
+    if shutil.which("valgrind") is None:
+        raise SystemExit("instructions are counted by valgrind, and it is not here: apt-get install valgrind")
+    there = checked_out(revision, folder)
+    for name, (kind, small, large) in KINDS.items():
+        now, then = (between(tree, kind, small, large, folder) for tree in (HERE, there))
+        figures.at_most(f"{name}: instructions now / at {revision}", now / then, BOUND)
+    now, then = (counted(tree, "-c", "from amends import Coordinator") for tree in (HERE, there))
+    bare = counted(HERE, "-c", "pass")
+    figures.at_most(f"the import: instructions now / at {revision}", (now - bare) / (then - bare), BOUND)
+    now, then = (in_flight_kb(tree, folder) for tree in (HERE, there))
+    figures.at_most(f"peak memory, 10,000 sagas in flight: now / at {revision}", now / then, BOUND)
+
+
+def checked_out(revision: str, folder: Path) -> Path:
+    packed = subprocess.run(["git", "-C", str(HERE), "archive", revision], capture_output=True, check=False)
+    if packed.returncode:
+        raise SystemExit(f"there is no revision {revision} to compare with: {packed.stderr.decode().strip()}")
+    tree = folder / "there"
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
+        files.extractall(tree, filter="data")
+    return tree
+
+
+def between(tree: Path, kind: str, small: int, large: int, folder: Path) -> float:
+    """Instructions for one more, beyond `small`."""
+    least, most = (counted(tree, *work(tree, kind, amount, folder)) for amount in (small, large))
+    return (most - least) / (large - small)
+
+
+def work(tree: Path, kind: str, amount: int, folder: Path) -> list[str]:
+    path = Path(tempfile.mkdtemp(dir=folder)) / "journal.db"
+    if kind == "recovered":
+        run(tree, "-m", "bench.interrupted", str(path), str(amount))
+    return [str(HERE / "bench" / "counted.py"), kind, str(amount), str(path)]
+
+
+def counted(tree: Path, *command: str) -> int:
+    run(tree, "-c", "import bench.ours")  # so that all bytecode is there before anything is counted
+    told = run(
+        tree, *command, before=["valgrind", "--tool=callgrind", f"--callgrind-out-file={os.devnull}"], check=True
+    )
+    found = COLLECTED.search(told.stderr)
+    if found is None:
+        raise AssertionError(told.stderr)
+    return int(found[1])
+
+
+def in_flight_kb(tree: Path, folder: Path) -> int:
+    path = Path(tempfile.mkdtemp(dir=folder)) / "journal.db"
+    return int(run(tree, "-m", "bench.in_flight", str(path), "10000", check=True).stdout)
+
+
+def run(
+    tree: Path, *command: str, before: list[str] | None = None, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env = {**bare, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        [*(before or []), sys.executable, *command], env=env, cwd=tree, capture_output=True, text=True, check=check
+    )
