@@ -2,8 +2,8 @@
 
 It means the same, and type checkers are told just that. For each frozen class the standard library compiles six
 functions, and of a runtime that has two hundred such classes that is half the start. Here only `__init__` is compiled,
-and it fills the slots themselves, without a look-up; the other functions are shared. A class that is not frozen with
-slots is the standard library's own affair.
+and it fills the slots themselves, without a look-up; the other functions are shared. A class that is not frozen is the
+standard library's own affair.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def quick(
     *, frozen: bool = False, slots: bool = False, kw_only: bool = False, repr: bool = True
 ) -> Callable[[type[T]], type[T]]:
     def made(cls: type[T]) -> type[T]:
-        if not (frozen and slots):
-            return dataclasses.dataclass(cls, frozen=frozen, slots=slots, kw_only=kw_only, repr=repr)
+        if not frozen:
+            return dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, repr=repr)
         its_own = {name for name, value in vars(cls).items() if value is not None}
-        made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=True, kw_only=kw_only)
+        made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         fields = dataclasses.fields(cast("Any", made))
         functions = {**_functions(fields), "__init__": _filling(made, fields)}
         for name, function in functions.items():
@@ -41,8 +41,9 @@ def quick(
 
 
 def _filling(cls: type, fields: Sequence[Field[object]]) -> Function:
-    """An `__init__` that puts each argument into its slot."""
-    names: dict[str, object] = {"ABSENT": _ABSENT}
+    """An `__init__` that puts each argument where it belongs."""
+    has_slots = "__slots__" in vars(cls)
+    names: dict[str, object] = {"ABSENT": _ABSENT, "set_": object.__setattr__}
     positional, by_name, body = ["self"], list[str](), list[str]()
     for each in fields:
         name, given, value = each.name, each.name, each.name
@@ -58,8 +59,11 @@ def _filling(cls: type, fields: Sequence[Field[object]]) -> Function:
             continue  # `__post_init__` sets it
         if each.init:
             (by_name if each.kw_only else positional).append(given)
-        names[f"set_{name}"] = getattr(cls, name).__set__
-        body.append(f"set_{name}(self, {value})")
+        if has_slots:
+            names[f"set_{name}"] = getattr(cls, name).__set__
+            body.append(f"set_{name}(self, {value})")
+        else:
+            body.append(f"set_(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     arguments = ", ".join([*positional, *(["*", *by_name] if by_name else [])])

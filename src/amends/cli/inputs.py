@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from amends.errors import InputError, PolicyError
-from amends.gate.schema import duration_s
+from amends.source.duration import duration_s
 
 if TYPE_CHECKING:
     from amends.gate.policy import Policy

@@ -132,7 +132,7 @@ def _require_no_options(context: click.Context) -> None:
 
 def _age(text: str) -> float:
     from amends.errors import InputError
-    from amends.gate.schema import duration_s
+    from amends.source.duration import duration_s
 
     found = duration_s(text)
     if found is None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from amends.core.contracts import Reversibility
 from amends.core.pmap import Pmap
 from amends.core.step import Step, altered
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 
 if TYPE_CHECKING:
     from amends.core.saga import Saga

@@ -7,7 +7,6 @@ code says by then. A bound is a whole number: tokens, millionths of a dollar, mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, cast
 
@@ -15,6 +14,7 @@ from amends.core.pmap import Pmap
 from amends.core.spending import BudgetSpent, ChildSpent, LimitEvent, LimitRaised, LimitReached
 from amends.core.step import altered
 from amends.core.values import Json, StepId
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
 
 SPENDING: Final = "a spending"

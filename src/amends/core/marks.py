@@ -5,10 +5,9 @@ Values only: the fold is in `rewound`, the decisions are in `rewinds`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amends.core.events import RewindStarted
 from amends.core.values import StepId
+from amends.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

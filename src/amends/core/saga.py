@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, assert_never
 
 from amends.core import events as e, rewound
@@ -16,6 +15,7 @@ from amends.core.step import LIVE, SettlingEvent, Step, altered, changed, renewe
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.waits import Waits, folded
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
 
 __all__ = ["Incident", "Saga", "Step", "evolve", "replay", "unstarted"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never
 
 from amends.core import events as e
@@ -10,6 +9,7 @@ from amends.core.contracts import Contract, Topic
 from amends.core.transitions import APPROVAL, ApprovalStatus, StepStatus
 from amends.core.values import Json, StepId
 from amends.core.verdict import Need
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
 
 _T = TypeVar("_T")

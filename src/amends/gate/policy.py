@@ -23,12 +23,12 @@ from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds, Match, conjunction, negation
 from amends.gate.protocol import Facts
 from amends.gate.vocabulary import ACTOR, PLACE, Fact, Read, as_json
+from amends.source.duration import DAY_S
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 DEFAULT: Final = "default"
 ERROR: Final = "error"
-DAY_S: Final = 86_400.0
 _STRICTNESS: Final = {decision: place for place, decision in enumerate(Decision)}
 _REMEMBERED: Final = 4096
 _LONGEST_KEY: Final = 200

@@ -14,8 +14,9 @@ from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
 from amends.gate.globs import glob, is_glob, misplaced_run
-from amends.gate.policy import DAY_S, DEFAULT, ERROR, Limit, Policy, Rule
+from amends.gate.policy import DEFAULT, ERROR, Limit, Policy, Rule
 from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
+from amends.source.duration import DAY_S, duration_s
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
@@ -25,13 +26,10 @@ RATE_KEYS: Final = ("max", "per", "by")
 DEFAULTS: Final = (Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN)
 MOST_APPROVALS: Final = 100
 MOST_IN_A_RATE: Final = 1_000_000_000
-LONGEST_DURATION_S: Final = 366 * DAY_S
 
 _ID: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 _RESERVED: Final = (DEFAULT, ERROR)
 _BUILTIN: Final = "builtin-"
-_DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 _TOPIC_PATTERN: Final = re.compile(r"[a-z0-9*?][a-z0-9_.*?-]*")
 _ONLY_WITH: Final = {
     "approvals": Decision.REQUIRE_HUMAN,
@@ -72,13 +70,6 @@ def _default(part: Part | None, mistakes: Mistakes) -> str:
 def _default_rule(default: Decision) -> Rule:
     reason = "" if default is Decision.ALLOW else f"no rule certainly allows it, and the default is {default}"
     return Rule(id=DEFAULT, decision=default, reason=reason)
-
-
-def duration_s(text: str) -> float | None:
-    """The seconds of `30s`, `15m`, `1h` or `2d`; None where it is not one, or is longer than a year."""
-    found = _DURATION.fullmatch(text)
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
-    return seconds if 0 < seconds <= LONGEST_DURATION_S else None
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from amends.core import events as e
 from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
-from amends.gate.schema import duration_s
 from amends.journal.attested import Spared
 from amends.journal.protocol import Journal
 from amends.runtime.checked import SYSTEM, checked_actor
 from amends.runtime.local import LocalEngine
+from amends.source.duration import duration_s
 
 _NOTHING: Final = frozenset({"0s", "0m", "0h", "0d"})
 HOLD: Final = "hold"

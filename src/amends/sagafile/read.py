@@ -12,13 +12,13 @@ from typing import Final
 
 from amends.core.contracts import Retries
 from amends.core.values import Json
-from amends.gate.schema import duration_s
 from amends.sagafile import schema
 from amends.sagafile.commands import Commands, argument, values_of, words_of
 from amends.sagafile.inputs import fits, pattern_mistake
 from amends.sagafile.model import Command, Input, StepPlan, Tree, Written
 from amends.sagafile.references import check_references
 from amends.sagafile.templates import EARLY, Template
+from amends.source.duration import duration_s
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, plain, said, shown
 
 _STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)

@@ -11,11 +11,12 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from amends.core.saga import Saga
 from amends.core.values import SagaId, StepId
 from amends.core.verdict import Decision, Verdict
+from amends.dataclass import dataclass
 from amends.errors import JournalStoppedError
 from amends.evidence.examine import Conclusion
 from amends.evidence.keys import key_source
