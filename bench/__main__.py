@@ -228,7 +228,7 @@ def main() -> int:
             case ["families"]:
                 asyncio.run(families(folder, figures))
             case ["against", revision]:
-                against.measured(folder, figures, revision)
+                against.measured(figures, revision)
             case _:
                 raise SystemExit(
                     'make bench, with ARGS=changesets, ARGS=families or ARGS="against REVISION", or without'

@@ -20,6 +20,7 @@ async def main(kind: str, amount: int, path: Path) -> None:
     async with ours.coordinator(path) as opened:
         match kind:
             case "busy":
+                await ours.run_lanes(opened, IN_FLIGHT, IN_FLIGHT)
                 await ours.run_lanes(opened, amount, IN_FLIGHT)
             case "alone":
                 await ours.run_lanes(opened, amount, 1)
