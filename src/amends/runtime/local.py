@@ -47,7 +47,7 @@ from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
 from amends.runtime.errands import Errands, cancelled
 from amends.runtime.executor import Executor
-from amends.runtime.handle import Ended, Handle, at_its_end, ended, halted
+from amends.runtime.handle import Ended, Handle, at_its_end, ended
 from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
 from amends.runtime.joining import driven_or_joined, followed
 from amends.runtime.logbook import Logbook, due_in, unrecorded_ends
@@ -55,7 +55,7 @@ from amends.runtime.observe import Observers
 from amends.runtime.pauses import Pauses
 from amends.runtime.records import evidence, load, requested
 from amends.runtime.registry import Registry
-from amends.runtime.resuming import resumed
+from amends.runtime.resuming import Driven, resumed, taken_up
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
 from amends.runtime.surroundings import Surroundings
@@ -271,26 +271,19 @@ class LocalEngine:
         """Wait until a saga that is not in memory has been driven again, as far as it goes."""
         return await asyncio.shield(await self._watch(saga))
 
-    def take_up_dropped(self) -> set[asyncio.Future[Ended | None]]:
+    def take_up_dropped(self) -> Driven:
         """Drive the sagas again under whose drivers the journal had failed."""
         return {asyncio.ensure_future(self.drive(self._dropped.pop())) for _ in tuple(self._dropped)}
 
-    async def take_up_due(
-        self, most: int, trouble: Callable[[SagaId, AmendsError], None]
-    ) -> set[asyncio.Future[Ended | None]]:
+    async def take_up_due(self, most: int, trouble: Callable[[SagaId, AmendsError], None]) -> Driven:
         """Drive what is due now, that no living worker has and whose definition is known here; up to so many."""
-        taken: set[asyncio.Future[Ended | None]] = set()
         if most <= 0:
-            return taken
+            return set()
         known, due_by = self._registry.definition_names(), self._clock.now()
         async with self._claiming:
             await self._come_back()
-            for lease in await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most):
-                try:
-                    taken.add(asyncio.ensure_future(halted(await self._take_up(lease))))
-                except AmendsError as exc:  # this one cannot be read; that must not keep the others waiting
-                    trouble(lease.saga, exc)
-        return taken
+            leases = await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most)
+            return await taken_up(leases, self._take_up, trouble)
 
     async def _take_up(self, lease: Lease) -> Handle:
         saga = await self.load(lease.saga)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalConflictError
-from amends.runtime.handle import Ended
+from amends.journal.protocol import Lease
+from amends.runtime.handle import Ended, Handle, halted
 
 _log = logging.getLogger("amends.engine")
 Driven: TypeAlias = set[asyncio.Future[Ended | None]]
@@ -39,6 +40,24 @@ async def resumed(engine: Engine, at_once: int) -> list[Ended]:
             driven, in_line = driven - done, in_line - done
             for saga in [saga for one in done if (saga := found.add(one)) is not None]:
                 in_line.add(asyncio.ensure_future(engine.next_halt(saga)))
+
+
+async def taken_up(
+    leases: Sequence[Lease],
+    take_up: Callable[[Lease], Awaitable[Handle]],
+    trouble: Callable[[SagaId, AmendsError], None],
+) -> Driven:
+    """Read them side by side, and drive each; one that cannot be read must not keep the others waiting."""
+    driven: Driven = set()
+    found = await asyncio.gather(*map(take_up, leases), return_exceptions=True)
+    for lease, handle in zip(leases, found, strict=True):
+        if isinstance(handle, AmendsError):
+            trouble(lease.saga, handle)
+        elif isinstance(handle, BaseException):
+            raise handle
+        else:
+            driven.add(asyncio.ensure_future(halted(handle)))
+    return driven
 
 
 class Resumed:
