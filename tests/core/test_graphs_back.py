@@ -47,6 +47,12 @@ def test_nothing_begins_while_an_attempt_that_went_forward_is_on_its_way() -> No
     assert story.ends(D, Failed(error="no")).all_due() == (Compensate(C), Compensate(B))
 
 
+def test_nothing_begins_while_a_second_attempt_is_on_its_way() -> None:
+    story = diamond().begins_after(D, C).ends(D, Failed(error="busy"))
+    story.later(60).tries(D).fails()
+    assert story.all_due() == (Settle((D,)),)
+
+
 def test_what_only_reads_and_ends_meanwhile_lets_nothing_go_before_its_turn() -> None:
     story = Graph().after(A).begins_after(B, A, promised=READ).after(C, A).fails()
     assert story.all_due() == (Settle((B,)),)

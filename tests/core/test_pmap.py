@@ -29,6 +29,16 @@ def test_every_version_stays_as_it_was_in_whatever_order_they_are_read(
         assert [key in version for key in range(6)] == [key in expected for key in range(6)]
 
 
+def test_whether_another_map_has_all_of_its_keys_and_whether_it_holds_a_value() -> None:
+    older = Pmap({"a": 1})
+    newer = older.set("b", 2)
+    assert older.is_within(newer)
+    assert newer.is_within(Pmap({"a": 5, "b": 6}))
+    assert not newer.is_within(older)
+    assert Pmap[str, int]().is_within(older)
+    assert [newer.has_value(2), older.has_value(2), older.has_value(1)] == [True, False, True]
+
+
 def test_dropping_what_is_not_there_changes_nothing() -> None:
     version = Pmap({"a": 1})
     assert version.drop("b") is version

@@ -268,9 +268,7 @@ def _member(group: Pmap[StepId, None], step: StepId, *, is_in: bool) -> Pmap[Ste
 
 
 def _living(live: Pmap[StepId, StepStatus], step: Step) -> Pmap[StepId, StepStatus]:
-    if step.status not in LIVE:
-        return live.drop(step.id)
-    return live if live.get(step.id) is step.status else live.set(step.id, step.status)
+    return live.set(step.id, step.status) if step.status in LIVE else live.drop(step.id)
 
 
 def _walked(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> Saga:
