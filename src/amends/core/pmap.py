@@ -83,7 +83,7 @@ class Pmap(Mapping[K, V], Generic[K, V]):
 
     def is_within(self, other: Pmap[K, Any]) -> bool:
         """Whether the other has all of its keys."""
-        return self._own().keys() <= other._own().keys()
+        return set(self._own()) <= other._own().keys()  # a copy: the other may be a version of the same dict
 
     def __repr__(self) -> str:
         return f"Pmap({self._own()!r})"
