@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
-from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -33,6 +31,7 @@ from amends import (
 from amends.core import events as e
 from amends.errors import DeclarationError, InputError
 from amends.journal.memory import Memory
+from tests.core.test_cost import calls_in
 from tests.runtime.support import QuickClock, World, coordinator
 
 
@@ -487,22 +486,14 @@ def test_an_early_success_is_verified_like_any_other() -> None:
 
 def calls_a_step(steps: int) -> float:
     """How many functions are called for each of so many steps that run, and go back, side by side."""
-    world, calls = World(), 0
+    world = World()
     side_by_side = [Step(world.action(f"a{n}"), name=f"a{n}", after=["root"]) for n in range(steps)]
     root = Step(world.action("root"), name="root")
     end = Step(world.action("end", Fatal("no")), name="end", after=[step.label for step in side_by_side])
     definition = SagaDefinition("test.wide", [root, *side_by_side, end])
-
-    def count(_: FrameType, what: str, __: object) -> None:
-        nonlocal calls
-        calls += what in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        assert run(definition).status == "rolled_back"
-    finally:
-        sys.setprofile(before)
+    ended: list[Ended] = []
+    calls = calls_in(lambda: ended.append(run(definition)))
+    assert ended[0].status == "rolled_back"
     return calls / steps
 
 
