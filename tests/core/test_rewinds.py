@@ -166,6 +166,18 @@ def test_going_back_to_a_checkpoint_ends_the_rewinds_under_way_since_and_no_othe
     assert before.takes_back(HOTEL).comes_to_its_end().saga.rewinding == (INSIDE,)
 
 
+def test_a_rewind_waits_for_its_own_steps_that_are_on_their_way() -> None:
+    story = Story().does(FLIGHT).does(HOTEL).tell(rewind(HOTEL)).starts_back(HOTEL)
+    assert rewinding(story.saga, story.saga.rewinds[INSIDE], NOW) == Settle((HOTEL,))
+
+
+def test_who_goes_on_without_a_new_time_keeps_the_old_one() -> None:
+    story = Story().does(FLIGHT).does(HOTEL).tell(rewind(HOTEL))
+    paused = evolve(story.saga, e.SagaPaused(by="ann", why="wait"))
+    resumed = evolve(paused, e.WorkResumed(by="ann"))
+    assert resumed.rewinds[INSIDE].deadline_at == story.saga.rewinds[INSIDE].deadline_at > 0
+
+
 def test_a_rewind_that_began_just_before_what_is_taken_back_goes_on() -> None:
     story = Story().does(FLIGHT).tell(rewind(FLIGHT)).does(HOTEL).tell(back_to(last=1))
     assert story.saga.rewinding == (INSIDE, outside(story))
