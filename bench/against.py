@@ -1,7 +1,7 @@
 """Is it slower than it was? The same work in this tree and in an earlier one, counted in instructions.
 
-CPU times on a shared machine differ by half from one run to the next; instructions, counted by valgrind, by less than
-one in a hundred. Of each kind of work a small and a large amount is counted, and what lies between them is the cost:
+CPU times on a shared machine differ by half from one run to the next; instructions, counted by valgrind, by a
+few in a hundred. Of each kind of work a small and a large amount is counted, and what lies between them is the cost:
 the start of the process is not in it. The journals are in memory where that can be: how many writes share a commit
 depends on the mood of a disk.
 """

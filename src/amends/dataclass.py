@@ -25,9 +25,10 @@ _ABSENT: Final = object()  # an argument that was not given, and whose default i
 def quick(
     *, frozen: bool = False, slots: bool = False, kw_only: bool = False, repr: bool = True
 ) -> Callable[[type[T]], type[T]]:
-    def made(cls: type[T]) -> type[T]:
+    def decorated(cls: type[T]) -> type[T]:
         if not frozen:
             return dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, repr=repr)
+        # Python sets __hash__ to None where a class has an __eq__: that is nobody's wish.
         its_own = {name for name, value in vars(cls).items() if value is not None}
         made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         fields = dataclasses.fields(cast("Any", made))
@@ -37,7 +38,7 @@ def quick(
                 setattr(made, name, function)
         return made
 
-    return made
+    return decorated
 
 
 def _filling(cls: type, fields: Sequence[Field[object]]) -> Function:

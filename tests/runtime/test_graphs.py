@@ -497,6 +497,6 @@ def calls_a_step(steps: int) -> float:
     return calls / steps
 
 
-def test_a_step_costs_the_same_beside_ten_others_and_beside_three_hundred() -> None:
+def test_a_step_costs_the_same_beside_thirty_others_and_beside_three_hundred() -> None:
     calls_a_step(2)  # what is done once in a process
     assert calls_a_step(300) < calls_a_step(30)

@@ -187,7 +187,42 @@ def test_what_waits_for_a_later_write_has_it_begun_also_where_nobody_else_does()
     asyncio.run(scene())
 
 
-def test_a_command_that_is_dropped_is_not_waited_for_and_those_after_it_are() -> None:
+def test_a_command_that_is_dropped_frees_nobody_who_waits_for_one_before_it() -> None:
+    async def scene() -> None:
+        journal = Slow()
+        book = pen(journal)
+        book.tell(START)
+        verdict = Verdict(decision=Decision.ALLOW, rule="r", policy="p")
+        step = StepId("1")
+        book.tell(c.DispatchStep(step, Contract(topic=Topic("t")), None, "", verdict))
+        begun = asyncio.ensure_future(book.commit_this_far())
+        await all_is_quiet()
+        journal.asked[0].set_result(None)
+        await begun
+        other = Logbook(journal, book.saga, None, Observers())
+        other.tell(CANCEL)
+        cancelled = asyncio.ensure_future(other.commit())
+        await all_is_quiet()
+        journal.asked[1].set_result(None)
+        await cancelled
+
+        book.tell(c.RecordOutcome(step=step, outcome=Succeeded("done"), now=2, jitter=0))
+        waiting = [asyncio.ensure_future(book.commit_this_far())]
+        await all_is_quiet()
+        book.tell(propose(2))
+        waiting.append(asyncio.ensure_future(book.commit_this_far()))
+        await all_is_quiet()
+        journal.asked[2].set_result(None)  # another entry came first: the outcome is told again, the proposal is not
+        await all_is_quiet()
+        assert (len(book.undurable), [each.done() for each in waiting]) == (1, [False, False])
+        journal.asked[3].set_result(None)
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        assert (await stored(journal))[-2:] == ["rollback.started/1", "attempt.succeeded/1"]
+
+    asyncio.run(scene())
+
+
+def test_nobody_waits_for_commands_that_are_dropped() -> None:
     async def scene() -> None:
         journal = MemoryJournal(QuickClock())
         book = pen(journal)
@@ -201,6 +236,7 @@ def test_a_command_that_is_dropped_is_not_waited_for_and_those_after_it_are() ->
         await book.commit_this_far()
         assert not book.undurable
         assert book.saga.head == len(await stored(journal))
+        assert await stored(journal) == ["saga.started/1", "saga.paused/1"]
 
     asyncio.run(scene())
 

@@ -1,8 +1,9 @@
 """One saga's pen: commands go in, decided events come out durable, in order, and only under the lease.
 
 `tell` decides and folds at once, so the caller sees the state after its command; nothing is on disk yet. `commit`
-returns when everything told so far is durable, and it alone may precede a dispatch. Between the two, what others
-tell joins the same append: the outcome of one step and the intent of the next are one write.
+returns when everything is durable, and `commit_this_far` when everything told before it is, which has to precede a
+dispatch. Meanwhile what others tell joins the same append: the outcome of one step and the intent of the next are one
+write.
 
 One append is under way at a time, and it belongs to the pen, not to whoever waits for it: a cancelled waiter takes
 nothing back. When another author's entry came first (a person cancelled the saga from elsewhere), the new entries
