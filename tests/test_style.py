@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-LONGEST_MODULE = 400
+LONGEST_MODULE = 600
 LONGEST_FUNCTION = 60
 
 
@@ -347,7 +347,7 @@ def test_whoever_silences_a_tool_names_the_code_and_the_reason() -> None:
     assert complaints(silent, "src", "tests", "bench", "examples") == []
 
 
-def test_a_module_fits_in_400_lines() -> None:
+def test_a_module_stays_under_the_longest() -> None:
     assert complaints(long_module) == []
 
 
