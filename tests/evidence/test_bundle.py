@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from amends.core.values import SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
 from amends.evidence.bundle import POLICY_SAGA, Branches, export, spell, spell_entry
 from amends.evidence.verify import verify_journal
+from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import INLINE, Wire
 from amends.journal.memory import MemoryJournal
 from amends.journal.memory.state import Kept
@@ -321,6 +324,108 @@ def test_payloads_are_checked_where_they_lie() -> None:
         kept[one].wire = Wire(wire.name, wire.body, {} if other is None else dict.fromkeys(wire.blobs, other))
     report = asyncio.run(verify_journal(journal))
     assert str(report.altered) == "2-3, 5"  # the last needs what the first has
+
+
+class InUse(MemoryJournal):
+    """A journal to which somebody writes after each question that is put to it, as often as `more` lasts."""
+
+    more: list[Callable[[], Awaitable[object]]]
+
+    async def _go_on(self) -> None:
+        if self.more:
+            await self.more.pop(0)()
+
+    async def tree(self) -> Tree:
+        found = await super().tree()
+        await self._go_on()
+        return found
+
+    async def signers(self) -> tuple[Signer, ...]:
+        found = await super().signers()
+        await self._go_on()
+        return found
+
+    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
+        async for one in super().checkpoints(after=after):
+            yield one
+            await self._go_on()
+
+    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        async for one in super().stored(after=after):
+            yield one
+            await self._go_on()
+
+    async def payload(self, digest: str) -> str | None:
+        await self._go_on()
+        return await super().payload(digest)
+
+
+async def nothing() -> None:
+    """Nobody writes just now."""
+
+
+@pytest.mark.parametrize("waits", range(12))
+def test_a_journal_in_use_is_judged_as_it_stood(waits: int) -> None:
+    async def whole() -> None:
+        journal = InUse(ManualClock(), notary=notary())
+        journal.more = []
+        await write(journal, 4, tail=False)
+        more = [partial(write, journal, 2, first=10 * turn, tail=False) for turn in range(1, 20)]
+        journal.more = [*[nothing] * waits, *more]
+        report = await verify_journal(journal)
+        assert (report.conclusion, report.findings, report.troubles) == ("covered", [], [])
+        assert len(journal.more) < waits + len(more)  # they did write
+        assert str(report.covered).startswith("1-")
+        assert len(report.covered) >= 36
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("waits", range(6))
+def test_a_key_that_is_handed_over_while_a_journal_is_verified_is_known(waits: int) -> None:
+    async def whole() -> None:
+        journal = InUse(ManualClock(), notary=notary())
+        journal.more = []
+        await write(journal, 4, tail=False)
+        journal.more = [*[nothing] * waits, partial(journal.hand_over, notary(2))]
+        report = await verify_journal(journal)
+        assert (report.conclusion, report.troubles, len(report.covered)) == ("covered", [], 36)
+
+    asyncio.run(whole())
+
+
+def test_a_checkpoint_of_more_than_there_is_counts_also_while_others_write() -> None:
+    """Who cuts a journal off cannot hide behind the next one who writes."""
+
+    async def whole() -> None:
+        journal = InUse(ManualClock(), notary=notary())
+        journal.more = []
+        await write(journal, 8, tail=False)
+        memory = journal.memory
+        for name in ("s6", "s7"):
+            del memory.sagas[SagaId(name)]
+        memory.order = memory.order[:54]
+        memory.tree = Tree()
+        for position in range(1, 55):
+            memory.tree.add(leaf(memory.stored(position).hash))
+        journal.more = [partial(write, journal, 1, first=10, tail=False)]
+        report = await verify_journal(journal)
+        assert (report.conclusion, str(report.missing)) == ("failed", "55-72")
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("waits", range(8))
+def test_what_is_removed_while_a_journal_is_verified_is_removed_and_not_altered(waits: int) -> None:
+    made, _ = large_journal()
+
+    async def whole() -> None:
+        journal = InUse(ManualClock(), made.memory)
+        journal.more = [*[nothing] * waits, partial(journal.remove_payloads, ended_before=2**52)]
+        report = await verify_journal(journal)
+        assert (report.conclusion, report.findings, journal.more) == ("covered", [], [])
+
+    asyncio.run(whole())
 
 
 def test_what_is_read_is_what_was_written() -> None:

@@ -20,6 +20,7 @@ from amends.evidence.bundle import FORMAT, is_policy, needed, spell, spell_entry
 from amends.evidence.examine import Examination, Report
 from amends.evidence.trust import Trust
 from amends.journal.attested import Attested, Stored
+from amends.journal.codec import removed_digest
 from amends.journal.tree import HASH_BYTES, Tree
 
 LONGEST_LINE: Final = 40 * 1024 * 1024
@@ -272,6 +273,9 @@ async def verify_journal(journal: Attested, key: str | None = None, *, checkpoin
 
     Without a key the one counts that the journal says it began with: that shows damage, but not that nobody has put
     another journal in this one's place. Raises EvidenceError for what is no key.
+
+    Others may write to it meanwhile. It is judged as it stood when this began: its tree is read first, and what came
+    after that is neither covered nor missing.
     """
     tree = await journal.tree()
     signers = await journal.signers()
@@ -279,8 +283,7 @@ async def verify_journal(journal: Attested, key: str | None = None, *, checkpoin
     if key is not None or signers:
         claims = _Claims(Trust(notes.read_key(key or signers[0].key), [signer.note for signer in signers[1:]]))
         claims.name(signers[-1].key if signers else None)
-        async for one in journal.checkpoints():
-            claims.add(one.note)
+        await _add_signed(journal, tree, claims)
         if checkpoint is not None:
             claims.add(checkpoint)
         signed, troubles = claims.signed, claims.troubles
@@ -288,6 +291,16 @@ async def verify_journal(journal: Attested, key: str | None = None, *, checkpoin
     examination.report.troubles += troubles
     await _go_over(journal, examination, tree)
     return examination.finish()
+
+
+async def _add_signed(journal: Attested, tree: Tree, claims: _Claims) -> None:
+    """What was signed of this tree. A checkpoint past it counts too, unless the journal has grown to it since."""
+    size = tree.size
+    async for one in journal.checkpoints():
+        if one.size > size:
+            size = (await journal.tree()).size
+        if one.size <= tree.size or one.size > size:
+            claims.add(one.note)
 
 
 async def _go_over(journal: Attested, examination: Examination, tree: Tree) -> None:
@@ -299,7 +312,14 @@ async def _go_over(journal: Attested, examination: Examination, tree: Tree) -> N
         if examination.entry(stored):
             for name in _needed(stored.body):
                 text = await journal.payload(name)
-                if text is None or digest(text) != name:
+                if (text is None or digest(text) != name) and not await _is_removed(journal, stored.position):
                     examination.alter(stored.position, f"the payload {name} that it needs is gone, or another one")
     if examination.root not in {None, tree.root}:
         examination.report.troubles.append("the tree that the journal keeps is not the one that its entries make")
+
+
+async def _is_removed(journal: Attested, position: int) -> bool:
+    """Whether somebody has had the content of an entry removed since it was read, and its payloads with it."""
+    async for now in journal.stored(after=position - 1):
+        return now.position == position and removed_digest(now.body) is not None
+    return False
