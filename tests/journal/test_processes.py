@@ -13,9 +13,10 @@ from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import ForkedError
+from amends.journal import leases
+from amends.journal.leases import Identity, Life
 from amends.journal.protocol import Entry, Lease, SagaQuery, Summary
-from amends.journal.sqlite import SqliteJournal, leases
-from amends.journal.sqlite.leases import Identity, Life
+from amends.journal.sqlite import SqliteJournal
 from amends.testing.journal_suite.samples import resumed, started
 
 ROOT = Path(__file__).parents[2]
@@ -146,23 +147,28 @@ def test_a_killed_workers_sagas_are_free_at_once(path: Path) -> None:
 US = leases.own_identity()
 
 
+UNNAMED = Identity("", US.space, US.pid, US.started)
+
+
 @pytest.mark.parametrize(
-    ("them", "until", "is_over"),
+    ("us", "them", "until", "is_over"),
     [
-        (US, 110.0, False),
-        (US, 100.0, True),
-        (US, 99.0, True),
-        (US, 130.0, False),
-        (US, 130.1, True),  # an hour of another boot, on a system that does not name its boots
-        (Identity("other boot", US.space, US.pid, US.started), 110.0, True),
-        (Identity(US.boot, US.space, US.pid, "1"), 110.0, True),  # the number was given to another process since
-        (Identity(US.boot, US.space, 2**22 + 1, US.started), 110.0, True),
-        (Identity(US.boot, "other space", 2**22 + 1, "1"), 110.0, False),  # in a container: only time can tell
-        (Identity(US.boot, US.space, 2**22 + 1, ""), 110.0, False),  # not on Linux: only time can tell
+        (US, US, 110.0, False),
+        (US, US, 100.0, True),
+        (US, US, 99.0, True),
+        (US, US, 130.0, False),
+        (US, US, 130.1, False),  # it is of this boot, and says so: it renewed after the clock was read
+        (UNNAMED, UNNAMED, 130.0, False),
+        (UNNAMED, UNNAMED, 130.1, True),  # of another boot, on a system that does not name its boots
+        (US, Identity("other boot", US.space, US.pid, US.started), 110.0, True),
+        (US, Identity(US.boot, US.space, US.pid, "1"), 110.0, True),  # the number was given to another process since
+        (US, Identity(US.boot, US.space, 2**22 + 1, US.started), 110.0, True),
+        (US, Identity(US.boot, "other space", 2**22 + 1, "1"), 110.0, False),  # in a container: only time can tell
+        (US, Identity(US.boot, US.space, 2**22 + 1, ""), 110.0, False),  # not on Linux: only time can tell
     ],
 )
-def test_a_life_is_over(them: Identity, until: float, is_over: bool) -> None:
-    assert Life(them, until, 30.0).is_over(US, 100.0) == is_over
+def test_a_life_is_over(us: Identity, them: Identity, until: float, is_over: bool) -> None:
+    assert Life(them, until, 30.0).is_over(us, 100.0) == is_over
 
 
 def test_a_system_that_says_nothing_leaves_it_to_time(tmp_path: Path) -> None:

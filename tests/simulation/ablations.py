@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from amends.clock import Clock
 from amends.core import decide, plan, step
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.journal.leases import Reading
 from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
-from amends.journal.memory import MemoryJournal
+from amends.journal.memory import MemoryJournal, journal as memory_journal
 from amends.runtime.local import LocalEngine
 from amends.runtime.run import Run
 from amends.testing.crash_journal import Mortal
@@ -27,6 +29,7 @@ ABLATIONS = {
     "order": "the oldest step is taken back first",
     "completion": "a compensation begins before the newer one has succeeded",
     "lock": "whoever asks for a resource has it",
+    "clock": "who waits for the write lock goes by the time from before",
 }
 
 
@@ -52,6 +55,8 @@ def without(mechanism: str) -> Generator[Flaws]:
                 _take_back(patch, _newest_untried)
             case "lock":
                 patch.setattr(MemoryJournal, "lock", _had_for_the_asking)
+            case "clock":
+                patch.setattr(memory_journal, "reading", _from_before)
             case _:
                 assert flaws != Flaws()
         yield flaws
@@ -90,6 +95,11 @@ def _keep_to_oneself(self: LocalEngine, *_late: object) -> None:
 
 async def _had_for_the_asking(self: MemoryJournal, ask: LockAsk, lease: object) -> LockAnswer:
     return LocksTaken()
+
+
+def _from_before(clock: Clock) -> Reading:
+    then = clock.elapsed()
+    return lambda: then
 
 
 # -- the way back in another order --------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def test_without_one_mechanism_it_is_found(mechanism: str, record_property: Reco
 
 def test_everything_that_can_go_wrong_does_and_every_end_is_reached() -> None:
     tally = play(range(400))
-    faults = {"death", "freeze", "clock set", "journal stopped", "cancelled", "paused"}
+    faults = {"death", "freeze", "clock set", "journal stopped", "slow lock", "cancelled", "paused"}
     assert set(tally.faults) == faults | {f"call {fate.name.lower()}" for fate in Fate}
     assert {"completed", "rolled_back", "incident"} <= set(tally.ends)
 

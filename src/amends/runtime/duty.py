@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any, TypeAlias
+from typing import Any
 
 from amends.clock import Clock
 from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalConflictError, JournalError, JournalStoppedError
 from amends.runtime.handle import Ended
 from amends.runtime.local import LocalEngine
+from amends.runtime.resuming import Driven, Seats
 from amends.runtime.settings import Settings
 
 _log = logging.getLogger("amends.engine")
 _DROPPED_EVERY = 10  # polls; a journal that failed is given a while
-
-
-Driven: TypeAlias = set[asyncio.Future[Ended | None]]
 
 
 class Duty:
@@ -57,26 +55,31 @@ class Duty:
         await asyncio.gather(*watches, return_exceptions=True)
 
     async def _keep_driving(self) -> None:
-        driven: Driven = set()
+        seats = Seats(self._engine, self._settings, self._clock)
+        inside: Driven = {}  # they wait in an action, and have no seat any more
         beat = 0
         try:
             while True:
-                free = self._settings.resumed_at_once - len(driven)
+                free = seats.free
                 taken = await _to_its_end(self._take_up(free, with_dropped=beat % _DROPPED_EVERY == 0))
-                driven |= taken
-                if driven and len(taken) >= free:  # there may be more; go on as soon as there is room
-                    await asyncio.wait(driven, return_when=asyncio.FIRST_COMPLETED)
+                seats.seat(taken)
+                if len(taken) >= free and not seats.is_empty:  # there may be more; go on as soon as there is room
+                    beat += await seats.wait({})
                 else:
                     await self._clock.sleep(self._settings.poll_s)
                     beat += 1
-                driven -= {one for one in driven if _is_over(one)}
+                over, left = seats.leave()
+                inside |= left
+                for one in (*over, *(one for one in tuple(inside) if one.done())):
+                    inside.pop(one, None)
+                    _note_end(one)
         finally:
-            for one in driven:
+            for one in (*seats, *inside):
                 one.cancel()
 
     async def _take_up(self, most: int, *, with_dropped: bool) -> Driven:
         try:
-            dropped: Driven = self._engine.take_up_dropped() if with_dropped else set()
+            dropped: Driven = self._engine.take_up_dropped() if with_dropped else {}
             if with_dropped:
                 await self._engine.release()
             return dropped | await self._engine.take_up_due(most - len(dropped), _trouble)
@@ -84,7 +87,7 @@ class Duty:
             raise
         except JournalError as exc:
             _log.warning("could not look for what is due: %s", exc)
-            return set()
+            return {}
 
 
 async def _to_its_end(taking: Coroutine[Any, Any, Driven]) -> Driven:
@@ -102,12 +105,9 @@ def _trouble(saga: SagaId, error: AmendsError) -> None:
     _log.error("saga %s cannot be taken up: %s", saga, error)
 
 
-def _is_over(driven: asyncio.Future[Ended | None]) -> bool:
-    if not driven.done():
-        return False
+def _note_end(driven: asyncio.Future[Ended | None]) -> None:
     error = None if driven.cancelled() else driven.exception()
     if isinstance(error, JournalConflictError):
         _log.info("a saga is driven elsewhere: %s", error)
     elif error is not None:
         _log.error("a saga could not be driven", exc_info=error)
-    return True

@@ -20,7 +20,11 @@ class Heart(Protocol):
 
 
 class MakeHeart(Protocol):
-    """Makes what keeps a worker alive: a thread, or, where time is not real, something else."""
+    """Makes what keeps a worker alive: a thread, or, where time is not real, something else.
+
+    `renew` is called at each beat, and renews where that is due: by the time, not by a count of beats, which take as
+    long as a busy journal lets them. One that fails is due again at the next beat.
+    """
 
     def __call__(
         self,
@@ -28,7 +32,6 @@ class MakeHeart(Protocol):
         renew: Callable[[], None],
         nudged: Callable[[], tuple[SagaId, ...]],
         tell: Callable[[tuple[SagaId, ...]], object],
-        renew_s: float,
         poll_s: float,
     ) -> Heart: ...
 
@@ -42,22 +45,17 @@ class Heartbeat(threading.Thread):
         renew: Callable[[], None],
         nudged: Callable[[], tuple[SagaId, ...]],
         tell: Callable[[tuple[SagaId, ...]], object],
-        renew_s: float,
         poll_s: float,
     ) -> None:
         super().__init__(name="amends heartbeat", daemon=True)
         self._renew, self._nudged, self._tell = renew, nudged, tell
-        self._every = max(1, round(renew_s / poll_s))
         self._poll_s = poll_s
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        beat = 0
         while not self._stopped.wait(self._poll_s):
-            beat += 1
             try:
-                if beat % self._every == 0:
-                    self._renew()
+                self._renew()
                 sagas = self._nudged()
                 if sagas:
                     self._tell(sagas)

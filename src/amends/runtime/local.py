@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -55,7 +56,7 @@ from amends.runtime.observe import Observers
 from amends.runtime.pauses import Pauses
 from amends.runtime.records import evidence, load, requested
 from amends.runtime.registry import Registry
-from amends.runtime.resuming import Driven, resumed, taken_up
+from amends.runtime.resuming import Driven, Seats, resumed, taken_up
 from amends.runtime.secret import Secret
 from amends.runtime.settings import Settings
 from amends.runtime.surroundings import Surroundings
@@ -92,8 +93,10 @@ class LocalEngine:
         self._parked_secrets: dict[SagaId, tuple[Secret, ...]] = {}  # which no journal gives back
         self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
         self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
+        self._queued: set[SagaId] = set()  # nudged, and not looked at yet
         self._errands = Errands()
-        self._alive_until = 0.0
+        self._alive_until = self._renew_at = 0.0
+        self._beat_s = min(settings.poll_s, settings.lease_s / 4)
         self._stopped = False
         self._heart: Heart | None = None
         self._make_heart = heart
@@ -119,31 +122,38 @@ class LocalEngine:
         self._extend(since)
         loop = asyncio.get_running_loop()
         self._heart = self._make_heart(
-            renew=self._renew,
+            renew=self._renew_if_due,
             nudged=lambda: self._journal.nudged(self.worker),
             tell=lambda sagas: loop.call_soon_threadsafe(self._nudge, sagas),
-            renew_s=self._settings.lease_s / 4,
-            poll_s=min(self._settings.poll_s, self._settings.lease_s / 4),
+            poll_s=self._beat_s,
         )
         self._heart.start()
 
+    def _renew_if_due(self) -> None:
+        """By the time, and again at the next beat where it failed."""
+        if self._clock.elapsed() >= self._renew_at:
+            self._renew()
+
     def _renew(self) -> None:
         since = self._clock.elapsed()
-        if since >= self._alive_until:
-            self._around.lapses += 1
         self._journal.renew(self.worker, self._settings.lease_s)
         self._extend(since)
 
     async def _come_back(self) -> None:
-        """Say that this worker lives, where its time had run out: else its own sagas were free to be claimed, by it."""
+        """Say that this worker lives, where its time had run out: what it claims would be free again at once."""
         since = self._clock.elapsed()
         if since >= self._alive_until:
-            self._around.lapses += 1
             await self._journal.enlist(self.worker, self._settings.lease_s)
             self._extend(since)
 
     def _extend(self, since: float) -> None:
+        """Its row is good for a lease from when it was written, and this worker counts from when it asked: it errs on
+        the safe side.
+        """
+        if self._clock.elapsed() >= self._alive_until:  # said before it is in time again; the write may have taken long
+            self._around.lapses += 1
         self._alive_until = since + self._settings.lease_s * (1 - _MARGIN)
+        self._renew_at = since + self._settings.lease_s / 4 - self._beat_s / 2
 
     # -- driving ------------------------------------------------------------------------------------------------------
 
@@ -176,6 +186,7 @@ class LocalEngine:
         secrets = secrets or self._parked_secrets.pop(saga, ())
         driver = Driver(self._around, book, definition, secrets)
         task = asyncio.ensure_future(driven_or_joined(self._drive(driver, definition, secrets), book, self))
+        task.add_done_callback(partial(_heard, book))
         self._runs[saga] = (driver, task)
         watcher = self._watched.pop(saga, None)
         if watcher is not None and not watcher.done():
@@ -244,14 +255,16 @@ class LocalEngine:
 
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
+        handle = await self._begin_driving(saga)
+        return None if handle is None else await handle.halt()
+
+    async def _begin_driving(self, saga: SagaId) -> Handle | None:
         async with self._claiming:
             handle = self.running(saga)
             if handle is None:
                 leases = await self._journal.claim(self.worker, saga=saga)
-                if not leases:
-                    return None
-                handle = await self._take_up(leases[0])
-        return await handle.halt()
+                handle = await self._take_up(leases[0]) if leases else None
+            return handle
 
     async def go_on(self, saga: SagaId) -> None:
         """Take a saga up in the background, where something is due, nobody has it, and its definition is known."""
@@ -265,7 +278,7 @@ class LocalEngine:
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
         await self.release(take_up=False)
-        return await resumed(self, self._settings.resumed_at_once)
+        return await resumed(self, Seats(self, self._settings, self._clock))
 
     async def next_halt(self, saga: SagaId) -> Ended | None:
         """Wait until a saga that is not in memory has been driven again, as far as it goes."""
@@ -273,12 +286,18 @@ class LocalEngine:
 
     def take_up_dropped(self) -> Driven:
         """Drive the sagas again under whose drivers the journal had failed."""
-        return {asyncio.ensure_future(self.drive(self._dropped.pop())) for _ in tuple(self._dropped)}
+        dropped, self._dropped = self._dropped, set()
+        return {asyncio.ensure_future(self.drive(saga)): saga for saga in dropped}
+
+    def attempts(self, saga: SagaId) -> tuple[object, ...]:
+        """The attempts that a saga waits for just now, where it has nothing to write; each is itself while it runs."""
+        run = self._runs.get(saga)
+        return () if run is None or run[0].book.is_writing else tuple(run[0].run.in_flight.values())
 
     async def take_up_due(self, most: int, trouble: Callable[[SagaId, AmendsError], None]) -> Driven:
         """Drive what is due now, that no living worker has and whose definition is known here; up to so many."""
         if most <= 0:
-            return set()
+            return {}
         known, due_by = self._registry.definition_names(), self._clock.now()
         async with self._claiming:
             await self._come_back()
@@ -332,13 +351,24 @@ class LocalEngine:
     def _nudge(self, sagas: tuple[SagaId, ...]) -> None:
         for saga in sagas:
             run = self._runs.get(saga)
-            self._errands.run(self._drive_if_due(saga) if run is None else run[0].nudge())
+            if run is not None:
+                self._errands.run(run[0].nudge())
+            elif saga not in self._queued:  # it is told of at each beat, until its turn has come
+                self._queued.add(saga)
+                self._errands.run(self._drive_if_due(saga))
 
     async def _drive_if_due(self, saga: SagaId) -> None:
         """Someone gave one of this worker's sagas something to do again: it had ended, or waited for a person."""
-        row = await self._journal.saga(saga)
-        if row is not None and not row.status.ended and row.status is not SagaStatus.INCIDENT:
-            await self.drive(saga)
+        handle = None
+        try:
+            row = await self._journal.saga(saga)
+            if row is not None and not row.status.ended and row.status is not SagaStatus.INCIDENT:
+                handle = await self._begin_driving(saga)
+        finally:
+            self._queued.discard(saga)
+        if handle is not None:
+            with suppress(LeaseLostError):  # which has been said
+                await handle.halt()
 
     def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""
@@ -363,7 +393,8 @@ class LocalEngine:
                 _log.warning("saga %s: step %s ended late, which cannot be written any more: %s", saga, step, exc)
                 return
         if saga not in self._dropped:  # else it is `resume` that takes it up again
-            await self.drive(saga)
+            with suppress(LeaseLostError):  # which has been said
+                await self.drive(saga)
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -390,3 +421,9 @@ class LocalEngine:
             await self._journal.retire(self.worker)
         except JournalError as exc:
             _log.warning("the leases could not be given back: %s", exc)
+
+
+def _heard(book: Logbook, driven: asyncio.Future[Ended]) -> None:
+    """A take-over is said where it is found; who waits for the saga is told too, but nobody has to wait."""
+    if isinstance(book.broken, LeaseLostError) and not driven.cancelled():
+        driven.exception()

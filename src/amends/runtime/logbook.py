@@ -77,6 +77,11 @@ class Logbook:
         return tuple(command for _, command, _ in self._told)
 
     @property
+    def is_writing(self) -> bool:
+        """Whether the journal is being asked to write, or for what others wrote."""
+        return self._busy
+
+    @property
     def is_unborn(self) -> bool:
         """Whether nothing of its saga is durable that this pen knows of."""
         return self._durable.head == 0

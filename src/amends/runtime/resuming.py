@@ -1,19 +1,27 @@
-"""`resume`: everything that was left unfinished, driven as far as it goes, and how each saga ended."""
+"""Taking up what was left unfinished: how many sagas at a time, and `resume`, which says how each ended.
+
+A saga that is taken up has a seat while it is read, replayed and driven on. It leaves its seat when it has come to its
+end or is parked, and also when it waits inside an action for longer than `poll_s`: an hour of that costs no more than
+in a saga that was started here, and there may be rollbacks behind it. It takes no seat again when the action ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
+from amends.clock import Clock
 from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalConflictError
 from amends.journal.protocol import Lease
 from amends.runtime.handle import Ended, Handle, halted
+from amends.runtime.settings import Settings
 
 _log = logging.getLogger("amends.engine")
-Driven: TypeAlias = set[asyncio.Future[Ended | None]]
+_SILENCE_S: Final = 10.0
+Driven: TypeAlias = dict[asyncio.Future[Ended | None], SagaId]
 
 
 class Engine(Protocol):
@@ -25,21 +33,102 @@ class Engine(Protocol):
 
     async def next_halt(self, saga: SagaId) -> Ended | None: ...
 
+    def attempts(self, saga: SagaId) -> tuple[object, ...]: ...
 
-async def resumed(engine: Engine, at_once: int) -> list[Ended]:
+
+class Seats:
+    """The sagas that are being taken up, at most `resumed_at_once` of them."""
+
+    def __init__(self, engine: Engine, settings: Settings, clock: Clock) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._clock = clock
+        self._seated: Driven = {}
+        self._seen: dict[SagaId, tuple[tuple[object, ...], float]] = {}
+        """The attempts that a saga was first seen in, and when."""
+        self._full_since: float | None = None
+        self._has_said = False
+
+    def __iter__(self) -> Iterator[asyncio.Future[Ended | None]]:
+        return iter(tuple(self._seated))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._seated
+
+    @property
+    def free(self) -> int:
+        return self._settings.resumed_at_once - len(self._seated)
+
+    def seat(self, taken: Driven) -> None:
+        self._seated |= taken
+
+    async def wait(self, others: Driven) -> bool:
+        """Until one that has a seat, or one of these, has halted. Where no seat is free, for `poll_s` at most: whether
+        it was that; somebody may be found to wait inside an action by then.
+        """
+        halting: list[asyncio.Future[Any]] = [*self._seated, *others]
+        if self.free > 0:
+            await asyncio.wait(halting, return_when=asyncio.FIRST_COMPLETED)
+            return False
+        nap: asyncio.Future[None] = asyncio.ensure_future(self._clock.sleep(self._settings.poll_s))
+        try:
+            await asyncio.wait([*halting, nap], return_when=asyncio.FIRST_COMPLETED)
+            return nap.done()
+        finally:
+            nap.cancel()
+
+    def leave(self) -> tuple[Driven, Driven]:
+        """Free the seats of those that have halted, and of those that wait inside an action: which they are."""
+        now = self._clock.elapsed()
+        over = {one: saga for one, saga in self._seated.items() if one.done()}
+        inside = {one: saga for one, saga in self._seated.items() if one not in over and self._is_inside(saga, now)}
+        for one in (*over, *inside):
+            self._seen.pop(self._seated.pop(one), None)
+        self._say_if_full(now)
+        return over, inside
+
+    def _is_inside(self, saga: SagaId, now: float) -> bool:
+        """Whether it was in one and the same attempt all the time since it was looked at a while ago."""
+        attempts = self._engine.attempts(saga)
+        before, since = self._seen.get(saga, ((), now))
+        same = tuple(one for one in before if one in attempts)
+        if same:
+            return now - since >= self._settings.poll_s
+        self._seen[saga] = (attempts, now)
+        return False
+
+    def _say_if_full(self, now: float) -> None:
+        if self.free > 0:
+            self._full_since, self._has_said = None, False
+        elif self._full_since is None:
+            self._full_since = now
+        elif not self._has_said and now - self._full_since >= _SILENCE_S:
+            self._has_said = True
+            most, first = self._settings.resumed_at_once, next(iter(self._seated.values()))
+            _log.warning(
+                "%d sagas are being taken up, as many as Settings.resumed_at_once lets, and for %d s none of them has"
+                " come to its end or waits in an action (one is %s): what else is due waits for them",
+                *(most, now - self._full_since, first),
+            )
+
+
+async def resumed(engine: Engine, seats: Seats) -> list[Ended]:
     found = Resumed()
-    driven = engine.take_up_dropped()
-    in_line: Driven = set()  # what they wait for may be held by those that are not yet taken up
+    seats.seat(engine.take_up_dropped())
+    others: Driven = {}  # they wait in an action, or for what may be held by those that are not yet taken up
     while True:
-        taken = await engine.take_up_due(at_once - len(driven), found.add_trouble)
-        driven |= taken
-        if not driven and not in_line:
+        taken = await engine.take_up_due(seats.free, found.add_trouble)
+        seats.seat(taken)
+        if seats.is_empty and not others:
             return found.all_ended()
         if not taken:
-            done, _ = await asyncio.wait(driven | in_line, return_when=asyncio.FIRST_COMPLETED)
-            driven, in_line = driven - done, in_line - done
-            for saga in [saga for one in done if (saga := found.add(one)) is not None]:
-                in_line.add(asyncio.ensure_future(engine.next_halt(saga)))
+            await seats.wait(others)
+            over, inside = seats.leave()
+            over |= {one: saga for one, saga in others.items() if one.done()}
+            others = {one: saga for one, saga in others.items() if one not in over} | inside
+            for saga in [saga for one in over if (saga := found.add(one)) is not None]:
+                others[asyncio.ensure_future(engine.next_halt(saga))] = saga
 
 
 async def taken_up(
@@ -48,7 +137,7 @@ async def taken_up(
     trouble: Callable[[SagaId, AmendsError], None],
 ) -> Driven:
     """Read them side by side, and drive each; one that cannot be read must not keep the others waiting."""
-    driven: Driven = set()
+    driven: Driven = {}
     found = await asyncio.gather(*map(take_up, leases), return_exceptions=True)
     for lease, handle in zip(leases, found, strict=True):
         if isinstance(handle, AmendsError):
@@ -56,7 +145,7 @@ async def taken_up(
         elif isinstance(handle, BaseException):
             raise handle
         else:
-            driven.add(asyncio.ensure_future(halted(handle)))
+            driven[asyncio.ensure_future(halted(handle))] = lease.saga
     return driven
 
 

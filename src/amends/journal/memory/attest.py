@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 
 from amends.clock import Clock
@@ -27,11 +27,13 @@ class MemoryLog:
         *,
         notary: Notary | None = None,
         pace: Pace = Pace(),  # noqa: B008 - it never changes
+        wait: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.memory = Memory() if memory is None else memory
         self._clock = clock
         self._notary = notary
         self._pace = pace
+        self._wait = wait
         self._closed = False
         if notary is not None:
             self._adopt(notary)

@@ -1,7 +1,8 @@
 """One handle on a journal in memory: appending, reading, leases, lists.
 
 Entries are encoded, chained and decoded as in any other store, so what cannot be stored fails here too. Several handles
-on one `Memory` behave like several processes on one file. Nothing here waits, so a seeded simulation repeats itself.
+on one `Memory` behave like several processes on one file. Nothing here waits, so a seeded simulation repeats itself;
+where a simulation wants the write lock to be slow, it says how a handle waits for it (`wait`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from amends.errors import AmendsError
 from amends.journal import cursors, refusals
 from amends.journal.codec import encode
 from amends.journal.filing import Document, DocumentPage, DocumentWrite
+from amends.journal.leases import NOBODY_KNOWN, Life, Reading, reading
 from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.memory import documents, lists, locks
 from amends.journal.memory.attest import MemoryLog
@@ -50,12 +52,25 @@ class MemoryJournal(MemoryLog):
         summary: Summary,
         lease: Lease | None = None,
     ) -> asyncio.Future[tuple[Entry, ...]]:
+        if self._wait is not None:
+            return asyncio.ensure_future(self._append_in_turn(saga, events, after, summary, lease))
         answer: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
         try:
             answer.set_result(self._append(saga, events, after, summary, lease))
         except AmendsError as exc:
             answer.set_exception(exc)
         return answer
+
+    async def _append_in_turn(
+        self, saga: SagaId, events: Sequence[e.Event], after: int, summary: Summary, lease: Lease | None
+    ) -> tuple[Entry, ...]:
+        await self._have_lock()
+        return self._append(saga, events, after, summary, lease)
+
+    async def _have_lock(self) -> None:
+        """Wait as long as another program keeps the write lock; then what follows at once is one transaction."""
+        if self._wait is not None:
+            await self._wait()
 
     def _append(
         self, saga: SagaId, events: Sequence[e.Event], after: int, summary: Summary, lease: Lease | None
@@ -151,12 +166,17 @@ class MemoryJournal(MemoryLog):
     # -- leases -------------------------------------------------------------------------------------------------------
 
     async def enlist(self, worker: str, ttl_s: float) -> None:
-        self.renew(worker, ttl_s)
+        elapsed = reading(self._clock)
+        await self._have_lock()
+        self._renew(worker, ttl_s, elapsed)
 
     def renew(self, worker: str, ttl_s: float) -> None:
+        self._renew(worker, ttl_s, reading(self._clock))
+
+    def _renew(self, worker: str, ttl_s: float, elapsed: Reading) -> None:
         self._require_open()
         with self.memory.lock:
-            self.memory.workers[worker] = self._clock.elapsed() + ttl_s
+            self.memory.workers[worker] = Life(NOBODY_KNOWN, elapsed() + ttl_s, ttl_s)
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_open()
@@ -179,35 +199,46 @@ class MemoryJournal(MemoryLog):
         limit: int = 500,
     ) -> tuple[Lease, ...]:
         self._require_open()
-        elapsed = self._clock.elapsed()
-        leases: list[Lease] = []
+        elapsed = reading(self._clock)
+        await self._have_lock()
         with self.memory.lock:
-            for record in self.memory.sagas.values():
-                wake_at = record.summary.wake_at
-                wanted = (
-                    (saga is None or record.id == saga)
-                    and (definitions is None or f"{record.begun.definition}/{record.begun.version}" in definitions)
-                    and (due_by is None or wake_at is None or wake_at <= due_by)
-                )
-                is_free = self.memory.workers.get(record.worker, elapsed) <= elapsed
-                is_own = saga is not None and record.worker == worker
-                if len(leases) < limit and wanted and (is_free or is_own) and record.summary.status in _CLAIMABLE:
-                    record.worker, record.epoch, record.nudged = worker, record.epoch + 1, False
-                    leases.append(Lease(saga=record.id, worker=worker, epoch=record.epoch))
-        return tuple(leases)
+            free = [
+                record
+                for record in self.memory.sagas.values()
+                if (saga is None or record.id == saga)
+                and record.summary.status in _CLAIMABLE
+                and (definitions is None or f"{record.begun.definition}/{record.begun.version}" in definitions)
+                and (due_by is None or record.summary.wake_at is None or record.summary.wake_at <= due_by)
+                and self._is_free(record, worker, elapsed, is_named=saga is not None)
+            ]
+            return tuple(self._take(record, worker) for record in free[:limit])
+
+    def _is_free(self, record: Record, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
+        """Who claims is there, whatever its row says: what it holds it gets again only by name."""
+        if record.worker == worker:
+            return is_named
+        return self._living(record, elapsed) is None
+
+    def _take(self, record: Record, worker: str) -> Lease:
+        record.worker, record.epoch, record.nudged = worker, record.epoch + 1, False
+        return Lease(saga=record.id, worker=worker, epoch=record.epoch)
+
+    def _living(self, record: Record, elapsed: Reading) -> str | None:
+        """The worker that holds a saga, if it is alive."""
+        life = self.memory.workers.get(record.worker)
+        return None if life is None or life.is_over(NOBODY_KNOWN, elapsed()) else record.worker
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_open()
         with self.memory.lock:
             record = self.memory.sagas.get(saga)
-            if record is None or self.memory.workers.get(record.worker, 0.0) <= self._clock.elapsed():
-                return None
-            return record.worker
+            return None if record is None else self._living(record, reading(self._clock))
 
     # -- locks --------------------------------------------------------------------------------------------------------
 
     async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:
         self._require_open()
+        await self._have_lock()
         with self.memory.lock:
             return locks.lock(self.memory, ask, lease, self._clock.now())
 
@@ -222,6 +253,7 @@ class MemoryJournal(MemoryLog):
 
     async def write(self, write: DocumentWrite) -> Document:
         self._require_open()
+        await self._have_lock()
         with self.memory.lock:
             return documents.write(self.memory, write, self._clock.now())
 

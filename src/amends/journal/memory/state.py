@@ -12,6 +12,7 @@ from amends.errors import JournalDamagedError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
 from amends.journal.filing import Document
+from amends.journal.leases import Life
 from amends.journal.protocol import ApprovalRow, Cursor, Entry, IncidentRow, RemovedEntry, Summary
 from amends.journal.tree import Tree, leaf
 
@@ -61,7 +62,7 @@ class Memory:
     """Rows for people have a place in line; `order` is the journal's: which entry of which saga."""
 
     sagas: dict[SagaId, Record] = field(default_factory=dict[SagaId, Record])
-    workers: dict[str, float] = field(default_factory=dict[str, float])
+    workers: dict[str, Life] = field(default_factory=dict[str, Life])
     incidents: dict[str, tuple[int, IncidentRow]] = field(default_factory=dict[str, tuple[int, IncidentRow]])
     approvals: dict[str, tuple[int, ApprovalRow]] = field(default_factory=dict[str, tuple[int, ApprovalRow]])
     line: int = 0

@@ -68,4 +68,4 @@ class Handle:
 
     async def awake(self, worker: str) -> tuple[SagaId, ...]:
         self._require_home()
-        return await self._reader.ask(partial(leases.nudged, worker=worker, now=self._clock.now()))
+        return await self._reader.ask(partial(leases.nudged, worker=worker, now=self._clock.now))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from amends.errors import AmendsError
 from amends.journal import refusals
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored
 from amends.journal.codec import FIRST, chain, encode
+from amends.journal.leases import own_identity, reading
 from amends.journal.projection import changes
 from amends.journal.protocol import (
     ApprovalPage,
@@ -50,7 +51,7 @@ class SqliteJournal(Handle):
 
     def __init__(self, path: Path, clock: Clock, writer: Writer, reader: Reader) -> None:
         super().__init__(path, clock, writer, reader)
-        self._identity = leases.own_identity()
+        self._identity = own_identity()
         self._heads: dict[SagaId, Head] = {}
 
     @classmethod
@@ -282,18 +283,18 @@ class SqliteJournal(Handle):
 
     async def enlist(self, worker: str, ttl_s: float) -> None:
         self._require_home()
-        await self._writer.ask(partial(leases.renew, worker=worker, life=self._life(ttl_s)))
+        await self._writer.ask(self._renewal(worker, ttl_s))
 
     def renew(self, worker: str, ttl_s: float) -> None:
         self._require_home()
-        self._writer.ask_blocking(partial(leases.renew, worker=worker, life=self._life(ttl_s)))
+        self._writer.ask_blocking(self._renewal(worker, ttl_s))
 
-    def _life(self, ttl_s: float) -> leases.Life:
-        return leases.Life(self._identity, self._clock.elapsed() + ttl_s, ttl_s)
+    def _renewal(self, worker: str, ttl_s: float) -> Callable[[Batch], None]:
+        return partial(leases.renew, worker=worker, us=self._identity, ttl_s=ttl_s, elapsed=reading(self._clock))
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_home()
-        return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now()))
+        return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now))
 
     async def retire(self, worker: str) -> None:
         self._require_home()
@@ -316,12 +317,12 @@ class SqliteJournal(Handle):
             due_by=due_by,
             limit=limit,
         )
-        elapsed = self._clock.elapsed()
+        elapsed = reading(self._clock)
         return await self._writer.ask(partial(leases.claim, wanted=wanted, us=self._identity, elapsed=elapsed))
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_home()
-        elapsed = self._clock.elapsed()
+        elapsed = reading(self._clock)
         return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, elapsed=elapsed))
 
     # -- lists --------------------------------------------------------------------------------------------------

@@ -1,84 +1,28 @@
 """Who drives what: workers, their lifetimes, and the claiming of sagas that nobody holds.
 
-A worker is gone when it has no row, when its row is of another boot of this machine, when its time is up, or,
-where that can be told (same boot, same space of process ids), when its process no longer runs. Its sagas are then
-free without a write to any of them: they name a worker that is not there. A claim raises the epoch, and that alone
-keeps an old holder from writing; all else here only decides how soon somebody else may try.
+Who is gone is told by the rule in journal.leases. The sagas of such a worker are free without a write to any of them:
+they name a worker that is not there. A claim raises the epoch, and that alone keeps an old holder from writing; all
+else here only decides how soon somebody else may try.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 from amends.core.values import SagaId, canonical
 from amends.dataclass import dataclass
+from amends.journal.leases import Identity, Life, Reading
 from amends.journal.protocol import Lease
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
-PROC: Final = Path("/proc")
 
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which process this is, as another one on the machine can check it. Empty where the system does not say."""
-
-    boot: str
-    space: str
-    pid: int
-    started: str
-
-
-def own_identity(proc: Path = PROC) -> Identity:
-    pid = os.getpid()
-    boot = _text(proc / "sys/kernel/random/boot_id")
-    return Identity(boot=boot, space=_link(proc / "self/ns/pid"), pid=pid, started=_started(pid, proc))
-
-
-def _link(path: Path) -> str:
-    try:
-        return str(path.readlink())
-    except OSError:
-        return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _started(pid: int, proc: Path = PROC) -> str:
-    """The tick at which a running process began: with the pid, it tells it from a later one of the same number."""
-    _, _, fields = _text(proc / f"{pid}/stat").rpartition(")")
-    state, *rest = fields.split() or ["Z"]
-    return "" if state in {"Z", "X"} else rest[18]
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """A worker's row: who it is, and until when, by the machine's clock, it said that it would be there."""
-
-    identity: Identity
-    until: float
-    ttl: float
-
-    def is_over(self, us: Identity, elapsed: float) -> bool:
-        them = self.identity
-        if them.boot != us.boot or not elapsed < self.until <= elapsed + self.ttl:
-            return True  # a time too far ahead was read off another boot's clock
-        is_seen = bool(them.started) and them.space == us.space
-        return is_seen and _started(them.pid) != them.started
-
-
-def renew(batch: Batch, worker: str, life: Life) -> None:
-    us = life.identity
+def renew(batch: Batch, worker: str, us: Identity, ttl_s: float, elapsed: Reading) -> None:
+    """Keep a worker alive for so long from when this is written, and not from when it was asked for."""
     batch.database.run(
         "INSERT OR REPLACE INTO worker (name, until, ttl, boot, space, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (worker, life.until, life.ttl, us.boot, us.space, us.pid, us.started),
+        (worker, elapsed() + ttl_s, ttl_s, us.boot, us.space, us.pid, us.started),
     )
 
 
@@ -86,8 +30,8 @@ def retire(batch: Batch, worker: str) -> None:
     batch.database.run("DELETE FROM worker WHERE name = ?", (worker,))
 
 
-def nudged(database: Database, worker: str, now: int) -> tuple[SagaId, ...]:
-    found = database.rows(_NUDGED, (worker, now))
+def nudged(database: Database, worker: str, now: Callable[[], int]) -> tuple[SagaId, ...]:
+    found = database.rows(_NUDGED, (worker, now()))
     return tuple([SagaId(name) for (name,) in found])
 
 
@@ -102,9 +46,9 @@ class Claim:
     limit: int
 
 
-def claim(batch: Batch, wanted: Claim, us: Identity, elapsed: float) -> tuple[Lease, ...]:
+def claim(batch: Batch, wanted: Claim, us: Identity, elapsed: Reading) -> tuple[Lease, ...]:
     database = batch.database
-    living = _bury(database, us, elapsed)
+    living = _bury(database, wanted.worker, us, elapsed())
     found = _named(database, wanted) if wanted.saga is not None else _oldest(database, wanted, living)
     leases: list[Lease] = []
     for row, holder in found[: wanted.limit]:
@@ -117,10 +61,10 @@ def claim(batch: Batch, wanted: Claim, us: Identity, elapsed: float) -> tuple[Le
     return tuple(leases)
 
 
-def _bury(database: Database, us: Identity, elapsed: float) -> set[str]:
-    """Remove the workers that are gone; say which are left."""
-    living: set[str] = set()
-    lives = database.rows("SELECT name, until, ttl, boot, space, pid, started FROM worker")
+def _bury(database: Database, asker: str, us: Identity, elapsed: float) -> set[str]:
+    """Remove the workers that are gone; say which are left. Who asks is there, whatever its row says."""
+    living = {asker}
+    lives = database.rows("SELECT name, until, ttl, boot, space, pid, started FROM worker WHERE name != ?", (asker,))
     for name, until, ttl, boot, space, pid, started in lives:
         if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed):
             database.run("DELETE FROM worker WHERE name = ?", (name,))
@@ -129,7 +73,7 @@ def _bury(database: Database, us: Identity, elapsed: float) -> set[str]:
     return living
 
 
-def holder(database: Database, saga: SagaId, us: Identity, elapsed: float) -> str | None:
+def holder(database: Database, saga: SagaId, us: Identity, elapsed: Reading) -> str | None:
     found = database.first(
         """
         SELECT worker.name, until, ttl, boot, space, pid, started
@@ -140,7 +84,7 @@ def holder(database: Database, saga: SagaId, us: Identity, elapsed: float) -> st
     if found is None:
         return None
     name, until, ttl, boot, space, pid, started = found
-    return None if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed) else str(name)
+    return None if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed()) else str(name)
 
 
 _NUDGED: Final = """

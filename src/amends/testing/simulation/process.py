@@ -16,7 +16,7 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError
 from amends.gate.builtin import BuiltinGate
 from amends.gate.protocol import Gate
-from amends.journal.memory import Memory, MemoryJournal
+from amends.journal.memory import Memory
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.executor import Call, Executor
 from amends.runtime.registry import Registry
@@ -25,7 +25,7 @@ from amends.testing.crash_journal import Author
 from amends.testing.crash_loop import LoopClock
 from amends.testing.simulation.loop import OWNER, Dice, Owner, SimLoop
 from amends.testing.simulation.outside import Providers
-from amends.testing.simulation.store import Unreliable
+from amends.testing.simulation.store import Register, Unreliable, Watched
 
 LEASE_S: Final = 120.0
 SETTINGS: Final = Settings(lease_s=LEASE_S, poll_s=30.0, settle_s=30.0, drain_s=10.0, park_s=1.0)
@@ -45,9 +45,12 @@ class Ground:
     providers: Providers
     registry: Registry
     listens: bool = False
+    slow_s: float = 0.0
+    """How long the write lock may take to be had; 0: it is free."""
     memory: Memory = field(default_factory=Memory)
     authors: list[Author] = field(default_factory=list[Author])
     story: list[str] = field(default_factory=list[str])
+    register: Register = field(default_factory=Register)
     broken: list[str] = field(default_factory=list[str])
     """Promises that were broken before the end."""
 
@@ -78,7 +81,10 @@ class Process(Owner):
         super().__init__(f"process {number}")
         self.ground = ground
         self.clock = SkewedClock(ground.loop, number)
-        self.store = Unreliable(MemoryJournal(self.clock, ground.memory), self, ground.authors, self._tell)
+        self._lock: asyncio.Future[None] | None = None
+        wait = self._have_lock if ground.slow_s else None
+        inner = Watched(self.clock, ground.memory, self, ground.register, wait)
+        self.store = Unreliable(inner, self, ground.authors, self._tell)
         self.coordinator = Coordinator(
             journal=self.store,
             gate=_gate(),
@@ -86,7 +92,7 @@ class Process(Owner):
             registry=ground.registry,
             settings=SETTINGS,
             executor=VirtualExecutor(SETTINGS.threads),
-            heart=functools.partial(VirtualHeart, ground.loop),
+            heart=functools.partial(VirtualHeart, ground.loop, self._lock_s),
         )
         ground.loop.owners.append(self)
 
@@ -116,6 +122,20 @@ class Process(Owner):
     def is_well(self) -> bool:
         return self.ground.providers.is_well
 
+    def drives(self, saga: SagaId) -> bool:
+        return self.coordinator._engine.running(saga) is not None  # nobody else is told
+
+    def _lock_s(self) -> float:
+        """For how long the write lock is not to be had from now on."""
+        ground = self.ground
+        return ground.dice.between(0, ground.slow_s) if ground.slow_s and not self.is_well else 0.0
+
+    async def _have_lock(self) -> None:
+        """Whatever this process asks for while it waits is written in one go, in the order of asking."""
+        if self._lock is None or self._lock.done():
+            self._lock = asyncio.ensure_future(self.clock.sleep(self._lock_s()))
+        await asyncio.shield(self._lock)
+
     async def nap(self, low_s: float, high_s: float) -> None:
         await self.clock.sleep(self.ground.dice.between(low_s, high_s))
 
@@ -126,33 +146,30 @@ class Process(Owner):
 
 
 class VirtualHeart:
-    """Beats in the process's own time: who is frozen does not renew."""
+    """Beats in the process's own time: who is frozen does not renew. A slow write lock makes it late."""
 
     def __init__(
         self,
         loop: SimLoop,
+        late_s: Callable[[], float],
         *,
         renew: Callable[[], None],
         nudged: Callable[[], tuple[SagaId, ...]],
         tell: Callable[[tuple[SagaId, ...]], object],
-        renew_s: float,
         poll_s: float,
     ) -> None:
         self._loop = loop
+        self._late_s = late_s
         self._renew, self._nudged, self._tell = renew, nudged, tell
-        self._every = max(1, round(renew_s / poll_s))
         self._poll_s = poll_s
-        self._beats = 0
         self._next: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._next = self._loop.call_later(self._poll_s, self._beat)
+        self._next = self._loop.call_later(self._poll_s + self._late_s(), self._beat)
 
     def _beat(self) -> None:
-        self._beats += 1
         with contextlib.suppress(AmendsError):
-            if self._beats % self._every == 0:
-                self._renew()
+            self._renew()
             sagas = self._nudged()
             if sagas:
                 self._tell(sagas)

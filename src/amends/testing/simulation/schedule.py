@@ -1,9 +1,9 @@
 """One schedule: a saga, two or three processes, what goes wrong, and whether the ledger agrees at the end.
 
 Everything follows from the seed. Each process has one fault at most: it dies at some turn of its loop, or stands still
-for a while, which may be past its lease; its clock is set; its journal stops for good, and then it dies too. When all
-that is over the rest run on for a while, and a last process recovers what is left. Then the journal is held against
-the world.
+for a while, which may be past its lease; its clock is set; its journal stops for good, and then it dies too. In some
+schedules the journal's write lock is slow for everybody. When all that is over the rest run on for a while, and a last
+process recovers what is left. Then the journal is held against the world.
 
 One thing is left out, since nobody can promise it: a process that was replaced, calls the world all the same, and dies
 before it can tell. Who freezes does not die.
@@ -52,6 +52,10 @@ _TURNS: Final = (40, 90, 90, 200)
 """Among how many of its first turns a process's fault is."""
 _FINAL_TRIES: Final = 100
 """With the naps between them enough for what waits by a clock that was set an hour too far."""
+_SLOW: Final = 1 << 40
+_SLOW_IN_100: Final = 15
+_SLOWEST_S: Final = 12.0
+"""How long a write lock may take, at most: each append, claim and renewal waits for so long."""
 _PERSON_S: Final = 20.0
 """How long a person waits before asking again."""
 
@@ -89,6 +93,7 @@ def simulate(
         providers=Providers(dice, lambda after_s, call: loop.call_later(after_s, call, context=Context()), flaws),
         registry=_registry(),
         listens=listens,
+        slow_s=_slow_s(Dice(seed + _SLOW)),
     )
     ground.providers.tell = ground.tell
     chosen = any_program(seed, dice, SAGA) if steps is None else (WORK.name, plain(dice, steps))
@@ -112,6 +117,11 @@ def simulate(
     )
 
 
+def _slow_s(dice: Dice) -> float:
+    """Thrown apart from everything else, so that the other schedules are what they would be without it."""
+    return dice.between(1, _SLOWEST_S) if dice.chance(_SLOW_IN_100) else 0.0
+
+
 class Schedule:
     def __init__(self, ground: Ground, clock: LoopClock, seed: int, definition: str, program: Program) -> None:
         self._ground = ground
@@ -123,7 +133,7 @@ class Schedule:
         self._processes: list[Process] = []
         self._errands: list[asyncio.Future[None]] = []
         self.complaints: list[str] = []
-        self.faults: list[str] = []
+        self.faults: list[str] = ["slow lock"] if ground.slow_s else []
 
     @property
     def status(self) -> str:
@@ -278,7 +288,7 @@ class Schedule:
         over = asyncio.get_running_loop().create_future()
         last.start(lambda: asyncio.ensure_future(self._resumed(last, over)))
         await over
-        self.complaints += ground.broken
+        self.complaints += ground.broken + ground.register.broken
         self.complaints += await complaints(
             ground.providers.world, ground.memory, ground.authors, self._clock, seed=self._seed
         )

@@ -1,5 +1,8 @@
 """A process's handle on the journal that all share: it takes a while, sometimes refuses, and may stop for good.
 
+In some schedules the write lock is slow too: each append, claim and renewal waits for it, for seconds. Somebody who
+knows which processes live watches who takes a saga from whom.
+
 When it stops, nobody can say whether the last write is on disk: half of the time it is. From then on every call is
 refused, as in a process whose disk has failed, until that process ends.
 """
@@ -7,13 +10,17 @@ refused, as in a process whose disk has failed, until that process ends.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
+from amends.clock import Clock
 from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalBusyError, JournalFullError, JournalStoppedError
+from amends.journal.leases import Reading
+from amends.journal.memory import Memory, MemoryJournal
+from amends.journal.memory.state import Record
 from amends.journal.protocol import Entry, Journal, Lease, Summary
 from amends.testing.crash_journal import Author, Mortal
 from amends.testing.simulation.loop import Dice
@@ -25,6 +32,9 @@ class Store(Protocol):
     """What a handle has to know of the process that it is opened in."""
 
     @property
+    def name(self) -> str: ...
+
+    @property
     def dice(self) -> Dice: ...
 
     @property
@@ -34,6 +44,61 @@ class Store(Protocol):
     def is_dead(self) -> bool: ...
 
     async def nap(self, low_s: float, high_s: float) -> None: ...
+
+    def drives(self, saga: SagaId) -> bool: ...
+
+
+class Register:
+    """Who is alive, as nobody in the simulation can know: by worker, its process, and until when its lease lasts."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, tuple[Store, float]] = {}
+        self.broken: list[str] = []
+
+    def renewed(self, worker: str, process: Store, until_s: float) -> None:
+        self._leases[worker] = (process, until_s)
+
+    def retired(self, worker: str) -> None:
+        self._leases.pop(worker, None)
+
+    def taken(self, saga: SagaId, worker: str, by: Store, before: str, now_s: float) -> None:
+        """A saga changes hands. Who lives, and has renewed in time, keeps its own."""
+        if worker == before:
+            if by.drives(saga):
+                self.broken.append(f"{by.name} claims saga {saga}, which it is driving itself")
+            return
+        process, until_s = self._leases.get(before, (by, 0.0))
+        if not process.is_dead and now_s < until_s:
+            left = f"{until_s - now_s:.0f} s of its lease left"
+            self.broken.append(f"{by.name} takes saga {saga} from {process.name}, which lives, with {left}")
+
+
+class Watched(MemoryJournal):
+    """The journal as one process has it open; the register hears of each renewal, and of each saga that is taken."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        memory: Memory,
+        process: Store,
+        register: Register,
+        wait: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        super().__init__(clock, memory, wait=wait)
+        self._process = process
+        self._register = register
+
+    def _renew(self, worker: str, ttl_s: float, elapsed: Reading) -> None:
+        super()._renew(worker, ttl_s, elapsed)
+        self._register.renewed(worker, self._process, self._clock.elapsed() + ttl_s)
+
+    async def retire(self, worker: str) -> None:
+        await super().retire(worker)
+        self._register.retired(worker)
+
+    def _take(self, record: Record, worker: str) -> Lease:
+        self._register.taken(record.id, worker, self._process, record.worker, self._clock.elapsed())
+        return super()._take(record, worker)
 
 
 class Unreliable(Mortal):

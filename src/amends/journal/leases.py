@@ -1,0 +1,91 @@
+"""Who is alive: the rule by which every store tells a worker that is gone from one that is only slow.
+
+A worker is gone when it has no row, when its row is of another boot of this machine, when its time is up, or,
+where that can be told (same boot, same space of process ids), when its process no longer runs.
+
+A row says until when its worker is there, by a clock that all processes of the machine share. It is held against that
+clock as it stands when the row is read and nobody can change it: inside the transaction, past the wait for the write
+lock. A time from before that wait is older than a renewal that came in between, and a living worker's row would look
+as if it came from the future.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from amends.clock import Clock
+from amends.dataclass import dataclass
+
+PROC: Final = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which process this is, as another one on the machine can check it. Empty where the system does not say."""
+
+    boot: str = ""
+    space: str = ""
+    pid: int = 0
+    started: str = ""
+
+
+NOBODY_KNOWN: Final = Identity()
+"""A process of which nothing can be seen: only time tells whether it lives."""
+
+
+def own_identity(proc: Path = PROC) -> Identity:
+    pid = os.getpid()
+    boot = _text(proc / "sys/kernel/random/boot_id")
+    return Identity(boot=boot, space=_link(proc / "self/ns/pid"), pid=pid, started=_started(pid, proc))
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int, proc: Path = PROC) -> str:
+    """The tick at which a running process began: with the pid, it tells it from a later one of the same number."""
+    _, _, fields = _text(proc / f"{pid}/stat").rpartition(")")
+    state, *rest = fields.split() or ["Z"]
+    return "" if state in {"Z", "X"} else rest[18]
+
+
+Reading = Callable[[], float]
+"""A clock that is read where it is asked, and not before."""
+
+
+def reading(clock: Clock) -> Reading:
+    """The clock that lives are held against, for a store to read when it has the lock."""
+    return clock.elapsed
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A worker's row: who it is, and until when, by the machine's clock, it said that it would be there."""
+
+    identity: Identity
+    until: float
+    ttl: float
+
+    def is_over(self, us: Identity, elapsed: float) -> bool:
+        """Whether this worker is gone, as `us` sees it at `elapsed`, which is read no sooner than the row is."""
+        them = self.identity
+        if them.boot != us.boot or not elapsed < self.until:
+            return True
+        if not them.boot and self.until > elapsed + self.ttl:
+            return True  # no boot has a name here, and so far ahead nobody can be in this one: the clock began anew
+        is_seen = bool(them.started) and them.space == us.space
+        return is_seen and _started(them.pid) != them.started
