@@ -9,6 +9,7 @@ from amends.core.contracts import key_of
 from amends.core.effects import GiveUp, Judge, Perform, Probe, Wait
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES
+from amends.core.saga import evolve
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId
 from amends.core.verdict import Decision, Verdict
@@ -170,6 +171,32 @@ def test_a_lost_attempt_of_a_read_only_action_is_made_again_and_is_never_owed() 
     assert story.needs(FLIGHT) == Perform(FLIGHT)
     assert story.tries(FLIGHT).ends(FLIGHT, LOST).needs(FLIGHT) == GiveUp(FLIGHT)
     assert story.finishes().phase is SagaStatus.COMPLETED
+
+
+def test_what_changes_nothing_has_failed_where_nobody_knows_what_became_of_it() -> None:
+    story = Story().does(FLIGHT, READ, LOST)
+    assert (story.status(FLIGHT), story.step(FLIGHT).unsure) == (_S.FAILED, False)
+    story.later(1).tries(FLIGHT).ends(FLIGHT, Failed(error="flawed", final=True))
+    assert (story.status(FLIGHT), story.step(FLIGHT).error) == (_S.FAILED, "flawed")
+
+
+def test_a_probe_gives_no_more_tries_to_what_changes_nothing() -> None:
+    asked = contract("act.read_probed", side_effect=False, probe=True, attempts=1)
+    assert Story().does(FLIGHT, asked, LOST).needs(FLIGHT) == GiveUp(FLIGHT)
+
+
+def test_a_process_that_ends_during_a_read_only_call_leaves_no_doubt() -> None:
+    story = Story().begins(FLIGHT, READ).tell(c.Recover(now=NOW, jitter=0.0))
+    assert [type(fact) for fact in story.facts] == [e.AttemptFailed]
+    assert story.later(1).needs(FLIGHT) == Perform(FLIGHT)
+
+
+def test_an_old_journal_in_which_it_was_lost_goes_on_without_the_doubt() -> None:
+    story = Story().begins(FLIGHT, READ)
+    story.saga = evolve(story.saga, e.AttemptLost(step=FLIGHT, attempt=1, error="gone", fatal=False, retry_at=NOW))
+    assert story.step(FLIGHT).unsure
+    story.tries(FLIGHT).ends(FLIGHT, Failed(error="flawed", fatal=True))
+    assert story.status(FLIGHT) is _S.FAILED
 
 
 def test_a_lost_attempt_of_any_other_action_is_not_made_again() -> None:

@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 
 import amends
-from amends import Coordinator, Ended, Flawed, Retries, StepFailedError, Work, action, register, saga
+from amends import (
+    Coordinator,
+    Ended,
+    Fatal,
+    Flawed,
+    Retries,
+    SagaDefinition,
+    Step,
+    StepFailedError,
+    Work,
+    action,
+    register,
+    saga,
+)
 from amends.errors import DeclarationError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator, names
@@ -132,6 +145,42 @@ def test_whatever_a_validation_says_no_with_is_the_reason(validate: Any, why: st
 
     assert play(lambda on: on.run(definition)).status == "completed"
     assert caught == [why]
+
+
+def test_an_answer_that_never_came_is_no_doubt_and_the_function_goes_on_without_the_plan() -> None:
+    asked: list[int] = []
+
+    @action("llm.plan", read_only=True, timeout=0.05)
+    async def plan() -> str:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        return "bad"
+
+    plan.validate(tries=2)(raises_flawed)
+
+    @saga("validate.silent")
+    async def definition(s: Work) -> str:
+        try:
+            return await s.do(plan)
+        except StepFailedError as exc:
+            return f"the standard plan: {exc.reason}"
+
+    async def scene(on: Coordinator) -> tuple[Ended, Any]:
+        ended = await on.run(definition)
+        return ended, (await on.show(ended.id)).saga.steps["1"]
+
+    ended, step = play(scene)
+    assert (ended.status, ended.result) == ("completed", "the standard plan: flawed: no such town")
+    assert (len(asked), step.status) == (3, "failed")
+
+
+def test_a_step_of_a_list_that_only_reads_is_tried_again_after_a_call_that_was_lost() -> None:
+    world = World()
+    get = world.action("get", Fatal("not now"), Fatal("not now", happened=False), result="here", read_only=True)
+    ended = play(lambda on: on.run(SagaDefinition("validate.list", [Step(get, retry=2)])))
+    assert (ended.status, ended.result) == ("completed", {"act": "here"})
+    assert world.seen == ["get", "get", "get"]
 
 
 def test_a_remembered_result_is_neither_asked_for_nor_validated_again() -> None:

@@ -276,17 +276,25 @@ def _outcome(saga: Saga, command: c.RecordOutcome) -> e.AttemptSucceeded | e.Att
         case Succeeded(result=result, opaque=opaque, layer=layer):
             return e.AttemptSucceeded(step=step.id, attempt=step.attempts, result=result, opaque=opaque, layer=layer)
         case Failed(error=error, fatal=fatal, final=final, after_s=after_s):
-            if step.unsure:
+            if step.unsure and may_stand(step):
                 why = f"{error}; an earlier attempt was lost, and may have taken effect"
                 retry_at = None if fatal or final else _settle_at(saga, step, command, after_s)
                 return e.AttemptLost(step=step.id, attempt=step.attempts, error=why, fatal=fatal, retry_at=retry_at)
             retry_at = None if fatal or final else _retry_at(saga, step, command, after_s)
             return e.AttemptFailed(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
-        case Lost(error=error, fatal=fatal):
+        case Lost(error=error, fatal=fatal) if may_stand(step):
             retry_at = None if fatal else _settle_at(saga, step, command)
             return e.AttemptLost(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
+        case Lost(error=error, fatal=fatal):
+            retry_at = None if fatal else _retry_at(saga, step, command)
+            return e.AttemptFailed(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
         case _:
             assert_never(outcome)
+
+
+def may_stand(step: Step) -> bool:
+    """Whether an attempt that nobody heard of again leaves a doubt: what changes nothing has certainly left nothing."""
+    return step.contract.side_effect
 
 
 def _retry_at(
