@@ -312,3 +312,30 @@ def test_only_what_the_gate_refused_can_be_let_run() -> None:
     story = Story().does(FLIGHT).does(HOTEL, PIVOT).fails()
     let_run = c.RetryIncident(incident=1, by="person:bob", now=story.now, window_s=9, let_run=True)
     story.refuses(let_run, "the gate has not refused anything that could be let run")
+
+
+# -- another policy is adopted ----------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_under_another_policy_is_void_and_judged_again() -> None:
+    story = asked().tell(c.VoidOutlived(policy="newer"))
+    assert kinds(story) == [e.ApprovalVoided]
+    assert story.needs(FLIGHT) == Judge(FLIGHT)
+
+
+def test_what_is_asked_under_the_policy_in_force_stays_and_so_does_what_was_answered() -> None:
+    story = asked().tell(c.VoidOutlived(policy="p"))
+    assert story.facts == ()
+    answers(story, "person:bob").tell(c.VoidOutlived(policy="newer"))  # that is looked at when it starts
+    assert story.facts == ()
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_an_answer_under_another_policy_is_no_answer(granted: bool) -> None:
+    assert kinds(answers(asked(), "person:bob", granted=granted, policy="newer")) == [e.ApprovalVoided]
+
+
+def test_what_does_not_count_any_more_cannot_expire() -> None:
+    story = answers(asked(), "person:bob")
+    starts(story, now=story.now + MINUTE, policy="newer")
+    assert kinds(story) == [e.ApprovalVoided]

@@ -109,8 +109,9 @@ def answer(saga: Saga, command: c.AnswerApproval) -> tuple[e.Event, ...]:
     step = on_record(saga, command.step)
     approval = step.approval
     if approval is None or step.status is not StepStatus.AWAITING:
-        stands = step.status if approval is None else f"{step.status}, and its approval {approval.status}"
-        raise RefusedError(f"step {step.id} of saga {saga.id} does not wait for an approval: it is {stands}")
+        raise RefusedError(f"step {step.id} of saga {saga.id} does not wait for an approval: it {_stands(step)}")
+    if command.policy is not None and is_outlived(step, command.policy):
+        return (_outlived(step, command.policy),)
     if command.now >= approval.expires_at:
         return (e.ApprovalExpired(step=step.id),)
     if command.digest is not None and command.digest != approval.digest:
@@ -126,6 +127,17 @@ def answer(saga: Saga, command: c.AnswerApproval) -> tuple[e.Event, ...]:
     if is_met(approval.needs, (*approval.signers, by)):
         return (e.ApprovalGranted(step=step.id, by=by, digest=digest, why=why),)
     return (e.ApprovalSigned(step=step.id, by=by, digest=digest, why=why),)
+
+
+def _stands(step: Step) -> str:
+    if step.approval is None:
+        return f"is {step.status}"
+    if step.approval.status is ApprovalStatus.VOID and step.status is StepStatus.PROPOSED:
+        return (
+            "is proposed, and its approval void: what was asked no longer counts, and the gate judges again where a "
+            "process drives the saga. Where none does: amends resume MODULE; then look at what is asked"
+        )
+    return f"is {step.status}, and its approval {step.approval.status}"
 
 
 def _require_fit(saga: Saga, step: Step, approval: Approval, by: str) -> None:
@@ -185,6 +197,21 @@ def drop(saga: Saga, steps: Iterable[StepId], why: str) -> tuple[e.StepDropped, 
     return tuple(e.StepDropped(step=step, why=why) for step in held)
 
 
+def is_outlived(step: Step, policy: str) -> bool:
+    """Whether people are still asked about it under another policy than this one, which judges now."""
+    return step.status is StepStatus.AWAITING and step.approval is not None and step.approval.policy != policy
+
+
+def void_outlived(saga: Saga, policy: str) -> tuple[e.ApprovalVoided, ...]:
+    """Nothing that people are asked under another policy counts any more: the gate judges it again, by this one."""
+    asked = (saga.steps[step] for step in sorted(saga.asked))
+    return tuple(fitting(saga, _outlived(step, policy)) for step in asked if is_outlived(step, policy))
+
+
+def _outlived(step: Step, policy: str) -> e.ApprovalVoided:
+    return e.ApprovalVoided(step=step.id, why=f"policy {policy[:12]} was adopted since it was asked")
+
+
 def void(saga: Saga, steps: Iterable[StepId], why: str) -> tuple[e.ApprovalVoided, ...]:
     """The same for some steps alone."""
     return tuple(e.ApprovalVoided(step=step, why=why) for step in sorted(steps) if step in saga.asked)
@@ -200,13 +227,13 @@ def use(saga: Saga, step: Step, command: c.StartAttempt) -> tuple[e.ApprovalEven
         return ()
     if approval.status is not ApprovalStatus.GRANTED:
         return ()  # it was allowed by the gate after its approval became void
+    now = shown_of(saga, step, approval, command.contract or step.contract, command.policy)
+    if digest_of(now) != approval.digest:  # asked first: what does not count any more cannot expire
+        return (e.ApprovalVoided(step=step.id, why=f"changed since it was approved: {_drift(approval.shown, now)}"),)
     if command.now >= approval.expires_at:
         if step.held:
             return (e.ApprovalVoided(step=step.id, why="it expired while the step was held"),)
         return (e.ApprovalExpired(step=step.id),)
-    now = shown_of(saga, step, approval, command.contract or step.contract, command.policy)
-    if digest_of(now) != approval.digest:
-        return (e.ApprovalVoided(step=step.id, why=f"changed since it was approved: {_drift(approval.shown, now)}"),)
     return (e.ApprovalUsed(step=step.id, digest=approval.digest),)
 
 

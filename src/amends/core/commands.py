@@ -64,7 +64,7 @@ class RecordVerdict(NamedTuple):
 
 
 class AnswerApproval(NamedTuple):
-    """`digest` is of what the person was shown; None: of what is asked now."""
+    """`digest` is of what the person was shown; None: of what is asked now. `policy` judges now; None: not known."""
 
     step: StepId
     by: str
@@ -72,6 +72,7 @@ class AnswerApproval(NamedTuple):
     why: str
     now: int
     digest: str | None = None
+    policy: str | None = None
 
 
 class ExpireApproval(NamedTuple):
@@ -147,6 +148,12 @@ class EnrolLate(NamedTuple):
 class VoidApproval(NamedTuple):
     step: StepId
     why: str
+
+
+class VoidOutlived(NamedTuple):
+    """Another policy judges now: what people are still asked under the one before is void, and is judged again."""
+
+    policy: str
 
 
 class FinishWork(NamedTuple):
@@ -342,6 +349,7 @@ Command: TypeAlias = (
     | AnswerApproval
     | ExpireApproval
     | VoidApproval
+    | VoidOutlived
     | FailWork
     | CancelSaga
     | MakeCheckpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from amends.core import commands as c, events as e
-from amends.core.approvals import answer, expire, record_verdict, use, void_all
+from amends.core.approvals import answer, expire, record_verdict, use, void_all, void_outlived
 from amends.core.contracts import Contract, Retries, key_of
 from amends.core.control import control, pause, unpause
 from amends.core.incidents import (
@@ -55,6 +55,8 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return expire(saga, command)
         case c.VoidApproval(step=step, why=why):
             return (fitting(saga, e.ApprovalVoided(step=step, why=why)),)
+        case c.VoidOutlived(policy=policy):
+            return void_outlived(saga, policy)
         case c.KeepBefore(step=step, before=before):
             return (fitting(saga, e.BeforeCaptured(step=step, before=before)),)
         case c.KeepAfter(step=step, after=after):

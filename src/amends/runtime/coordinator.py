@@ -89,6 +89,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
     async def __aenter__(self) -> Self:
         await self._engine.start()
         self._couriers.start(self.observe)
+        if isinstance(self._gate, Policies) and self._gate.has_adopted:
+            await self._engine.void_outlived()
         return self
 
     async def __aexit__(
@@ -312,4 +314,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         if not isinstance(self._gate, Policies):
             raise RefusedError("this coordinator has a gate of its own, which goes by no policy")
         adopter = checked_actor(by)
-        return await self._gate.adopt(load_policy(policy), by=adopter, why=why)
+        is_new = await self._gate.adopt(load_policy(policy), by=adopter, why=why)
+        for saga in await self._engine.void_outlived():
+            await self._engine.go_on(saga)
+        return is_new

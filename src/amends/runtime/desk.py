@@ -123,11 +123,19 @@ class Desk:
     async def _answer(self, approval: str, *, by: str, why: str, digest: str | None, granted: bool) -> Asking:
         await self.approval(approval)
         saga, step = approval_id(approval)
+        now, policy = self._clock.now(), await self._engine.policy_in_force()
         command = c.AnswerApproval(
-            step=step, by=checked_actor(by), granted=granted, why=why, now=self._clock.now(), digest=digest
+            step=step, by=checked_actor(by), granted=granted, why=why, now=now, digest=digest, policy=policy
         )
-        await self._engine.request(saga, command)
+        state = await self._engine.request(saga, command)
+        given = state.steps[step].approval
         await self._engine.go_on(saga)
+        if given is not None and given.status is ApprovalStatus.VOID:
+            raise RefusedError(
+                f"approval {approval} was asked under policy {given.policy[:12]}, and another was adopted since: it is "
+                "void, and the gate judges again where a process drives the saga. Where none does: amends resume "
+                "MODULE; then look at what is asked: amends approval list"
+            )
         answered = await self.approval(approval)
         if answered.status == ApprovalStatus.EXPIRED:
             raise RefusedError(f"approval {approval} has expired: it had to be answered in time")

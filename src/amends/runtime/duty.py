@@ -82,6 +82,7 @@ class Duty:
             dropped: Driven = self._engine.take_up_dropped() if with_dropped else {}
             if with_dropped:
                 await self._engine.release()
+                await self._engine.void_outlived()
             return dropped | await self._engine.take_up_due(most - len(dropped), _trouble)
         except JournalStoppedError:
             raise

@@ -62,6 +62,8 @@ class Forward:
         self._line = Line(run)
         self._asked: dict[tuple[str, str], deque[StepId]] = {}
         """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
+        self._ahead: set[StepId] = set()
+        """All of them, done since or not: judged again, it still is somebody's wish that people are asked."""
         self.places = Places(run.book.saga, run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
         self.closed: list[Scope] = []
@@ -117,6 +119,7 @@ class Forward:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
         step, is_remembered = await self.place(action.topic, digest, at)
+        self._ahead.add(step)
         action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
@@ -201,16 +204,19 @@ class Forward:
         match effect:
             case Judge():
                 approval = run.state(step).approval
-                await self._judge(step, action, ahead=approval is not None and approval.rule == AHEAD)
+                ahead = step in self._ahead or (approval is not None and approval.rule == AHEAD)
+                await self._judge(step, action, ahead=ahead)
             case Await(until=until):
-                await run.wait_outside(until)
+                if not await run.void_outlived() and run.state(step).status is StepStatus.AWAITING:
+                    await run.wait_outside(until)
             case Queue(until=until):
                 nudges = run.nudges
                 await self._locked(step)
                 if run.state(step).status is StepStatus.QUEUED:
                     await run.wait_outside(until, nudges)
             case Expire():
-                run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
+                if not await run.void_outlived():
+                    run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
             case Perform():
                 await self._heed_pauses(action)
                 await self._repeat(step, action)

@@ -31,6 +31,7 @@ async def release(run: Run, go: Go, effect: Effect, step: StepId) -> None:
     """Do what a held step needs, when it is its turn. Raises UnknownActionError, DivergedError."""
     action = run.find(run.state(step).contract)
     if isinstance(effect, Await):
-        await run.wait(effect.until)
+        if not await run.void_outlived():
+            await run.wait(effect.until)
     else:
         await go(effect, step, action)

@@ -24,6 +24,7 @@ from typing import Final
 
 from amends.clock import Clock
 from amends.core import commands as c
+from amends.core.approvals import is_outlived
 from amends.core.events import SagaStarted
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, unstarted
@@ -201,7 +202,7 @@ class LocalEngine:
             if state.phase not in _UNDER_WAY and saga not in self._runs:
                 self._watched.pop(saga, None)
                 return asyncio.ensure_future(at_its_end(self.told(state)))
-            due_s = due_in(state, self._clock.now())
+            due_s = 0.0 if await self._void_outlived_of(state) else due_in(state, self._clock.now())
             if due_s <= 0:  # unless another worker has it
                 await self.go_on(saga)
             patience_s = min(self._settings.poll_s, due_s if due_s > 0 else self._settings.poll_s)
@@ -278,6 +279,7 @@ class LocalEngine:
     async def resume(self) -> list[Ended]:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
         await self.release(take_up=False)
+        await self.void_outlived()
         return await resumed(self, Seats(self, self._settings, self._clock))
 
     async def next_halt(self, saga: SagaId) -> Ended | None:
@@ -319,6 +321,28 @@ class LocalEngine:
         """Have the sagas go on whose wide pause is over; how many there were."""
         over = await self.pauses.outlived()
         return sum([await self.let_go_on(saga, by=by, take_up=take_up) for saga in over])
+
+    async def void_outlived(self) -> tuple[SagaId, ...]:
+        """Have voided what people are still asked under a policy that judges no more, unless somebody has."""
+        policies = self._around.policies
+        return () if policies is None else await policies.void_outlived(self.request)
+
+    async def policy_in_force(self) -> str | None:
+        """The digest of the policy that judges now; None where the gate goes by none that is adopted."""
+        policies = self._around.policies
+        if policies is None:
+            return None
+        await policies.refresh()
+        return policies.digest
+
+    async def _void_outlived_of(self, state: Saga) -> bool:
+        """Whether people were asked about this one, which somebody waits for, under a policy that judges no more."""
+        policies = self._around.policies
+        newest = None if policies is None or not state.asked else await policies.newest()
+        if newest is None or not any(is_outlived(state.steps[step], newest) for step in state.asked):
+            return False
+        await self.request(state.id, c.VoidOutlived(policy=newest))
+        return True
 
     async def let_go_on(self, saga: SagaId, by: str, *, take_up: bool = True) -> bool:
         """Unpause one saga, and take it up where nobody has it. False where it was not paused any more."""

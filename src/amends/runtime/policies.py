@@ -3,11 +3,19 @@
 Adopting is an act on record, in a saga of its own that keeps every policy there ever was, with who adopted it and why.
 A running coordinator looks for a newer one before it judges, at most once each `poll_s`. A policy's file is read when
 it is adopted, and never again.
+
+What people are still asked under the policy before is void from then on, and judged again. Whoever adopts one goes
+through all that is asked, and notes it when that is done. Two things could leave an approval behind: it is asked just
+as a policy is adopted, or who adopted it dies in the middle. Against the first, who asks looks once more afterwards;
+against the second, every `resume` and every process on duty goes through what is asked where nobody has noted it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from amends.clock import Clock
 from amends.core import commands as c
@@ -17,12 +25,15 @@ from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import POLICIES, SagaId
 from amends.core.verdict import Verdict
-from amends.errors import JournalConflictError
+from amends.errors import JournalConflictError, JournalError, PolicyError, RefusedError
 from amends.gate.policy import Policy, PolicyGate
 from amends.gate.protocol import Facts
-from amends.journal.protocol import Journal, Summary
+from amends.journal.protocol import Journal, PersonQuery, Summary
 
-_SAGA = SagaId(POLICIES)
+_SAGA: Final = SagaId(POLICIES)
+_GONE_THROUGH: Final = "amends.policies/asked"
+"""The name under which it is noted up to which adoption all that people were asked has been gone through."""
+_log = logging.getLogger("amends.gate")
 
 
 class Policies:
@@ -36,10 +47,17 @@ class Policies:
         self._looking = asyncio.Lock()
         self._kept: Saga = unstarted(_SAGA)
         self._gate: PolicyGate | None = None
+        self.has_adopted = False
+        """Whether one was adopted through this object."""
 
     @property
     def policy(self) -> Policy:
         return self._current().policy
+
+    @property
+    def digest(self) -> str:
+        """Of the policy in force, as far as is known here."""
+        return self.policy.digest
 
     def judge(self, facts: Facts) -> Verdict:
         return self._current().judge(facts)
@@ -73,6 +91,15 @@ class Policies:
                 self._gate = _gate_of(newest)
             self._kept = kept
 
+    async def newest(self) -> str | None:
+        """The digest of the policy in force, by a look just now; None where that cannot be told."""
+        try:
+            await self.refresh()
+        except (PolicyError, JournalError) as exc:  # by the one before nothing is judged; who can read it goes on
+            _log.warning("could not look for a newer policy: %s", exc)
+            return None
+        return self.digest
+
     async def adopt(self, policy: Policy, *, by: str, why: str) -> bool:
         """Have this policy judge from now on, everywhere; whether it is another one than before."""
         while True:
@@ -85,8 +112,42 @@ class Policies:
                 await self._journal.append(_SAGA, events, after=self._kept.head, summary=Summary(SagaStatus.COMPLETED))
             except JournalConflictError:
                 continue
+            self.has_adopted = True
             await self.refresh()
             return True
+
+    async def void_outlived(self, request: Callable[[SagaId, c.Command], Awaitable[Saga]]) -> tuple[SagaId, ...]:
+        """Have all that people are still asked under another policy voided, unless that was done since it was adopted.
+
+        `request` has a command recorded, whoever drives the saga. The answer: the sagas that people are asked about.
+        """
+        await self.refresh()
+        adoption = self._kept.head
+        if adoption == 0 or await self._journal.cursor(_GONE_THROUGH) >= adoption:
+            return ()
+        asked = await self._asked_about()
+        for saga in asked:
+            await self._void(saga, request)
+        if self._kept.head == adoption:  # else the next one's adopter goes through them, with that one
+            await self._journal.move_cursor(_GONE_THROUGH, adoption)
+        return asked
+
+    async def _asked_about(self) -> tuple[SagaId, ...]:
+        found: dict[SagaId, None] = {}
+        cursor: str | None = None
+        while True:
+            page = await self._journal.approvals(PersonQuery(after=cursor))
+            found |= dict.fromkeys(row.saga for row in page.rows)
+            cursor = page.cursor
+            if cursor is None:
+                return tuple(found)
+
+    async def _void(self, saga: SagaId, request: Callable[[SagaId, c.Command], Awaitable[Saga]]) -> None:
+        await self.refresh()  # going through many takes its time; what is asked under a newer one stays
+        try:
+            await request(saga, c.VoidOutlived(policy=self.digest))
+        except RefusedError as exc:
+            _log.warning("what people are asked about saga %s cannot be voided: %s", saga, exc)
 
 
 def _gate_of(adopted: PolicyAdopted) -> PolicyGate:

@@ -242,6 +242,18 @@ class Run:
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
             return Verdict(decision=Decision.DENY, rule="error", policy="", why=f"the gate could not answer: {exc!r}")
 
+    async def void_outlived(self) -> bool:
+        """Whether what people are asked about this saga was asked under a policy that judges no more: it is void then.
+
+        The question is durable before the look: whoever adopts a policy later finds it asked.
+        """
+        policies = self.around.policies
+        if policies is None:
+            return False
+        await self.book.commit()
+        newest = await policies.newest()
+        return newest is not None and bool(self.book.tell(c.VoidOutlived(policy=newest)))
+
     async def keep_rates(self, rates: tuple[Rate, ...], until: int | None = None) -> bool:
         """Wait until every rate lets one more pass; whether that was before `until`."""
         clock = self.around.clock
