@@ -11,9 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from amends.testing.simulation import language, play, simulate
-from amends.testing.simulation.language import DEFINITIONS, any_program
+from amends.testing.simulation.language import DEFINITIONS
 from amends.testing.simulation.loop import Dice
 from amends.testing.simulation.outside import Fate
+from amends.testing.simulation.programs import KINDS, any_program, words
 from tests.simulation.ablations import ABLATIONS, first_found
 
 SCHEDULES = 20_000
@@ -41,14 +42,17 @@ def test_without_one_mechanism_it_is_found(mechanism: str, record_property: Reco
 def test_everything_that_can_go_wrong_does_and_every_end_is_reached() -> None:
     tally = play(range(400))
     faults = {"death", "freeze", "clock set", "journal stopped", "slow lock", "cancelled", "paused"}
+    faults |= {"taken back to a mark", "taken back by a step", "child cancelled"}
     assert set(tally.faults) == faults | {f"call {fate.name.lower()}" for fate in Fate}
     assert {"completed", "rolled_back", "incident"} <= set(tally.ends)
 
 
 def test_every_word_of_the_language_is_used() -> None:
-    programs = [any_program(seed, Dice(seed), "simulated") for seed in range(300)]
-    words = {part[0] for _, program in programs for part in program.get("parts", ())}
-    assert words == set(re.findall(r'case "(\w+)":', inspect.getsource(language)))
+    programs = [any_program(seed, Dice(seed), "simulated") for seed in range(600)]
+    assert {word for _, program in programs for word in words(program)} == set(
+        re.findall(r'case "(\w+)":', inspect.getsource(language))
+    )
+    assert {program["kind"] for _, program in programs if "kind" in program} == set(KINDS)
     assert {name for name, _ in programs} == set(DEFINITIONS) - {"sim.child"}
 
 

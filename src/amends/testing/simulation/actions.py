@@ -11,6 +11,7 @@ from amends.testing.simulation.outside import TIMEOUT_S
 from amends.testing.simulation.process import here
 
 _ATTEMPTS: Final = 4
+_LOOKS: Final = 2
 DESK: Final = "desk"
 """The resource that simulated sagas want for themselves."""
 
@@ -78,6 +79,21 @@ ACTIONS: Final[tuple[Action[..., Any], ...]] = (
 PIVOT: Final = _action("sim.final", no_rollback="it is out", probe=True)
 HELD: Final = _action("sim.keyed_held", no_rollback="it is out", probe=True, hold=True)
 LOCKED: Final = _action("sim.keyed_locked", resources=[DESK])
+APPROVED: Final[tuple[Action[..., Any], ...]] = (
+    _action("sim.keyed_approved"),
+    _action("sim.final_approved", no_rollback="it is out", probe=True),
+)
+"""What people are asked about before it is done."""
+
+
+async def _look(n: int) -> int:
+    process = here()
+    await process.ground.providers.look("sim.look", process.nap)
+    return n
+
+
+LOOK: Final = register("sim.look", _look, read_only=True, timeout=TIMEOUT_S, retries=_LOOKS)
+"""Changes nothing; its answers are lost as often as others'."""
 
 
 async def _refuse(fails: bool) -> None:  # noqa: FBT001 - an argument of an action has a name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from amends.clock import Clock
@@ -18,6 +18,8 @@ from amends.journal.memory.state import Record
 from amends.journal.protocol import PARENT, SagaRow
 from amends.testing.crash import stale
 from amends.testing.crash_journal import Author
+from amends.testing.simulation.families import Families
+from amends.testing.simulation.language import Program
 from amends.testing.world import RULES, Account, Line, World, check
 
 _EXAMINED_EACH: Final = 10
@@ -41,17 +43,28 @@ def waiting_for_people(sagas: list[Record]) -> set[str]:
     return waiting
 
 
-async def complaints(world: World, memory: Memory, authors: list[Author], clock: Clock, *, seed: int) -> list[str]:
+async def complaints(
+    world: World,
+    memory: Memory,
+    authors: list[Author],
+    clock: Clock,
+    *,
+    seed: int,
+    sagas: Mapping[SagaId, tuple[str, Program]],
+) -> list[str]:
     """What is wrong; nothing, it should be."""
     journal = MemoryJournal(clock, memory)
-    sagas = simulated(memory)
-    histories = [[entry async for entry in journal.read(record.id)] for record in sagas]
-    rows = {record.id: await journal.saga(record.id) for record in sagas}
+    records = simulated(memory)
+    histories = [[entry async for entry in journal.read(record.id)] for record in records]
+    rows = {record.id: await journal.saga(record.id) for record in records}
+    accounts: dict[SagaId, Account] = {}
 
     def listed(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+        accounts[account.saga.id] = account
         yield from _listed(rows[account.saga.id], account)
 
     found = check(world, histories, [*RULES, listed])
+    found += Families(memory, accounts, world.lines).complaints(sagas)
     found += stale(authors)
     found += _leaked(memory)
     if seed % _EXAMINED_EACH == 0 and memory.order:

@@ -1,7 +1,8 @@
-"""What simulated sagas are: definitions that read what to do from their input, and graphs. Chance writes the input.
+"""What simulated sagas are: definitions that read what to do from their input, and graphs.
 
 A program is either `groups` of plain steps, or `parts`, each a word and what it needs, which use the rest of the
-language: children, checkpoints, blocks that are tried again, held steps, waits, locks, documents and spending.
+language: children, checkpoints, blocks that are tried again, held steps, waits, locks, documents and spending. Those
+in which features meet, and what chance makes of all of them, are in `programs`.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Final
 
-from amends.errors import WaitTimeoutError
+from amends.errors import Complete, StepFailedError, StepLostError, WaitTimeoutError
 from amends.runtime.action import Action
+from amends.runtime.calling import child
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.limits import Limits, to_checkpoint
 from amends.runtime.steps import Step, given
 from amends.runtime.work import Work
-from amends.testing.simulation.actions import ACTIONS, HELD, LAST, LOCKED, PIVOT
-from amends.testing.simulation.loop import Dice
+from amends.testing.simulation.actions import ACTIONS, APPROVED, HELD, LAST, LOCKED, LOOK, PIVOT
+from amends.testing.simulation.process import here
 
 Program = dict[str, Any]
 SIGNAL: Final = "go"
 DOCUMENT: Final = "simulated"
-_MARK: Final = "mark"
+MARK: Final = "mark"
 _MOST_USD: Final = 3
-_PLAIN, _DRAWN, _LIMITED, _IN_ALL = 40, 15, 10, 100
-"""Of so many programs, how many are plain, graphs, or have a limit; the rest are of any parts."""
+_MOST_TRIES: Final = 2
 
 
 async def _work(s: Work, program: Program) -> None:
@@ -51,13 +52,15 @@ async def _groups(s: Work, groups: list[list[int]]) -> None:
 class _Course:
     """One call of a definition that follows its parts. `who` is the saga that the family's locks belong to."""
 
-    def __init__(self, s: Work, who: str) -> None:
+    def __init__(self, s: Work, who: str, since: int = 0) -> None:
         self._s = s
         self._who = who
+        self._since = since
         self._was_told = False
+        self._try_number = 0
 
     async def follow(self, parts: list[list[Any]]) -> None:
-        for number, (word, *more) in enumerate(parts, start=1):
+        for number, (word, *more) in enumerate(parts, start=self._since + 1):
             await self._follow(number, word, more)
 
     async def _follow(self, number: int, word: str, more: list[Any]) -> None:
@@ -73,9 +76,9 @@ class _Course:
             case "lock":
                 await s.do_named(LOCKED, {"n": number, "who": self._who})
             case "mark":
-                self._was_told = await s.checkpoint(_MARK) is not None
+                self._was_told = await s.checkpoint(MARK) is not None
             case "back":
-                await s.rollback_to(_MARK, "another way")
+                await s.rollback_to(MARK, "another way")
             case "last":
                 await s.rollback_last(1, "another way")
             case "block":
@@ -86,9 +89,44 @@ class _Course:
             case "sleep":
                 await s.sleep(more[0])
             case "keep":
-                await s.documents.set(DOCUMENT, number)
+                await s.documents.set(DOCUMENT, number if not more else f"{s.id}: {more[0]}")
             case "spend":
                 await s.spend(usd=0 if self._was_told else more[0])
+            case _:
+                await self._meet(number, word, more)
+
+    async def _meet(self, number: int, word: str, more: list[Any]) -> None:
+        """Words that only programs of some kind say."""
+        s = self._s
+        match word:
+            case "group":
+                await s.call_all([child(CHILD, program=one) for one in more[0]], on_failure=more[1])
+            case "hurry":
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(more[0]):
+                        await s.call(CHILD, program=more[1])
+            case "beside":
+                await asyncio.gather(*(self._branch(place).follow(branch) for place, branch in enumerate(more[0], 1)))
+            case "try":
+                async for attempt in s.attempts("try", max=_MOST_TRIES):
+                    async with attempt:
+                        self._try_number = attempt.number
+                        await self.follow(more[0])
+                        if attempt.number == 1:
+                            raise ValueError("not this way")
+            case "ask":
+                await s.ask(APPROVED[more[0]], n=more[1])
+            case "pay":
+                await s.do(APPROVED[more[0]], n=more[1])
+            case "look":
+                await self._look(number)
+            case "pivot":
+                await s.do_named(PIVOT, {"n": number})
+            case "fail":
+                if self._try_number < _MOST_TRIES:
+                    raise RuntimeError("it went wrong in the middle")
+            case "enough":
+                raise Complete("enough")
             case _:
                 raise AssertionError(word)
 
@@ -101,12 +139,26 @@ class _Course:
                 if attempt.number == 1:
                     raise ValueError("not this way")
 
+    async def _look(self, number: int) -> None:
+        """A question that got no answer is no reason to stop, and never in doubt: it changes nothing."""
+        try:
+            await self._s.do_named(LOOK, {"n": number})
+        except StepFailedError:
+            pass
+        except StepLostError as exc:
+            here().ground.broken.append(f"saga {self._s.id}: a step that changes nothing is in doubt: {exc}")
+
+    def _branch(self, place: int) -> _Course:
+        branch = _Course(self._s, self._who, self._since + place * 100)
+        branch._try_number = self._try_number
+        return branch
+
 
 WORK: Final = SagaDefinition("sim.work", function=_work)
 CHILD: Final = SagaDefinition("sim.child", function=_work)
 LIMITED: Final = SagaDefinition("sim.limited", function=_work, limits=Limits(usd=_MOST_USD))
 THRIFTY: Final = SagaDefinition(
-    "sim.thrifty", function=_work, limits=Limits(usd=_MOST_USD, then=to_checkpoint(_MARK, "for less"))
+    "sim.thrifty", function=_work, limits=Limits(usd=_MOST_USD, then=to_checkpoint(MARK, "for less"))
 )
 
 
@@ -122,70 +174,4 @@ GRAPHS: Final = (
     _graph("sim.fan", (3, 0, 4, 2), b=["a"], c=["a"], d=["a"]),
 )
 DEFINITIONS: Final = {one.name: one for one in (WORK, CHILD, LIMITED, THRIFTY, *GRAPHS)}
-EVERY_ACTION: Final[tuple[Action[..., Any], ...]] = (*ACTIONS, PIVOT, HELD, LOCKED, LAST)
-
-
-# -- programs ---------------------------------------------------------------------------------------------------------
-
-
-def plain(dice: Dice, steps: int | None) -> Program:
-    """Groups of steps side by side, and how the function ends."""
-    left = dice.below(5) + 1 if steps is None else steps
-    groups: list[list[int]] = []
-    while left > 0:
-        width = min(left, 2 if dice.chance(20) else 1)
-        groups.append([dice.below(len(ACTIONS)) for _ in range(width)])
-        left -= width
-    return {"groups": groups, "fails": dice.chance(35), "pivots": dice.chance(8)}
-
-
-def any_program(seed: int, dice: Dice, who: str) -> tuple[str, Program]:
-    """A definition's name and its input. Chance for the shape is thrown apart, so plain programs are the same ones."""
-    shape = Dice(seed ^ 0x5EED).below(_IN_ALL)
-    if shape < _PLAIN:
-        return WORK.name, plain(dice, None)
-    if shape < _PLAIN + _DRAWN:
-        return GRAPHS[dice.below(len(GRAPHS))].name, {"fails": dice.chance(40)}
-    if shape < _PLAIN + _DRAWN + _LIMITED:
-        name = (LIMITED if dice.chance(50) else THRIFTY).name
-        return name, _parts([["do", _one(dice)], ["mark"], _simple(dice), ["spend", 2 + 2 * dice.below(2)]], dice, who)
-    return WORK.name, _parts([part for _ in range(2 + dice.below(2)) for part in _some(dice, who)], dice, who)
-
-
-def at_the_desk(dice: Dice, who: str) -> Program:
-    """What another saga does that wants the same thing."""
-    return _parts([["lock"], ["do", _one(dice)]], dice, who)
-
-
-def has(program: Program, word: str) -> bool:
-    return any(part[0] == word for part in program.get("parts", ()))
-
-
-def _parts(parts: list[list[Any]], dice: Dice, who: str) -> Program:
-    return {"parts": parts, "who": who, "fails": dice.chance(35), "pivots": dice.chance(4)}
-
-
-def _one(dice: Dice) -> int:
-    return dice.below(len(ACTIONS))
-
-
-def _simple(dice: Dice) -> list[Any]:
-    words: list[list[Any]] = [["do", _one(dice)], ["hold"], ["lock"], ["keep"], ["sleep", dice.between(0.1, 60)]]
-    return words[dice.below(len(words))]
-
-
-def _some(dice: Dice, who: str) -> list[list[Any]]:
-    """One part, or the few that belong together."""
-    match dice.below(8):
-        case 0:
-            return [["call", _parts([["do", _one(dice)], _simple(dice)], dice, who)]]
-        case 1:
-            return [["mark"], _simple(dice), ["do", _one(dice)], ["back"]]
-        case 2:
-            return [["do", _one(dice)], ["last"]]
-        case 3:
-            return [["block", _one(dice), _one(dice)]]
-        case 4:
-            return [["wait", dice.between(5, 120)], ["do", _one(dice)]]
-        case _:
-            return [_simple(dice)]
+EVERY_ACTION: Final[tuple[Action[..., Any], ...]] = (*ACTIONS, PIVOT, HELD, LOCKED, LAST, *APPROVED, LOOK)

@@ -140,6 +140,15 @@ class Providers:
             raise ConnectionError(f"{topic}: the line went dead")
         await (nap(TIMEOUT_S * 2, TIMEOUT_S * 3) if fate is Fate.SLOW else nap(0.001, 0.2))
 
+    async def look(self, topic: str, nap: Nap) -> None:
+        """A question that changes nothing, and may get no answer: as often lost as answered, until all is well."""
+        await nap(0.001, 0.2)
+        if not self.is_well and self._dice.chance(50):
+            self.tell(f"{topic}: a look is lost")
+            if self._dice.chance(50):
+                raise ConnectionError(f"{topic}: the line went dead")
+            await nap(TIMEOUT_S * 2, TIMEOUT_S * 3)
+
     def _fate(self, *, keyed: bool) -> Fate | None:
         throw = 100 if self.is_well else self._dice.below(100)
         for fate, percent in _PERCENT.items():

@@ -1,20 +1,23 @@
-"""What people ask of a simulated runtime: to cancel, to go on, to stand still for a while."""
+"""What people ask of a simulated runtime: to cancel, to go back a part of the way, to go on, to stand still."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
+from amends.core.events import IncidentKind
 from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import AmendsError, RefusedError, UnknownSagaError
+from amends.journal.protocol import IncidentRow
 from amends.runtime.coordinator import Coordinator
 from amends.testing.simulation.language import SIGNAL
 from amends.testing.simulation.loop import Dice
 
 _ANN: Final = "person:ann"
+_BY_HAND: Final = frozenset({IncidentKind.COMPENSATION_MISSING, IncidentKind.PAST_PIVOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Errand:
 
 
 def cancel(saga: SagaId) -> Errand:
-    return Errand("cancels", lambda coordinator: coordinator.cancel(saga, why="changed my mind", by=_ANN))
+    return Errand(f"cancels {saga}", lambda coordinator: coordinator.cancel(saga, why="changed my mind", by=_ANN))
 
 
 def send(saga: SagaId) -> Errand:
@@ -50,6 +53,42 @@ def pause(dice: Dice, saga: SagaId) -> Errand:
             return Errand(
                 "pauses everything", lambda coordinator: coordinator.pause(why="a look", by=_ANN, rollbacks="stop")
             )
+
+
+def go_back(saga: SagaId, *, to: str | None = None, last: int | None = None) -> Errand:
+    where = f"to {to}" if to else f"by {last}"
+    return Errand(
+        f"takes it back {where}",
+        lambda coordinator: coordinator.rollback(saga, to=to, last=last, why="another way", by=_ANN),
+    )
+
+
+def answer(family: Callable[[], Iterable[SagaId]]) -> Errand:
+    """Approve whatever is asked, and send what is waited for, to everybody who may wait for it."""
+
+    async def ask(coordinator: Coordinator) -> None:
+        async for approval in coordinator.approvals():
+            with suppress(AmendsError):
+                await coordinator.grant(approval.id, by=_ANN)
+        for saga in family():
+            with suppress(AmendsError):
+                await coordinator.signal(saga, SIGNAL, 7, by=_ANN, early=True)
+
+    return Errand("answers all that is asked", ask)
+
+
+def look_after(incidents: Callable[[], Iterable[IncidentRow]]) -> Errand:
+    """See to what is stuck: vouch for what cannot be taken back, have the rest tried again."""
+
+    async def ask(coordinator: Coordinator) -> None:
+        for one in incidents():
+            with suppress(AmendsError):
+                if one.kind in _BY_HAND:
+                    await coordinator.resolve_incident(one.id, reason="written to those concerned", by=_ANN)
+                else:
+                    await coordinator.retry_incident(one.id, by=_ANN)
+
+    return Errand("looks after incidents", ask)
 
 
 def unpause(saga: SagaId) -> Errand:

@@ -23,23 +23,17 @@ from typing import Any, Final
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import AmendsError
+from amends.journal.protocol import IncidentRow
 from amends.runtime.registry import Registry
 from amends.testing.crash_loop import LoopClock
 from amends.testing.simulation import people
+from amends.testing.simulation.families import left_behind
 from amends.testing.simulation.judging import complaints, simulated, waiting_for_people
-from amends.testing.simulation.language import (
-    DEFINITIONS,
-    EVERY_ACTION,
-    WORK,
-    Program,
-    any_program,
-    at_the_desk,
-    has,
-    plain,
-)
+from amends.testing.simulation.language import DEFINITIONS, EVERY_ACTION, MARK, WORK, Program
 from amends.testing.simulation.loop import Dice, SimLoop
 from amends.testing.simulation.outside import Flaws, Providers
 from amends.testing.simulation.process import LEASE_S, Ground, Process
+from amends.testing.simulation.programs import any_program, at_the_desk, has, plain, says
 
 SAGA: Final = SagaId("simulated")
 OTHER: Final = SagaId("simulated-2")
@@ -256,18 +250,52 @@ class Schedule:
             since_s = dice.between(0, 10)
             self._outside(self._ask(people.pause(dice, SAGA), since_s))
             self._outside(self._ask(people.unpause(SAGA), since_s + dice.between(1, 200), tries=5))
+        if "kind" in program:
+            self._with_people_for_a_kind(program)
+
+    def _with_people_for_a_kind(self, program: Program) -> None:
+        """They answer what is asked anywhere in the family, interfere with parts of it, and see to what is stuck."""
+        dice = self._ground.dice
+        if says(program, "wait", "ask") and dice.chance(80):
+            self._outside(self._ask(self._answer(), dice.between(0, 60), tries=4, again=True))
+        if has(program, "mark") and dice.chance(60):
+            self.faults.append("taken back to a mark")
+            self._outside(self._ask(people.go_back(SAGA, to=MARK), dice.between(0, 100), tries=3))
+        elif dice.chance(15):
+            self.faults.append("taken back by a step")
+            self._outside(self._ask(people.go_back(SAGA, last=1), dice.between(0, 60), tries=2))
+        if dice.chance(15):
+            self._outside(self._cancel_a_child(dice.between(0, 60)))
+        if dice.chance(40):
+            self._outside(self._ask(people.look_after(self._stuck), dice.between(60, 300), tries=3, again=True))
+
+    def _answer(self) -> people.Errand:
+        return people.answer(lambda: [one.id for one in simulated(self._ground.memory) if not one.summary.status.ended])
+
+    def _stuck(self) -> list[IncidentRow]:
+        return [row for _, row in self._ground.memory.incidents.values() if row.closed_at is None]
+
+    async def _cancel_a_child(self, after_s: float) -> None:
+        """A person cancels what is a part of something else."""
+        await self._clock.sleep(after_s)
+        children = [one.id for one in simulated(self._ground.memory) if one.id not in self._sagas]
+        if children:
+            chosen = children[self._ground.dice.below(len(children))]
+            await self._ask(people.cancel(chosen), 0, fault="child cancelled")
 
     async def _cancel(self, after_s: float) -> None:
         """A person cancels, even what has completed."""
         await self._ask(people.cancel(SAGA), after_s, fault="cancelled")
 
-    async def _ask(self, errand: people.Errand, after_s: float, *, tries: int = 1, fault: str = "") -> None:
-        """A person asks for something, by whichever process answers, until it is done."""
+    async def _ask(
+        self, errand: people.Errand, after_s: float, *, tries: int = 1, fault: str = "", again: bool = False
+    ) -> None:
+        """A person asks for something, by whichever process answers, until it is done; or, `again`, all the same."""
         await self._clock.sleep(after_s)
         answered = asyncio.Event()
         for number in range(tries):
             alive = [process for process in self._processes if not process.is_dead and not process.is_frozen]
-            if alive and not answered.is_set():
+            if alive and (again or not answered.is_set()):
                 if fault:
                     self.faults.append(fault)
                 chosen = alive[self._ground.dice.below(len(alive))]
@@ -290,7 +318,12 @@ class Schedule:
         await over
         self.complaints += ground.broken + ground.register.broken
         self.complaints += await complaints(
-            ground.providers.world, ground.memory, ground.authors, self._clock, seed=self._seed
+            ground.providers.world,
+            ground.memory,
+            ground.authors,
+            self._clock,
+            seed=self._seed,
+            sagas=self._sagas,
         )
 
     async def _resumed(self, last: Process, over: asyncio.Future[None]) -> None:
@@ -298,10 +331,14 @@ class Schedule:
             await last.coordinator.__aenter__()
             if "paused" in self.faults:
                 await people.unpause(SAGA).run(last.coordinator, asyncio.Event())
+            answers = self._answer() if "kind" in self._sagas[SAGA][1] else None
             for _ in range(_FINAL_TRIES):
+                if answers is not None:
+                    await answers.run(last.coordinator, asyncio.Event())
                 await last.coordinator.resume()
                 if self._has_ended:
                     break
+                self.complaints += left_behind(self._ground.memory)
                 await last.nap(50, 100)
         except AmendsError as exc:
             self.complaints.append(f"the last process raised {type(exc).__name__}: {exc}")
