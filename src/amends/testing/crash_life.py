@@ -105,9 +105,7 @@ class Life:
         with self.loop.busy():
             inner = await store.open(self.clock)
         journal = Mortal(inner, self, store.authors)
-        self._coordinator = Coordinator(
-            journal=journal, gate=BuiltinGate(), clock=self.clock, settings=settings, env=env
-        )
+        self._coordinator = await self._opened(journal, settings, env)
         await self._coordinator.__aenter__()
         try:
             await script(self._coordinator)
@@ -120,6 +118,9 @@ class Life:
             if self._thaw.is_set():  # who was frozen has missed things, and lives long enough to find out
                 await self.clock.sleep(_AFTERLIFE_S)
             await self._coordinator.close()
+
+    async def _opened(self, journal: Journal, settings: Settings, env: str) -> Coordinator:
+        return Coordinator(journal=journal, gate=BuiltinGate(), clock=self.clock, settings=settings, env=env)
 
     def _stop(self, _ended: object) -> None:
         self.loop.stop()

@@ -18,8 +18,9 @@ from amends.journal.memory.state import Record
 from amends.journal.protocol import PARENT, SagaRow
 from amends.testing.crash import stale
 from amends.testing.crash_journal import Author
-from amends.testing.simulation.families import Families
+from amends.testing.families import Families
 from amends.testing.simulation.language import Program
+from amends.testing.simulation.outcomes import Programs
 from amends.testing.world import RULES, Account, Line, World, check
 
 _EXAMINED_EACH: Final = 10
@@ -64,7 +65,9 @@ async def complaints(
         yield from _listed(rows[account.saga.id], account)
 
     found = check(world, histories, [*RULES, listed])
-    found += Families(memory, accounts, world.lines).complaints(sagas)
+    lines = world.lines
+    found += Families(accounts, memory.order, lines).complaints()
+    found += Programs(memory, accounts, lines).complaints(sagas)
     found += stale(authors)
     found += _leaked(memory)
     if seed % _EXAMINED_EACH == 0 and memory.order:

@@ -27,10 +27,10 @@ from amends.journal.protocol import IncidentRow
 from amends.runtime.registry import Registry
 from amends.testing.crash_loop import LoopClock
 from amends.testing.simulation import people
-from amends.testing.simulation.families import left_behind
 from amends.testing.simulation.judging import complaints, simulated, waiting_for_people
 from amends.testing.simulation.language import DEFINITIONS, EVERY_ACTION, MARK, WORK, Program
 from amends.testing.simulation.loop import Dice, SimLoop
+from amends.testing.simulation.outcomes import left_behind
 from amends.testing.simulation.outside import Flaws, Providers
 from amends.testing.simulation.process import LEASE_S, Ground, Process
 from amends.testing.simulation.programs import any_program, at_the_desk, has, plain, says
