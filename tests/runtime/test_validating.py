@@ -22,6 +22,7 @@ from amends import (
     register,
     saga,
 )
+from amends.core.values import StepId
 from amends.errors import DeclarationError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator, names
@@ -168,7 +169,7 @@ def test_an_answer_that_never_came_is_no_doubt_and_the_function_goes_on_without_
 
     async def scene(on: Coordinator) -> tuple[Ended, Any]:
         ended = await on.run(definition)
-        return ended, (await on.show(ended.id)).saga.steps["1"]
+        return ended, (await on.show(ended.id)).saga.steps[StepId("1")]
 
     ended, step = play(scene)
     assert (ended.status, ended.result) == ("completed", "the standard plan: flawed: no such town")
