@@ -22,9 +22,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from amends import Coordinator, Fatal, SagaDefinition, StepError, Work, action, child, saga
+from amends import Coordinator, Fatal, SagaDefinition, SagaStatus, StepError, Work, action, child, saga
 from amends.changeset import Changeset, Files, Life, Terms, late_writes, list_changesets
 from amends.changeset.disk import Disk, Spot, Sync
+from amends.core.values import SagaId
 from amends.journal.sqlite import SqliteJournal
 from tests.changeset.shims import CALLS
 from tests.changeset.trees import PACKAGE, Seen, plant, seen
@@ -197,6 +198,27 @@ async def unmerged(s: Work) -> None:
     await s.do(fatal, files)
 
 
+@saga("killed.left")
+async def left(s: Work) -> None:
+    files = s.files(place() / "tree", provider="api")
+    await s.do(write, files, "new", "1\n")
+    await s.do(reshape, files)
+
+
+async def land_by_hand(on: Coordinator, scene: str) -> None:
+    """What a person does about it once it has completed; done again, it comes to the same."""
+    row = await on.journal.saga(SagaId(ID))
+    if scene not in BY_HAND or row is None or row.status is not SagaStatus.COMPLETED:
+        return
+    for each in list_changesets(place() / "tree"):
+        if each.saga == ID and each.life in {Life.ACTIVE, Life.REVIEW}:
+            await (await on.land(place() / "tree", each.id, by="person:ann"))
+    if SCENES[scene][1] == "rolled_back":
+        await on.cancel(ID)
+
+
+BY_HAND = {"landed by hand", "landed by hand, and taken back"}
+
 SCENES: Mapping[str, tuple[SagaDefinition, str]] = {
     "rolled back": (rolled_back, "rolled_back"),
     "one branch back": (one_branch_back, "completed"),
@@ -206,6 +228,8 @@ SCENES: Mapping[str, tuple[SagaDefinition, str]] = {
     "branches in conflict": (conflicted, "completed"),
     "branches merged": (merged, "completed"),
     "a branch taken back": (unmerged, "rolled_back"),
+    "landed by hand": (left, "completed"),
+    "landed by hand, and taken back": (left, "rolled_back"),
 }
 
 
@@ -215,10 +239,12 @@ GIVES_UP = {"branches in conflict"}
 
 async def begin(on: Coordinator, scene: str) -> None:
     await on.run(SCENES[scene][0], id=ID)
+    await land_by_hand(on, scene)
 
 
 async def go_on(on: Coordinator, scene: str) -> None:
     await on.resume()
+    await land_by_hand(on, scene)
 
 
 def in_child(work: Callable[[], object]) -> tuple[int, bytes]:

@@ -255,8 +255,8 @@ async def test_an_adopter_that_dies_between_two_sagas_leaves_none_behind(place: 
         async def once(saga_id: SagaId, command: c.Command) -> Saga:
             if saga_id != "s":
                 raise asyncio.CancelledError
-            state: Saga = await adopter._engine.request(saga_id, command)
-            return state
+            told: Saga = await adopter._engine.request(saga_id, command)
+            return told
 
         with pytest.raises(asyncio.CancelledError):
             await gate.void_outlived(once)

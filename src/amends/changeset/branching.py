@@ -61,6 +61,7 @@ def fork(source: Shelf, layers: Sequence[Layer], *, id: str, name: str, now: int
             opened_at=now,
             branch_of=above.id,
             forked_at=len(layers),
+            saga=above.saga,
         )
     )
     return shelf

@@ -48,7 +48,7 @@ class Changeset(Steps):
     """What the providers said, up to the one that was chosen."""
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - what can be chosen, each by name
         cls,
         *roots: Given,
         id: str | None = None,
@@ -58,6 +58,7 @@ class Changeset(Steps):
         budget: Budget | None = None,
         sealed: Mapping[int, str] | None = None,
         doubtful: Mapping[int, str] | None = None,
+        saga: str = "",
         clock: Clock | None = None,
         disk: Disk | None = None,
     ) -> Changeset:
@@ -65,7 +66,8 @@ class Changeset(Steps):
 
         One that exists keeps the terms that it was opened with first. `sealed` names the layers that a journal knows,
         by number and digest: others are dropped, and one of these that is missing raises ChangesetDamagedError.
-        Of those in `doubtful` it may be that they were dropped: they stay if they are there.
+        Of those in `doubtful` it may be that they were dropped: they stay if they are there. `saga` says in whose name
+        it is opened: a new one is that saga's then, and what is a saga's is looked at by anybody, and changed by sagas.
         """
         clock, disk = clock or SystemClock(), disk or Disk()
         homes = homes_of(roots, state)
@@ -84,9 +86,11 @@ class Changeset(Steps):
                 life=Life.ACTIVE,
                 terms=terms,
                 opened_at=clock.now(),
+                saga=saga,
             )
             shelf.make(record)
         opened = cls(shelf, shelf.record(), homes, clock=clock, lock=shelf.lock())
+        opened._in_name_of = saga
         try:
             opened._resume(sealed, doubtful or {}, budget)
         except BaseException:  # whatever it was, it flies on; the lock must not stay
@@ -168,12 +172,13 @@ class Changeset(Steps):
 
         Neither sees what the other does from now on. With an id, asking again opens the one that was made before.
         """
-        self._require_mine()
+        self._require_its_saga()
         self._require_unlanded()
         named = id or self._clock.new_id()
         with told("the branch was not made"):
             shelf = fork(self._shelf, self._layers, id=named, name=name, now=self._clock.now())
         branch = Changeset(shelf, shelf.record(), self.homes, clock=self._clock, lock=shelf.lock())
+        branch._in_name_of = self._in_name_of
         try:
             branch._require_branch_of(self.id)
             branch._resume(None, {}, self._ground.budget)
@@ -184,24 +189,24 @@ class Changeset(Steps):
 
     def review(self) -> None:
         """Say that it is done and waits for somebody's yes; the next `begin` makes it active again."""
-        self._require_mine()
+        self._require_its_saga()
         self._record = self._shelf.move_on(Life.REVIEW, self._clock.now())
 
     def drop(self) -> None:
         """Give it up. Its layers stay on disk until it is pruned; `reopen` takes that back."""
-        self._require_mine()
+        self._require_its_saga()
         if self._open is not None:
             self._drop_newest()
         self._record = self._shelf.move_on(Life.DROPPED, self._clock.now())
 
     def reopen(self) -> None:
         """Take back a drop, or go on after a review, or with a branch whose merge was dropped."""
-        self._require_mine()
+        self._require_its_saga()
         self._record = self._shelf.move_on(Life.ACTIVE, self._clock.now())
 
     def take_up(self, inverse: Changeset) -> None:
         """Go on with one that had landed, now that its landing was taken back: its layers are as they were."""
-        self._require_mine()
+        self._require_its_saga()
         if self.life is Life.ACTIVE:
             return
         if inverse.life is not Life.LANDED or inverse.inverse_of != self.landed_as or self.landed_as is None:
@@ -230,7 +235,7 @@ class Changeset(Steps):
         `wait_s` bounds the time in the line of landings; ChangesetBusyError says who is ahead. The landing gets
         `landing_id`, with a number behind it if it has to be tried again.
         """
-        self._require_mine()
+        self._require_its_saga()
         if self._open is not None:
             raise ChangesetLifeError(f"step {self._open.number} is open; seal it or drop it before landing")
         self._require_no_branch()

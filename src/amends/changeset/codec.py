@@ -239,6 +239,7 @@ def record_fields(record: Record) -> Fields:
         "kept_from": None if record.kept_from is None else str(record.kept_from),
         "inverse_of": record.inverse_of,
         **({"branch": branch} if branch else {}),
+        **({"saga": record.saga} if record.saga else {}),
         "terms": {
             "provider": terms.provider,
             "isolation": str(terms.isolation),
@@ -271,6 +272,7 @@ def record_of(fields: Fields) -> Record:
         inverse_of=optional(fields["inverse_of"], text),
         branch_of=optional(branch.get("of"), text),
         forked_at=number(branch.get("forked_at", 0)),
+        saga=text(fields.get("saga", "")),
         terms=_terms_of(fields_of(fields["terms"])),
     )
 

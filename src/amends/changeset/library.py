@@ -44,6 +44,7 @@ class Summary:
     landing: str | None
     inverse_of: str | None
     branch_of: str | None
+    saga: str
     steps: tuple[Sealed, ...]
     files: int
     totals: Totals
@@ -59,6 +60,7 @@ class Summary:
             "landing": self.landing,
             "inverse_of": self.inverse_of,
             "branch_of": self.branch_of,
+            "saga": self.saga or None,
             "steps": [step.data() for step in self.steps],
             "files": self.files,
             "added_lines": self.totals.added_lines,
@@ -98,6 +100,7 @@ def _summary(shelf: Shelf) -> Summary:
         landing=record.landing,
         inverse_of=record.inverse_of,
         branch_of=record.branch_of,
+        saga=record.saga,
         steps=tuple(map(results.sealed, own)),
         files=sum(len(net_changes(layers, tree, record.forked_at)) for tree in range(len(record.roots))),
         totals=Totals(

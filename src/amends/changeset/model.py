@@ -228,3 +228,5 @@ class Record:
     """The changeset whose layers it began with."""
     forked_at: int = 0
     """Of a branch: the newest of those layers. It stands on them, and its own come after."""
+    saga: str = ""
+    """The saga whose work it is, and through which alone it is changed; else nobody's."""

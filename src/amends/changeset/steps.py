@@ -35,6 +35,8 @@ class Steps:
         self._open: Files | None = None
         self._merging: list[Steps] = []
         """The branches that are in the open step."""
+        self._in_name_of = ""
+        """The saga for which it was opened."""
         self._ground = Ground(
             homes=homes,
             folder=shelf.folder,
@@ -76,7 +78,7 @@ class Steps:
 
     def begin(self, name: str = "") -> Files:
         """Open a layer over those that there are. One step is open at a time."""
-        self._require_mine()
+        self._require_its_saga()
         if self._open is not None:
             raise ChangesetLifeError(f"step {self._open.number} is open; seal it or drop it first")
         if self.life is Life.REVIEW:
@@ -140,7 +142,7 @@ class Steps:
 
     def drop_last(self) -> Dropped:
         """Drop the newest layer, open or sealed."""
-        self._require_mine()
+        self._require_its_saga()
         if self._open is None and len(self._layers) == self.forked_at:
             raise ChangesetLifeError(f"changeset {self.id} has no layer that could be dropped")
         self._require_unlanded()
@@ -161,7 +163,7 @@ class Steps:
 
     def drop_step(self, number: int) -> Dropped | Conflicted:
         """Drop one layer and leave those that lie over it. Conflicted: these have changed what it had made."""
-        self._require_mine()
+        self._require_its_saga()
         if self._open is not None or not self.forked_at < number <= len(self._layers):
             raise ChangesetLifeError(f"changeset {self.id} has no sealed step {number} that could be dropped just now")
         self._require_unlanded()
@@ -178,7 +180,7 @@ class Steps:
 
     def rewind(self, to: int) -> tuple[Dropped, ...]:
         """Drop every layer above number `to`, newest first; 0, or of a branch `forked_at`, leaves none of its own."""
-        self._require_mine()
+        self._require_its_saga()
         if not self.forked_at <= to <= self.newest:
             what = f"layers {self.forked_at + 1} to {self.newest}" if self.forked_at else f"{self.newest} layers"
             raise ChangesetLifeError(f"changeset {self.id} has {what}; it cannot rewind to {to}")
@@ -217,6 +219,16 @@ class Steps:
     def _require_mine(self) -> None:
         if self._lock < 0:
             raise ChangesetLifeError(f"changeset {self.id} is closed; open it again")
+
+    def _require_its_saga(self) -> None:
+        """Open, and not a saga's behind its back: its record would not know of it, and could not take it back."""
+        self._require_mine()
+        if self._record.saga and not self._in_name_of:
+            raise ChangesetLifeError(
+                f"changeset {self.id} belongs to saga {self._record.saga}, and is changed through it: "
+                f"`amends changeset land {self.id}` lands it in its name, "
+                f"`amends saga cancel {self._record.saga}` takes its work back"
+            )
 
     def _require_unlanded(self) -> None:
         if self.life not in {Life.ACTIVE, Life.REVIEW}:

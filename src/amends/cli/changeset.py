@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from amends.cli.options import Nouns, common, show_help
+from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
     from amends.changeset import Changeset, Summary
     from amends.cli.output import Output
+    from amends.journal.protocol import SagaRow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,8 +38,18 @@ _state = click.option(
 _id = click.argument("changeset_id", metavar="ID")
 
 
+_orphan = click.option(
+    "--orphan", is_flag=True, help="It was a saga's whose journal is gone for good: do it by hand, on no record."
+)
+
+
 def with_tree(command: F) -> F:
     return _root(_state(common(command)))
+
+
+def with_owner(command: F) -> F:
+    """For what changes one: a saga's changeset is changed through the saga, which a journal has."""
+    return _orphan(_root(_state(with_journal(command))))
 
 
 @click.group(cls=Nouns, invoke_without_command=True)
@@ -92,6 +103,8 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
         out.say(("name        ", "dim"), visible(found.name))
     out.say(("life        ", "dim"), found.life)
     out.say(("opened      ", "dim"), moment(found.opened_at))
+    if found.saga:
+        out.say(("saga        ", "dim"), visible(found.saga))
     if found.branch_of is not None:
         out.say(("branch of   ", "dim"), visible(found.branch_of))
     if found.landing is not None:
@@ -131,26 +144,113 @@ def diff(*, changeset_id: str, step: int | None, root: str, state: str | None, a
 @click.option(
     "--wait", "wait_s", type=float, metavar="SECONDS", help="How long to stand in line.  [default: as needed]"
 )
-@with_tree
+@with_author
+@with_owner
 def land(
-    *, changeset_id: str, verify: str | None, wait_s: float | None, root: str, state: str | None, as_json: bool
+    *,
+    changeset_id: str,
+    verify: str | None,
+    wait_s: float | None,
+    by: str | None,
+    orphan: bool,
+    root: str,
+    state: str | None,
+    journal: str,
+    as_json: bool,
 ) -> int:
     """Bring all of it into the tree, or nothing.
 
-    The exit code is 0 once it has landed, and 4 if others changed the same or the command that verifies it said no.
+    One that a saga has left in review is landed by a saga of its own: judged by the policy, on record, and taken back
+    when it is cancelled, or the saga whose work it is. Where that one is not over, it is refused.
+    The exit code is 0 once it has landed, 4 if others changed the same or the command that verifies it said no, 5 if
+    it is denied, and 6 if people are asked first.
     """
     import shlex
 
-    from amends.changeset import Conflicted, Landed
+    from amends.changeset import show as look
     from amends.cli.output import Output
 
-    out = Output(as_json=as_json)
-    with _opened(changeset_id, root, state) as opened:
-        ended = opened.land(verify=None if verify is None else shlex.split(verify), wait_s=wait_s)
+    out, found = Output(as_json=as_json), look(root, changeset_id, state=state)
+    command = None if verify is None else shlex.split(verify)
+    owner = _owner(journal, found, orphan=orphan)
+    if owner is None or owner.pruned:
+        return _land_by_hand(out, _opened(found, root, state), command, wait_s)
+    return _land_in_its_name(out, found, author(by), command, wait_s, root=root, state=state, journal=journal)
+
+
+def _owner(journal: str, found: Summary, *, orphan: bool) -> SagaRow | None:
+    """The saga whose work it is. Raises RefusedError where it has one, and the journal does not have that."""
+    import asyncio
+
+    from amends.bootstrap import journal_file
+    from amends.cli.session import opened_to_read
+    from amends.errors import RefusedError
+    from amends.runtime.files.by_hand import owner_of
+
+    async def asked() -> SagaRow | None:
+        async with opened_to_read(journal) as opened:
+            return await owner_of(opened, found)
+
+    path = journal_file(journal)
+    row = asyncio.run(asked()) if path is not None and path.exists() else None
+    if row is None and found.saga and not orphan:
+        raise RefusedError(
+            f"changeset {found.id} belongs to saga {found.saga}, which is not in the journal {journal}: name its "
+            "journal with --journal or AMENDS_JOURNAL; if that is gone for good, --orphan does it by hand"
+        )
+    return row
+
+
+def _land_in_its_name(
+    out: Output,
+    found: Summary,
+    by: str,
+    verify: list[str] | None,
+    wait_s: float | None,
+    *,
+    root: str,
+    state: str | None,
+    journal: str,
+) -> int:
+    from amends.bootstrap import Coordinator
+    from amends.cli.options import command
+    from amends.cli.session import ROLLED_BACK, Stands, exit_code, finish, standing, tell_ended
+    from amends.evidence.timeline import visible
+
+    async def whole() -> Stands:
+        async with Coordinator.open(journal) as coordinator:
+            handle = await coordinator.land(root, found.id, by=by, verify=verify or (), wait_s=wait_s, state=state)
+            return await standing(coordinator, await handle.halt())
+
+    with out.kept_clean():
+        ended, waits_for = finish(whole())
+    result = ended.result if isinstance(ended.result, dict) else {}
+    if result.get("landed"):
+        out.record("landed", {**result, "changeset": found.id, "saga": ended.id})
+        _say_landed(out, result["applied"], result["merged"])
+        out.say(f"  on record as saga {visible(ended.id)}; {visible(command(journal, 'saga', 'cancel', ended.id))}")
+        return 0
+    if result:
+        out.record("conflicted", result["report"])
+        _say_lines(out, result["text"])
+        return CONFLICT
+    tell_ended(out, ended, waits_for, journal=journal)
+    return CONFLICT if exit_code(ended) == ROLLED_BACK else exit_code(ended)
+
+
+def _say_landed(out: Output, applied: Sized, merged: Sized) -> None:
+    more = f", {len(merged)} merged" if merged else ""
+    out.say(f"landed: {len(applied)} paths{more}")
+
+
+def _land_by_hand(out: Output, changeset: Changeset, verify: list[str] | None, wait_s: float | None) -> int:
+    from amends.changeset import Conflicted, Landed
+
+    with changeset as opened:
+        ended = opened.land(verify=verify, wait_s=wait_s)
     if isinstance(ended, Landed):
         out.record("landed", ended.data())
-        merged = f", {len(ended.merged)} merged" if ended.merged else ""
-        out.say(f"landed: {len(ended.applied)} paths{merged}")
+        _say_landed(out, ended.applied, ended.merged)
         return 0
     if isinstance(ended, Conflicted):
         out.record("conflicted", ended.data())
@@ -174,35 +274,58 @@ def _harmless(line: str) -> str:
     return "\t".join(map(visible, line.split("\t")))
 
 
-def _opened(changeset_id: str, root: str, state: str | None) -> Changeset:
+def _opened(found: Summary, root: str, state: str | None) -> Changeset:
     """One that exists, with all its trees. Those of several have their state directories side by side."""
     from pathlib import Path
 
-    from amends.changeset import Changeset, show as look
+    from amends.changeset import Changeset
     from amends.changeset.paths import unspell
 
-    found = look(root, changeset_id, state=state)
     if len(found.roots) == 1:
-        return Changeset.open(root, id=changeset_id, state=state)
+        return Changeset.open(root, id=found.id, state=state, saga=found.saga)
     beside = None if state is None else Path(state).absolute().parent
-    return Changeset.open(*map(unspell, found.roots), id=changeset_id, state=beside)
+    return Changeset.open(*map(unspell, found.roots), id=found.id, state=beside, saga=found.saga)
+
+
+def _opened_to_drop(
+    changeset_id: str, root: str, state: str | None, journal: str, *, orphan: bool, whole: bool
+) -> Changeset:
+    """Raises RefusedError for one whose saga may still count on it, and can be taken back instead."""
+    from amends.changeset import show as look
+    from amends.runtime.files.by_hand import is_free, refuse_dropping
+
+    found = look(root, changeset_id, state=state)
+    owner = _owner(journal, found, orphan=orphan)
+    if owner is not None and not is_free(owner):
+        raise refuse_dropping(changeset_id, owner, whole=whole)
+    return _opened(found, root, state)
 
 
 @changeset.command()
 @_id
 @click.option("--step", type=int, metavar="N", help="One step alone, also from under later ones.")
-@with_tree
-def drop(*, changeset_id: str, step: int | None, root: str, state: str | None, as_json: bool) -> int:
+@with_owner
+def drop(
+    *,
+    changeset_id: str,
+    step: int | None,
+    orphan: bool,
+    root: str,
+    state: str | None,
+    journal: str,
+    as_json: bool,
+) -> int:
     """Give a changeset up, or one step of it. A changeset stays for a while, and can be shown.
 
-    The exit code is 4 if later steps changed what the step had made; nothing is dropped then.
+    A saga's is refused: `amends saga cancel` takes its work back. The exit code is 4 if later steps changed what the
+    step had made; nothing is dropped then.
     """
     from amends.changeset import Conflicted
     from amends.cli.output import Output
     from amends.evidence.timeline import visible
 
     out = Output(as_json=as_json)
-    with _opened(changeset_id, root, state) as opened:
+    with _opened_to_drop(changeset_id, root, state, journal, orphan=orphan, whole=step is None) as opened:
         if step is None:
             opened.drop()
             out.record("dropped", {"changeset": changeset_id})
@@ -221,14 +344,19 @@ def drop(*, changeset_id: str, step: int | None, root: str, state: str | None, a
 @changeset.command()
 @_id
 @click.option("--to", type=int, metavar="N", required=True, help="The step that stays the newest; 0: none stays.")
-@with_tree
-def rewind(*, changeset_id: str, to: int, root: str, state: str | None, as_json: bool) -> None:
-    """Drop the newest steps of a changeset, one after the other."""
+@with_owner
+def rewind(
+    *, changeset_id: str, to: int, orphan: bool, root: str, state: str | None, journal: str, as_json: bool
+) -> None:
+    """Drop the newest steps of a changeset, one after the other.
+
+    A saga's is refused: `amends saga rollback` takes its steps back.
+    """
     from amends.cli.output import Output
     from amends.evidence.timeline import visible
 
     out = Output(as_json=as_json)
-    with _opened(changeset_id, root, state) as opened:
+    with _opened_to_drop(changeset_id, root, state, journal, orphan=orphan, whole=False) as opened:
         for each in opened.rewind(to):
             out.record("dropped", each.data())
             out.say(f"dropped step {each.number}  {visible(each.name)}")

@@ -271,7 +271,7 @@ def tell_ended(
 async def tell_left(coordinator: Coordinator, resumed: Iterable[Ended], journal: str) -> None:
     """Name what was not taken up, and why: people are asked, another process drives it, or nobody here knows it."""
     going = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
-    known, told = coordinator.registry.definition_names(), {ended.id for ended in resumed}
+    known, told = coordinator.registry.resumable_names(), {ended.id for ended in resumed}
     for row in await coordinator.list(status=going, limit=20):
         if row.id in told:
             continue

@@ -219,7 +219,7 @@ class Children:
             return
         await self.revert(child, f"its parent {done.saga} takes back step {done.step}")
 
-    async def revert(self, child: SagaId, why: str) -> None:
+    async def revert(self, child: SagaId, why: str, what: str = "child") -> None:
         engine = self._engine
         cancel = c.CancelSaga(
             by=_RUNTIME, why=why, now=self._around.clock.now(), window_s=self._around.settings.rollback_s
@@ -227,7 +227,7 @@ class Children:
         try:
             await engine.request(child, cancel)
         except PastPivotError as exc:
-            raise Fatal(f"child {exc}", happened=False) from None
+            raise Fatal(f"{what} {exc}", happened=False) from None
         except RefusedError:
             pass  # its rollback has begun already
         while True:
@@ -240,7 +240,7 @@ class Children:
                 return
             if state.phase is SagaStatus.INCIDENT:
                 named = ", ".join(f"{child}/{one.number}" for one in state.open_incidents)
-                raise Fatal(f"child {child} could not be rolled back ({named}): {_why(state)}", happened=False)
+                raise Fatal(f"{what} {child} could not be rolled back ({named}): {_why(state)}", happened=False)
             await self._around.clock.sleep(self._around.settings.poll_s)  # another worker has it
 
     async def _bury(self, child: SagaId, step: Done | Asked) -> bool:
@@ -345,6 +345,11 @@ def _stands(state: Saga | None) -> str:
 def _why(state: Saga) -> str:
     incidents = "; ".join(one.why for one in state.open_incidents)
     return incidents or (state.rollback.why if state.rollback is not None else "")
+
+
+async def revert_landing(saga: SagaId, why: str) -> None:
+    """Take back the saga by which a person landed a changeset; for whoever drives the one whose changeset it is."""
+    await _here.get().revert(saga, why, "its landing, saga")
 
 
 # -- the built-in actions ---------------------------------------------------------------------------------------------

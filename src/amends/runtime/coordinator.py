@@ -282,6 +282,45 @@ class Coordinator(Desk, Outside, Controls, Retention):
         command = c.RollBackTo(to=to, last=last, by=checked_actor(by), why=why, now=now, window_s=window_s)
         return await self._ask(SagaId(saga), command)
 
+    async def land(
+        self,
+        root: str | PathLike[str],
+        changeset: str,
+        *,
+        by: str,
+        message: str = "",
+        verify: Sequence[str] = (),
+        verify_s: float | None = None,
+        wait_s: float | None = None,
+        state: str | PathLike[str] | None = None,
+    ) -> Handle:
+        """Start to land what a completed saga has left in its changeset of the tree `root`; awaiting it waits for that.
+
+        It is a saga of its own: judged, approved where the policy asks for it, on record. Cancelling it, or the saga
+        whose work it is, lands the inverse. Raises RefusedError where that saga is not over, or not on this journal.
+        """
+        from amends.changeset import show
+        from amends.runtime.files.by_hand import land_changeset, next_id, owner_of, start_of
+
+        found = show(root, changeset, state=state)
+        owner = await owner_of(self.journal, found)
+        if owner is None:
+            whose = f"belongs to saga {found.saga}, which is not on this journal" if found.saga else "is no saga's"
+            raise RefusedError(f"changeset {changeset} {whose}; a changeset by hand is landed by Changeset.land()")
+        start = await start_of(
+            self.journal,
+            found,
+            owner,
+            by=checked_actor(by),
+            message=message,
+            verify=verify,
+            verify_s=verify_s,
+            wait_s=wait_s,
+        )
+        saga = await next_id(self.journal, changeset)
+        self.registry.add_definition(land_changeset)
+        return await self._join(saga, start) or self._begin(land_changeset, start, saga, ())
+
     async def raise_limit(
         self,
         saga: str,

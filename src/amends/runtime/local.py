@@ -300,7 +300,7 @@ class LocalEngine:
         """Drive what is due now, that no living worker has and whose definition is known here; up to so many."""
         if most <= 0:
             return {}
-        known, due_by = self._registry.definition_names(), self._clock.now()
+        known, due_by = self._registry.resumable_names(), self._clock.now()
         async with self._claiming:
             await self._come_back()
             leases = await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most)

@@ -22,6 +22,10 @@ BUILT_IN: Final = "amends."
 """How the topics of the runtime's own actions begin."""
 
 
+LAND: Final = ("amends.changeset.land", 1)
+"""The runtime's own definition: every process knows it, and loads it when it is asked for."""
+
+
 class Registry:
     """A later declaration of a name and version takes the earlier one's place: modules get reloaded, cells rerun."""
 
@@ -58,6 +62,10 @@ class Registry:
 
     def definition(self, name: str, version: int) -> SagaDefinition:
         found = self._definitions.get((name, version))
+        if found is None and (name, version) == LAND:
+            from amends.runtime.files.by_hand import land_changeset
+
+            return land_changeset
         if found is None:
             known = sorted(v for n, v in self._definitions if n == name)
             hint = f"it knows version {', '.join(map(str, known))}" if known else "import the module that declares it"
@@ -69,8 +77,12 @@ class Registry:
         return tuple(action for action in self._actions.values() if not action.topic.startswith(BUILT_IN))
 
     def definition_names(self) -> frozenset[str]:
-        """Each as `name/version`."""
+        """Each as `name/version`: what was declared, or used, in this process."""
         return frozenset(f"{name}/{version}" for name, version in self._definitions)
+
+    def resumable_names(self) -> frozenset[str]:
+        """The same with the runtime's own, which whoever resumes takes up, and nobody else by the way."""
+        return self.definition_names() | {"/".join(map(str, LAND))}
 
 
 def _home(action: Action[..., Any]) -> str:

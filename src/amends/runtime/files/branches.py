@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from amends.changeset import Changeset, Life, show
+from amends.changeset import Changeset, Life, Summary, show
 from amends.core.values import Json, SagaId
 from amends.errors import ChangedSince, ChangesetBusyError, ChangesetDamagedError, UnknownChangesetError
 from amends.runtime.files.given import PARAMETER, Place, place_in
@@ -43,7 +43,7 @@ async def give_up_for(child: SagaId, files: Json) -> None:
     place = place_in({PARAMETER: files})
     if place is not None and place.fork:
         with contextlib.suppress(ChangesetBusyError):  # whoever has it open drops it
-            await in_thread(child, lambda: give_up(branch_place(place, child)))
+            await in_thread(child, lambda: give_up(branch_place(place, child), child))
 
 
 def _forked(changeset: Changeset, branch: Place, name: str) -> None:
@@ -57,11 +57,29 @@ def _forked(changeset: Changeset, branch: Place, name: str) -> None:
 
 def life_of(place: Place) -> Life | None:
     """Where a changeset stands in its life; None: there is none."""
+    seen = _seen(place)
+    return None if seen is None else seen.life
+
+
+def _seen(place: Place) -> Summary | None:
     state = place.state if place.state is None or len(place.roots) == 1 else f"{place.state}/0"
     try:
-        return show(place.roots[0], place.changeset, state=state).life
+        return show(place.roots[0], place.changeset, state=state)
     except UnknownChangesetError:
         return None
+
+
+def is_pruned(place: Place) -> bool:
+    """Whether nothing is left of a changeset to take back. Raises ChangedSince for one that had landed."""
+    seen = _seen(place)
+    if seen is None or seen.life is not Life.PRUNED:
+        return False
+    if seen.landing is not None:
+        raise ChangedSince(
+            f"changeset {place.changeset} has landed (landing {seen.landing}), and was pruned since: what is in the "
+            "tree stands. Put the tree right, and resolve this"
+        )
+    return True
 
 
 def is_dropped(branch: Place) -> bool:
@@ -74,11 +92,11 @@ def is_dropped(branch: Place) -> bool:
     return life is None or life in _OVER
 
 
-def give_up(branch: Place) -> None:
+def give_up(branch: Place, saga: SagaId) -> None:
     """Drop a branch that nobody needs any more, merged or not."""
     life = life_of(branch)
     if life is not None and life not in _OVER:
-        with Changeset.open(*branch.roots, id=branch.changeset, state=branch.state) as opened:
+        with Changeset.open(*branch.roots, id=branch.changeset, state=branch.state, saga=saga) as opened:
             opened.drop()
 
 
@@ -89,13 +107,13 @@ def place_of(branch: Mapping[str, Json]) -> Place:
     return place
 
 
-def opened_branch(branch: Mapping[str, Json]) -> Changeset:
+def opened_branch(branch: Mapping[str, Json], saga: SagaId) -> Changeset:
     """A child's branch as its record knows it, ready to be merged, whatever an earlier attempt has said of it."""
     place = place_of(branch)
     if life_of(place) is None:
         raise ChangesetDamagedError(f"branch {place.changeset} is not there any more; bring its state directory back")
     sealed = numbered(branch.get("layers"))
-    opened = Changeset.open(*place.roots, id=place.changeset, state=place.state, sealed=sealed)
+    opened = Changeset.open(*place.roots, id=place.changeset, state=place.state, sealed=sealed, saga=saga)
     if opened.life is Life.MERGED:  # in a layer that never came to be on record
         opened.reopen()
     return opened

@@ -113,9 +113,7 @@ def _remembered(changeset: Changeset) -> dict[str, Json]:
 
 def take_back(changeset: Changeset, place: Place, done: Done) -> None:
     """Land the inverse of a changeset's landing, and have the changeset as it was before; what never landed is fine."""
-    if changeset.life is not Life.LANDED:
-        return
-    if changeset.landed_as is None:  # there was nothing to change
+    if changeset.landed_as is None:  # it never landed, or there was nothing to change; one that is kept has landed too
         return
     terms = Terms(provider="api")
     with open_inverse(

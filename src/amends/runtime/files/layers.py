@@ -26,18 +26,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from amends.changeset import Changeset, Conflicted, Life, Terms
 from amends.clock import SystemClock
 from amends.core.saga import Step
-from amends.core.transitions import SagaStatus
+from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.errors import (
     ChangedSince,
     ChangesetBusyError,
     ChangesetDamagedError,
     ChangesetError,
+    Fatal,
     NotDone,
 )
-from amends.runtime.children import child_id
+from amends.runtime.children import child_id, revert_landing
 from amends.runtime.files.attempt import Attempt
-from amends.runtime.files.branches import give_up, is_dropped, life_of, place_of
+from amends.runtime.files.branches import give_up, is_dropped, is_pruned, life_of, place_of
 from amends.runtime.files.given import Place, SagaFiles, place_in
 from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
@@ -121,7 +122,8 @@ class Layers:
     async def lend(self, place: Place) -> None:
         """Have a changeset ready for a child that shares it, and let go of it: one saga at a time has it open."""
         async with self._using:
-            await self.in_thread(lambda: _made(place, self._run.begun.definition, self._terms.get(place.changeset)))
+            terms = self._terms.get(place.changeset)
+            await self.in_thread(lambda: _made(place, self._run.begun.definition, terms, self.saga))
         await self.let_go(place)
 
     async def let_go(self, place: Place) -> None:
@@ -182,6 +184,8 @@ class Layers:
 
     def _opening(self, place: Place) -> Changeset:
         sealed, doubtful = self._on_record(place)
+        if sealed and self.is_shared(place.changeset) and life_of(place) is Life.DROPPED:
+            raise Fatal(f"changeset {place.changeset} was dropped since: its saga was taken back", happened=False)
         if self._is_branch(place.changeset) and life_of(place) is None:
             raise ChangesetDamagedError(f"branch {place.changeset} is not there any more: restore its state directory")
         return Changeset.open(
@@ -192,6 +196,7 @@ class Layers:
             terms=self._terms.get(place.changeset),
             sealed=sealed,
             doubtful=doubtful,
+            saga=self.saga,
         )
 
     def _on_record(self, place: Place) -> tuple[dict[int, str], dict[int, str]]:
@@ -212,9 +217,15 @@ class Layers:
                 await take(done)
 
         async def take(done: Done) -> None:
+            if state.topic == TOPIC or not place.fork:
+                await self._take_landings_back(place)
             if state.topic == TOPIC:
+                if await self.in_thread(lambda: is_pruned(place)):
+                    return
                 changeset = await self._for_the_way_back(place)
                 await self.in_thread(lambda: take_back(changeset, place, done))
+                if self.is_shared(place.changeset) and changeset.life is Life.ACTIVE:  # it was landed by hand
+                    await self.in_thread(changeset.review)
                 return
             if state.topic == CALL_TOPIC and not place.fork:
                 await self.let_go(place)  # the child takes its own layers back
@@ -226,16 +237,16 @@ class Layers:
                 await self._drop(state, place)
             if state.topic == MERGE_TOPIC:
                 branch = place_of(done.args["branch"])
-                await self.in_thread(lambda: give_up(branch))
+                await self.in_thread(lambda: give_up(branch, self.saga))
 
         async def take_with_branch(done: Done) -> None:
             """The child takes its own layers back; but if they were merged, all of its branch goes at once."""
             branch = branch_place(place, child_id(self.saga, state.id))
             if await self.in_thread(lambda: life_of(branch)) is Life.MERGED:
-                await self.in_thread(lambda: give_up(branch))
+                await self.in_thread(lambda: give_up(branch, self.saga))
             if declared is not None:
                 await cast("Awaitable[object]", declared(done))
-            await self.in_thread(lambda: give_up(branch))
+            await self.in_thread(lambda: give_up(branch, self.saga))
 
         return take_with_branch if state.topic == CALL_TOPIC and place.fork else back
 
@@ -250,8 +261,31 @@ class Layers:
         except ChangesetBusyError as exc:
             raise NotDone(str(exc)) from exc
 
+    async def _take_landings_back(self, place: Place) -> None:
+        """A person may have landed the saga's changeset, by a saga of its own: that goes back first."""
+        if self.is_shared(place.changeset) or self._is_branch(place.changeset):
+            return
+        from amends.runtime.files.by_hand import landings
+
+        found = await landings(self._run.around.turns.journal, place.changeset)
+        for each in reversed(found):
+            if each.status is not SagaStatus.ROLLED_BACK:
+                await self.let_go(place)
+                await revert_landing(each.id, f"saga {self.saga} is taken back, whose changeset it landed")
+
+    def _is_vouched_for(self, place: Place) -> bool:
+        """Whether a person has vouched for a landing of it by the saga itself, which could not be taken back."""
+        from amends.runtime.files.landing import TOPIC
+
+        return any(
+            step.topic == TOPIC and step.status is StepStatus.SETTLED and place_in(step.args) == place
+            for step in self._run.book.saga.steps.values()
+        )
+
     async def _drop(self, state: Step, place: Place) -> None:
         if self._is_branch(place.changeset) and await self.in_thread(lambda: is_dropped(place)):
+            return
+        if await self.in_thread(lambda: is_pruned(place)):
             return
         changeset = await self._for_the_way_back(place)
         standing = self._on_record(place)[0]
@@ -259,15 +293,18 @@ class Layers:
         shared = self.is_shared(place.changeset)
         if shared and changeset.newest > max(standing | {number: ""}):
             standing = {**standing, changeset.newest: ""}  # others of the family have worked on them since
-        if self._run.book.saga.rollback is None or shared:
-            if state.layer and changeset.landed_as is not None:
-                raise ChangedSince(
-                    f"layer {number} has landed as a part of changeset {changeset.id}, and that landing stands: take "
-                    "the landing back first"
-                )
-            if any(each > number for each in standing):
-                await self.in_thread(lambda: _dropped_alone(changeset, number))
+        if state.layer and changeset.landed_as is not None:
+            if self._is_vouched_for(place):
                 return
+            raise ChangedSince(
+                f"layer {number} has landed as a part of changeset {changeset.id} (landing {changeset.landed_as}), and "
+                "that landing stands: take the landing back first. If somebody landed it by hand, put the tree right, "
+                "and resolve this"
+            )
+        alone = self._run.book.saga.rollback is None or shared
+        if alone and any(each > number for each in standing):
+            await self.in_thread(lambda: _dropped_alone(changeset, number))
+            return
         await self.in_thread(lambda: _rewound(changeset, number - 1))
 
     # -- at the end ---------------------------------------------------------------------------------------------------
@@ -284,10 +321,10 @@ class Layers:
         self._open.clear()
 
 
-def _made(place: Place, name: str, terms: Terms | None) -> None:
+def _made(place: Place, name: str, terms: Terms | None, saga: SagaId) -> None:
     """Make a changeset that is not there yet, on the terms of whoever lends it."""
     if life_of(place) is None:
-        Changeset.open(*place.roots, id=place.changeset, name=name, state=place.state, terms=terms).close()
+        Changeset.open(*place.roots, id=place.changeset, name=name, state=place.state, terms=terms, saga=saga).close()
 
 
 def _dropped_alone(changeset: Changeset, number: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import Json
+from amends.core.values import Json, SagaId
 from amends.errors import ChangesetBusyError, ChangesetError, Fatal, NotDone
 from amends.runtime.action import Action, Asked, Done, NotHappened
 
@@ -31,7 +31,7 @@ def _merge(files: Files, child: str, branch: Mapping[str, Json]) -> dict[str, Js
     from amends.runtime.files.branches import opened_branch
 
     try:
-        with opened_branch(branch) as opened:
+        with opened_branch(branch, SagaId(child)) as opened:
             ended = files.merge(opened)
     except ChangesetBusyError as exc:
         raise NotDone(str(exc)) from exc
@@ -64,7 +64,7 @@ def _unmerge(files: Changeset, child: str, branch: Mapping[str, Json], layer: in
     try:
         ended = files.drop_step(layer) if layer <= files.newest else None
         if not isinstance(ended, Conflicted):
-            give_up(place_of(branch))
+            give_up(place_of(branch), SagaId(child))
     except ChangesetBusyError as exc:
         raise NotDone(str(exc)) from exc
     except ChangesetError as exc:

@@ -71,8 +71,6 @@ class OnFiles:
         changed makes the step fail, or, with `on_conflict="return"`, is the answer: `landed` is false then, and
         `report` says where.
         """
-        from amends.runtime.files.landing import land, review
-
         known = self._layers().known
         if files is None and len(known) == 1:
             files = known[0]
@@ -82,12 +80,9 @@ class OnFiles:
         if given is not None:
             how = "a branch of them is worked on" if given.is_branch else "are shared"
             raise InputError(f"these files are the parent's, and {how}: they land with it; let the parent land them")
-        looked = await self.do_named(review, {FILES: files})
-        asked = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
-        ended = await self.do_named(land, {FILES: files, **asked, "on_conflict": on_conflict, **looked})
-        if ended["landed"]:
-            files.landings += 1
-        return cast("dict[str, Any]", ended)
+        return await land_whole(
+            self, files, message, verify=verify, verify_s=verify_s, wait_s=wait_s, on_conflict=on_conflict
+        )
 
     def _with_files(self, action: Action[..., Any], named: Mapping[str, object]) -> Mapping[str, object]:
         """The arguments with a changeset's name in the place of its files."""
@@ -110,3 +105,24 @@ def with_room_for_files(
     if place > len(args):
         return args, {FILES: None, **kwargs}
     return (*args[:place], None, *args[place:]), kwargs
+
+
+async def land_whole(
+    s: OnFiles,
+    files: SagaFiles,
+    message: str,
+    *,
+    verify: Sequence[str],
+    verify_s: float | None,
+    wait_s: float | None,
+    on_conflict: Literal["raise", "return"],
+) -> dict[str, Any]:
+    """Look at what would land, and land that, as two steps. Whose files they are is not asked here."""
+    from amends.runtime.files.landing import land, review
+
+    looked = await s.do_named(review, {FILES: files})
+    asked = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
+    ended = await s.do_named(land, {FILES: files, **asked, "on_conflict": on_conflict, **looked})
+    if ended["landed"]:
+        files.landings += 1
+    return cast("dict[str, Any]", ended)

@@ -1,0 +1,178 @@
+"""Landing a saga's changeset by hand: what a person decides about file work that its saga has left in `review`.
+
+A changeset of a saga is the saga's: what is done to it behind its back, its record does not know, and its rollback
+would not take back. So a person lands it by a saga of its own, `amends.changeset.land`, which is given the layers that
+the other one's record names, as a child that shares them is. It looks, is judged, asks people where the policy says so,
+and lands. Cancelled, it lands the inverse. The saga whose work it is takes it back first when it is taken back itself:
+the ids of such landings follow from the changeset's, so that they are found by whoever has the journal.
+
+| the saga whose work it is     | landing by hand                                                       |
+|-------------------------------|-----------------------------------------------------------------------|
+| not over                      | refused: it lands its files itself, or waits for somebody's approval  |
+| completed                     | a saga of its own, as above                                           |
+| rolled back                   | refused: its files went with it                                       |
+| pruned, or there never was one| as with any changeset: nobody is left whose record it could contradict|
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from amends.changeset import Summary, Terms
+from amends.core.commands import StartSaga
+from amends.core.saga import Saga, Step
+from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import Json, SagaId
+from amends.errors import ChangesetLifeError, RefusedError
+from amends.journal.protocol import Journal, SagaRow
+from amends.runtime.definition import saga
+from amends.runtime.files.given import Place, SagaFiles, place_in
+from amends.runtime.files.landing import TOPIC
+from amends.runtime.files.sharing import fit, layers_of
+from amends.runtime.files.work import land_whole
+from amends.runtime.records import load
+from amends.runtime.work import Work
+
+LANDS: Final = "amends.lands"
+"""The label of such a landing: the saga whose work it is."""
+_OLD: Final = re.compile(r"(.+)-[0-9a-z]{10}")
+"""How a saga's changesets are called; older ones do not say whose they are."""
+
+
+@saga("amends.changeset.land")
+async def land_changeset(
+    s: Work,
+    roots: list[str],
+    state: str | None,
+    message: str,
+    verify: list[str],
+    verify_s: float | None,
+    wait_s: float | None,
+) -> dict[str, Any]:
+    """Land what another saga has left in its changeset."""
+    files = SagaFiles(tuple(roots), Terms(), state)
+    return await land_whole(s, files, message, verify=verify, verify_s=verify_s, wait_s=wait_s, on_conflict="return")
+
+
+# -- whose it is ------------------------------------------------------------------------------------------------------
+
+
+async def owner_of(journal: Journal, changeset: Summary) -> SagaRow | None:
+    """The saga whose work it is, as this journal has it; None: nobody's, or one that the journal does not have."""
+    if changeset.saga:
+        return await journal.saga(SagaId(changeset.saga))
+    named = _OLD.fullmatch(changeset.id)
+    row = None if named is None else await journal.saga(SagaId(named[1]))
+    if row is None or row.pruned or fit(row.id) != row.id:
+        return None
+    return row if _place_of(await load(journal, row.id), changeset.id) is not None else None
+
+
+def _place_of(owner: Saga, changeset: str) -> Place | None:
+    """Where a saga's record has a changeset; None where it names none such."""
+    places = map(place_in, (step.args for step in owner.steps.values()))
+    return next((one for one in places if one is not None and one.changeset == changeset and not one.fork), None)
+
+
+def is_free(owner: SagaRow) -> bool:
+    """Whether nothing of the saga's record can be contradicted any more, whatever becomes of its changeset."""
+    return owner.pruned or owner.status is SagaStatus.ROLLED_BACK
+
+
+def refuse_dropping(changeset: str, owner: SagaRow, *, whole: bool) -> RefusedError:
+    how = f"cancel {owner.id}" if whole else f"rollback {owner.id} --last N, or --to CHECKPOINT"
+    return RefusedError(
+        f"changeset {changeset} belongs to saga {owner.id}, which is {_spelled(owner.status)}, and would not know of "
+        f"it: take its work back with `amends saga {how}`"
+    )
+
+
+# -- landing ----------------------------------------------------------------------------------------------------------
+
+
+async def landings(journal: Journal, changeset: str) -> list[SagaRow]:
+    """The landings by hand of a changeset, oldest first."""
+    found: list[SagaRow] = []
+    number = 1
+    while (row := await journal.saga(_id(changeset, number))) is not None:
+        number += 1
+        if row.definition == land_changeset.name:
+            found.append(row)
+    return found
+
+
+async def next_id(journal: Journal, changeset: str) -> SagaId:
+    """The id of the landing under way, else of a new one."""
+    number = 1
+    while (row := await journal.saga(_id(changeset, number))) is not None:
+        if row.definition == land_changeset.name and not row.status.ended:
+            return row.id
+        number += 1
+    return _id(changeset, number)
+
+
+def _id(changeset: str, number: int) -> SagaId:
+    return SagaId(f"land-{changeset}" if number == 1 else f"land-{changeset}-{number}")
+
+
+async def start_of(
+    journal: Journal,
+    changeset: Summary,
+    owner: SagaRow,
+    *,
+    by: str,
+    message: str,
+    verify: Sequence[str],
+    verify_s: float | None,
+    wait_s: float | None,
+) -> StartSaga:
+    """How the landing begins. Raises RefusedError where the saga is not over, ChangesetLifeError where that is."""
+    state = await load(journal, owner.id)
+    _require_completed(changeset.id, owner, state)
+    if changeset.branch_of is not None:
+        raise ChangesetLifeError(
+            f"changeset {changeset.id} is a branch of {changeset.branch_of}: merged into that, it lands with it"
+        )
+    place = _place_of(state, changeset.id)
+    if place is None:
+        raise RefusedError(f"saga {owner.id} is on record, and no step of it names changeset {changeset.id}")
+    under = layers_of(state, changeset.id)[0]
+    asked: dict[str, Json] = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
+    return StartSaga(
+        definition=land_changeset.name,
+        version=land_changeset.version,
+        input={"roots": list(place.roots), "state": place.state, **asked},
+        actor=by,
+        env=owner.env,
+        labels={name: value for name, value in owner.labels.items() if not name.startswith("amends.")}
+        | {LANDS: owner.id},
+        files={**place.data(), "under": {str(number): digest for number, digest in sorted(under.items())}},
+    )
+
+
+def _require_completed(changeset: str, owner: SagaRow, state: Saga) -> None:
+    if owner.status is SagaStatus.COMPLETED:
+        return
+    said = f"changeset {changeset} belongs to saga {owner.id}, which is {_spelled(owner.status)}"
+    if owner.status is SagaStatus.ROLLED_BACK:
+        raise RefusedError(f"{said}: its files went with it")
+    asked = next((step for step in state.steps.values() if _asks_to_land(step, changeset)), None)
+    if asked is not None:
+        raise RefusedError(
+            f"{said}: its landing waits for people; see `amends approval show {owner.id}/{asked.id}`, and grant it"
+        )
+    raise RefusedError(
+        f"{said}, and lands its files itself: see `amends saga show {owner.id}`; `amends saga cancel {owner.id}` gives "
+        "them up"
+    )
+
+
+def _asks_to_land(step: Step, changeset: str) -> bool:
+    place = place_in(step.args) if step.topic == TOPIC and step.status is StepStatus.AWAITING else None
+    return place is not None and place.changeset == changeset
+
+
+def _spelled(status: SagaStatus) -> str:
+    return status.replace("_", " ")
