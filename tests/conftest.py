@@ -15,6 +15,8 @@ KINDS = {
     "died": "in-process: a death at every point, and again in the recovery",
     "killed": "SIGKILL of a forked process, on a real SQLite file",
     "slept": "asleep past its lease, taken over, woken",
+    "rivalled": "another worker waits for the lock, and takes nothing",
+    "died slowly": "in-process: a death at every point where the lock is slow",
     "refused": "a full disk at every append",
 }
 

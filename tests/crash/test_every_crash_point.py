@@ -21,15 +21,18 @@ from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import (
     Ground,
     Scenario,
+    SlowGround,
     Tried,
     every_death,
     every_freeze,
     every_refusal,
+    every_rival,
     here,
     statuses_besides,
 )
 from amends.testing.world import check
 from tests.crash.scenarios import ALL
+from tests.simulation.ablations import without
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
@@ -78,6 +81,29 @@ def test_asleep_past_the_lease_at_every_point_and_renewed_first(scenario: Scenar
 
 def renew(coordinator: Coordinator) -> None:
     coordinator._engine._renew()
+
+
+@each_scenario
+def test_another_worker_that_waits_for_the_lock_at_every_point_takes_nothing(
+    scenario: Scenario, record_property: Record
+) -> None:
+    tried = Tried()
+    every_rival(scenario, tried, stride=1 if SOAK else 4)
+    verdict(tried, record_property, "rivalled")
+
+
+@pytest.mark.parametrize("name", list(ALL) if SOAK else list(ALL)[::6])
+def test_a_crash_at_every_point_where_the_lock_is_slow(name: str, record_property: Record) -> None:
+    tried = Tried()
+    every_death(ALL[name], SlowGround, tried, twice=SOAK)
+    verdict(tried, record_property, "died slowly")
+
+
+def test_a_time_from_before_the_wait_for_the_lock_is_found_by_the_rival() -> None:
+    with without("clock"):
+        tried = Tried()
+        every_rival(ALL["a straight line of actions that cannot be repeated"], tried)
+    assert "from a worker that lives" in tried.complaints[0]
 
 
 @each_scenario

@@ -12,6 +12,7 @@ until a life comes to its own end.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import itertools
@@ -30,11 +31,23 @@ from amends.runtime.coordinator import Coordinator
 from amends.runtime.settings import Settings
 from amends.testing.crash_journal import Author
 from amends.testing.crash_life import Blow, Life, Script, here
+from amends.testing.crash_loop import PatientLoop
 from amends.testing.world import Account, World, check
 
-__all__ = ["Ground", "Scenario", "Tried", "every_death", "every_freeze", "every_refusal", "here"]
+__all__ = [
+    "Ground",
+    "Scenario",
+    "SlowGround",
+    "Tried",
+    "every_death",
+    "every_freeze",
+    "every_refusal",
+    "every_rival",
+    "here",
+]
 
 SETTINGS: Final = Settings(lease_s=120.0, poll_s=3600.0)
+LOCK_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +154,32 @@ class Ground:
         return life
 
 
+class SlowGround(Ground):
+    """One whose write lock is slow: each append, claim and renewal waits for it, for LOCK_S.
+
+    `keeps_alive`: whoever is known to live renews while somebody waits, as its heartbeat would.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeps_alive = False
+
+    def epochs(self, *, held: bool = False) -> dict[SagaId, int]:
+        """How often each saga has changed hands; only of those that somebody has, where that is asked."""
+        return {name: one.epoch for name, one in self._memory.sagas.items() if one.worker or not held}
+
+    async def open(self, clock: Clock) -> Journal:
+        async def wait() -> None:
+            loop = asyncio.get_running_loop()
+            with loop.idle() if isinstance(loop, PatientLoop) else contextlib.nullcontext():
+                await clock.sleep(LOCK_S)
+            workers = self._memory.workers
+            for name, life in workers.items() if self.keeps_alive else ():
+                workers[name] = dataclasses.replace(life, until=clock.elapsed() + life.ttl)
+
+        return MemoryJournal(clock, self._memory, wait=wait)
+
+
 def every_death(
     scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, twice: bool = True, stride: int = 1
 ) -> None:
@@ -234,6 +273,31 @@ def every_freeze(
         tried.points += 1
         tried.complaints += [f"{scenario.name}: {story}: {what}" for what in _dispatched_asleep(first, second, point)]
         _settle(with_incidents, ground, story, tried)
+
+
+def every_rival(scenario: Scenario, tried: Tried, *, stride: int = 1) -> None:
+    """At each point another worker looks for what is free, and waits for the lock while the first one renews.
+
+    It takes nothing from the first, which goes on as if nobody had been there.
+    """
+    ends = scenario.ends | {scenario.unharmed}
+    for point in itertools.count(1, stride):
+        ground = SlowGround()
+        ground.keeps_alive = True
+        first = ground.next_life(ends_at=point, blow=Blow.FREEZE)
+        first.begin(ground, scenario.begin, scenario.settings, scenario.env)
+        if not first.stopped:
+            return
+        story = f"another looked at {_where(first)}"
+        ground.now_s = first.loop.time()
+        held = ground.epochs(held=True)
+        ground.live(scenario, Coordinator.resume)
+        tried.points += 1
+        for saga in sorted(saga for saga, epoch in ground.epochs().items() if held.get(saga, epoch) != epoch):
+            tried.complaints.append(f"{scenario.name}: {story}: and took saga {saga} from a worker that lives")
+        first.thaw(ground.now_s)
+        ground.now_s = first.loop.time()
+        tried.complaints += _complaints(scenario, ground, first, ends, story)
 
 
 def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:

@@ -61,6 +61,15 @@ class PatientLoop(asyncio.SelectorEventLoop):
         finally:
             self._busy -= 1
 
+    @contextlib.contextmanager
+    def idle(self) -> Generator[None]:
+        """While that thread itself waits for something that comes with the time."""
+        self._busy -= 1
+        try:
+            yield
+        finally:
+            self._busy += 1
+
     def is_quiet(self) -> bool:
         threads = threading.enumerate()
         return not self._busy and not any(
