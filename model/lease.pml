@@ -5,6 +5,9 @@
    ends (EXPIRIES times in all), another worker claims the saga, and then the first goes on, none the wiser. A worker
    may also die (DEATHS times in all); it comes back as a new one.
 
+   As long as its lease has not ended a worker's heartbeat renews it, whatever the worker itself is busy with. Who wants
+   to claim asks for the write lock, waits for it, and only then looks at the holder's row and at the clock.
+
    The journal is one atomic place. An append is made under an epoch, which rises with each claim, and only by someone
    who has seen the newest entry; else nothing is written. A call to the world is atomic too. What lies between an
    append and a call, and between a call and the append of its outcome, is not: there everything can happen.
@@ -14,6 +17,7 @@
      ended     rolled back: nothing stands, unless an incident names it; completed: everything stands
      order     no compensation starts while a newer step is still owed
      heard     a saga that a person cancelled does not complete
+     kept      nobody claims a saga from a worker whose lease has not ended
 
    Each mechanism can be switched off by a definition, and then one of these breaks:
      -DNO_FENCE       an append is not refused when the epoch has risen
@@ -24,6 +28,8 @@
      -DNO_LATE        a worker that was replaced keeps to itself that its call has taken effect
      -DNO_UNCERTAIN   only what certainly happened is compensated
      -DNO_WAIT        a compensation starts before the one before it has succeeded
+     -DNO_INSIDE      who claims reads the clock before it waits for the lock: a row that was renewed meanwhile is ahead
+                      of that, as if it came from another boot of the machine, and its worker counts as gone
 
    Not promised: a worker that was replaced, calls the world all the same, and dies before it can tell anyone
    (-DZOMBIES_DIE). Where providers keep a tombstone for what was taken back (-DTOMBSTONE) that holds too.            */
@@ -57,6 +63,16 @@ bit late[STEPS];                  /* it has, and only a probe may say whether it
 bit named[STEPS];                 /* by an incident */
 byte owner = NOBODY;
 byte epoch;
+bit lapsed;                       /* the owner's lease has ended: its row is older than it may be */
+bit waits[WORKERS];               /* for the write lock, to claim */
+#ifdef NO_INSIDE
+bit ahead[WORKERS];               /* the row was renewed since: it is ahead of the time that this one has read */
+#define is_ahead(w)  (ahead[w])
+#define forget(w)    waits[w] = 0; ahead[w] = 0
+#else
+#define is_ahead(w)  false        /* nothing is written between its look at the clock and its look at the row */
+#define forget(w)    waits[w] = 0
+#endif
 
 byte mine[WORKERS];               /* the epoch of each worker's last claim */
 bit behind[WORKERS];              /* somebody else has written since it last looked */
@@ -74,6 +90,8 @@ byte deaths = DEATHS;
 bit under_way[WORKERS];           /* a call is due, is being made, or is not reported yet */
 bit probed;                       /* whether this saga's actions have probes */
 
+#define is_open      (phase == running || phase == rolling_back)
+#define is_gone(w)   (owner == NOBODY || lapsed || is_ahead(w))
 #define held(w)      (owner == w && mine[w] == epoch)
 #ifdef NO_FENCE
 #define may_write(w) true
@@ -100,7 +118,8 @@ inline others_are_behind(w) {
 
 /* A claim, and what it finds: whatever was in flight is lost. */
 inline claim(w) {
-  epoch++; owner = w; mine[w] = epoch; behind[w] = 0;
+  assert(owner == NOBODY || lapsed);                                                                       /* kept */
+  epoch++; owner = w; mine[w] = epoch; behind[w] = 0; lapsed = 0;
   s = 0;
   do
   :: s < STEPS ->
@@ -160,12 +179,17 @@ idle:
   under_way[w] = 0;
 end_idle:
   do
-  :: atomic {                                       /* claim what nobody holds, or whose lease has ended */
-       (phase == running || phase == rolling_back) && (owner == NOBODY || (owner != w && expiries > 0)) ->
-       if :: owner != NOBODY -> expiries-- :: else fi;
-       claim(w);
-       seen = phase;
-       goto drive
+  :: atomic { is_open && !waits[w] && owner != w -> waits[w] = 1 }
+  :: atomic {                                       /* it has the lock: what nobody holds, or whose lease has ended */
+       waits[w] ->
+       if
+       :: is_open && owner != w && is_gone(w) ->
+          claim(w);
+          forget(w);
+          seen = phase;
+          goto drive
+       :: else -> forget(w)
+       fi
      }
   od;
 
@@ -274,6 +298,26 @@ undid:
   fi
 }
 
+/* Time, and the heartbeats: a lease ends, or is renewed, whatever its worker is about. */
+proctype Time() {
+#ifdef NO_INSIDE
+  byte w;
+#endif
+end_time:
+  do
+  :: atomic { owner != NOBODY && !lapsed && expiries > 0 -> expiries--; lapsed = 1 }
+#ifdef NO_INSIDE
+  :: atomic {
+       owner != NOBODY && !lapsed ->
+       w = 0;
+       do :: w < WORKERS -> if :: waits[w] -> ahead[w] = 1 :: else fi; w++ :: else -> break od;
+       w = 0
+     }
+#endif
+  :: atomic { owner != NOBODY && lapsed -> lapsed = 0 }                        /* it comes back before anybody came */
+  od
+}
+
 /* A person who cancels, once, at any moment while it runs. */
 proctype Person() {
   byte o;
@@ -310,6 +354,7 @@ init {
   atomic {
     w = 0;
     do :: w < WORKERS -> run Worker(w); w++ :: else -> break od;
+    run Time();
     run Person();
     run Ledger()
   }

@@ -26,6 +26,7 @@ ABLATIONS = {
     "NO_LATE": "ended",
     "NO_UNCERTAIN": "ended",
     "NO_WAIT": "order",
+    "NO_INSIDE": "kept",
 }
 NEEDED = ("spin", "gcc")
 HOW = "as root, `make spin` installs them; else: sudo apt-get install spin gcc"
