@@ -92,6 +92,7 @@ def hold(walk: Walk, told: Told) -> None:
                 assert [step.id for step in told.before.steps.values() if is_pivot(step)] == []
             case e.SagaRolledBack():
                 assert [step.id for step in told.after.steps.values() if may_stand(step)] == []
+                assert [step.id for step in told.after.steps.values() if was_pivot(walk, step)] == []
             case e.SagaCompleted():
                 assert [step.id for step in told.after.steps.values() if unwished(step)] == []
                 assert not told.after.live
@@ -115,6 +116,13 @@ def hold(walk: Walk, told: Told) -> None:
 
 def is_pivot(step: Step) -> bool:
     return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is _S.SUCCEEDED
+
+
+def was_pivot(walk: Walk, step: Step) -> bool:
+    """An irreversible step that is known to have taken effect stays known, whoever vouched for it."""
+    if step.contract.reversibility is not Reversibility.IRREVERSIBLE or step.status is not _S.SETTLED:
+        return False
+    return step.told is not None and step.told.status is _S.SUCCEEDED
 
 
 def hold_turn(saga: Saga, step: StepId) -> None:

@@ -23,6 +23,7 @@ EVENTS: list[e.Event] = [
     STARTED,
     e.WorkFinished(result=None),
     e.SagaCompleted(result=None),
+    e.RollbackAwaited(cause=e.Cause.ERROR, why="", step=None, by="a"),
     e.RollbackStarted(cause=e.Cause.ERROR, why="", step=None, by="a", deadline_at=0),
     e.RollbackResumed(by="a", deadline_at=0),
     e.WorkResumed(by="a"),

@@ -1,14 +1,19 @@
 """A rollback: newest first, one at a time, within its window; and what it does where a compensation cannot be had."""
 
+from collections.abc import Callable
+
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle, Wait
+from amends.core.contracts import Contract
+from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle, TurnBack, Wait
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
+from amends.errors import PastPivotError
 from tests.core.story import (
+    ACT,
     ALLOW,
     CAR,
     DENY,
@@ -275,12 +280,120 @@ def test_the_first_irreversible_step_that_took_effect_is_the_pivot() -> None:
 
 def test_a_pivot_that_comes_to_light_in_a_rollback_is_not_passed() -> None:
     """Not even where its action says that a rollback may go on: older steps belong to what cannot be undone."""
-    pivot = contract("mail", reversibility=PIVOT.reversibility, on_incident=GOES_ON.on_incident)
-    story = Story().does(FLIGHT).begins(HOTEL, pivot).does(CAR, outcome=LOST).fails(CAR).ends(HOTEL, DONE)
-    story.starts_back(CAR, certain=False).ends_back(CAR)
-    assert story.due() == CallPerson(IncidentKind.COMPENSATION_MISSING, HOTEL, "it cannot be unsent")
+    story = come_to_light()
+    says = "step hotel (mail) took effect and is irreversible (it cannot be unsent), so it goes forward only"
+    assert story.due() == CallPerson(IncidentKind.PAST_PIVOT, HOTEL, says)
     assert story.calls_person(HOTEL).phase is SagaStatus.INCIDENT
     assert story.incident.left == (HOTEL, FLIGHT)
+
+
+def come_to_light() -> Story:
+    """A mail that nobody knew of lands in the middle of the rollback."""
+    pivot = contract("mail", reversibility=PIVOT.reversibility, on_incident=GOES_ON.on_incident)
+    story = Story().does(FLIGHT).does(HOTEL, pivot, LOST).does(CAR).fails(HOTEL).takes_back(CAR)
+    return story.lands(HOTEL)
+
+
+def test_a_saga_with_a_pivot_is_never_rolled_back_not_even_on_a_person_s_word() -> None:
+    """It ends as it stands: the mail is out, and so what came before it stays."""
+    story = come_to_light().calls_person(HOTEL)
+    story.refuses(c.RetryIncident(incident=1, by="ann", now=NOW, window_s=1), "nothing to try again")
+    story.resolves(reason="it is out")
+    assert [type(fact) for fact in story.facts] == [e.IncidentResolved, e.SagaCompleted]
+    assert story.phase is SagaStatus.COMPLETED
+    assert (story.status(FLIGHT), story.saga.pivot) == (StepStatus.SUCCEEDED, HOTEL)
+    story.refuses(c.CancelSaga(by="bob", why="", now=NOW, window_s=1), "goes forward only", PastPivotError)
+
+
+def test_an_incident_of_an_old_journal_that_a_pivot_opened_does_not_end_as_rolled_back_either() -> None:
+    story = come_to_light()
+    missing = IncidentKind.COMPENSATION_MISSING
+    story.tell(c.OpenIncident(kind=missing, step=HOTEL, why="it cannot be unsent")).resolves()
+    assert story.phase is SagaStatus.COMPLETED
+
+
+def test_where_a_pivot_ends_a_saga_other_incidents_come_first() -> None:
+    story = Story().does(FLIGHT).does(HOTEL, PIVOT, LOST).does(CAR, GOES_ON).fails(HOTEL)
+    story.takes_back(CAR, LOST).calls_person(CAR).lands(HOTEL).calls_person(HOTEL)
+    ends = c.ResolveIncident(incident=2, by="ann", reason="out", now=NOW, window_s=1)
+    story.refuses(ends, "see to s1/1 first")
+    assert story.resolves(1).comes_to_its_end().tell(ends).phase is SagaStatus.COMPLETED
+
+
+# -- a pivot on its way -----------------------------------------------------------------------------------------------
+
+
+def on_its_way(promised: Contract = PIVOT) -> Story:
+    return Story().does(FLIGHT).begins(HOTEL, promised)
+
+
+@pytest.mark.parametrize("ask", [Story.fails, Story.cancels], ids=["a failure", "a person"])
+def test_what_goes_back_waits_until_it_is_known_whether_there_is_a_pivot(ask: Callable[[Story], Story]) -> None:
+    story = ask(on_its_way())
+    assert [type(fact) for fact in story.facts] == [e.RollbackAwaited]
+    assert (story.saga.status, story.due()) == (SagaStatus.ROLLING_BACK, Settle((HOTEL,)))
+    story.refuses(c.ProposeStep(step=CAR, contract=ACT, args={}, digest="d"), "going back")
+    story.refuses(c.StartCompensation(step=FLIGHT, certain=True, verdict=ALLOW), "not the turn")
+    story.ends(HOTEL, DONE)
+    assert story.due() == TurnBack()
+    story.tell(c.TurnBack(now=story.now, window_s=WINDOW_S))
+    assert (story.phase, story.incident.kind) == (SagaStatus.INCIDENT, IncidentKind.PAST_PIVOT)
+    assert "it cannot be unsent" in story.incident.why
+    assert story.saga.rollback is None
+
+
+@pytest.mark.parametrize("ask", [Story.fails, Story.cancels], ids=["a failure", "a person"])
+def test_what_goes_back_does_so_where_it_turns_out_that_there_is_no_pivot(ask: Callable[[Story], Story]) -> None:
+    story = ask(on_its_way()).ends(HOTEL, Failed(error="no", fatal=True)).later(3)
+    story.tell(c.TurnBack(now=story.now, window_s=WINDOW_S))
+    assert story.saga.deadline_at == story.now + WINDOW_S * 1000
+    assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
+
+
+def test_a_person_has_a_saga_go_on_that_was_cancelled_too_late() -> None:
+    story = on_its_way().cancels().ends(HOTEL, DONE).tell(c.TurnBack(now=NOW, window_s=1))
+    assert story.retries().saga.works
+    assert story.does(CAR).finishes().phase is SagaStatus.COMPLETED
+
+
+def test_what_may_be_the_pivot_is_asked_about_before_anything_is_taken_back() -> None:
+    probed = contract("mail.probed", reversibility=PIVOT.reversibility, probe=True)
+    story = Story().does(FLIGHT).does(HOTEL, probed, LOST).does(CAR).cancels()
+    assert story.due() == Probe(HOTEL)
+    story.hears(HOTEL, Found()).tell(c.TurnBack(now=NOW, window_s=1))
+    assert (story.incident.kind, story.incident.left) == (IncidentKind.PAST_PIVOT, (CAR, HOTEL, FLIGHT))
+
+
+def test_one_that_nobody_can_be_asked_about_does_not_keep_the_rollback() -> None:
+    story = on_its_way().cancels().crashes().tell(c.TurnBack(now=NOW, window_s=1))
+    assert story.phase is SagaStatus.ROLLING_BACK
+    assert isinstance(due := story.due(), CallPerson)
+    assert due.kind is IncidentKind.OUTCOME_UNKNOWN
+
+
+def test_asked_twice_a_saga_waits_once_and_whoever_wants_all_of_it_back_is_heard() -> None:
+    story = on_its_way().cancels()
+    assert story.cancels().facts == ()
+    story = on_its_way()
+    story.tell(c.RollBackTo(to=None, last=1, by="ann", why="once more", now=NOW, window_s=1))
+    assert [type(fact) for fact in story.facts] == [e.RollbackAwaited]
+    again = c.RollBackTo(to=None, last=1, by="ann", why="", now=NOW, window_s=1)
+    story.refuses(again, "going back already")
+    story.cancels().ends(HOTEL, Failed(error="no", fatal=True)).tell(c.TurnBack(now=NOW, window_s=1))
+    assert story.phase is SagaStatus.ROLLING_BACK
+
+
+def test_what_waits_to_go_back_is_not_paused_unless_rollbacks_are() -> None:
+    story = on_its_way().cancels()
+    story.refuses(c.PauseSaga(by="ann", why=""), "rolling back, which goes on")
+    story.tell(c.PauseSaga(by="ann", why="", rollbacks=True)).ends(HOTEL, DONE)
+    assert story.due() is None
+    assert story.tell(c.UnpauseSaga(by="ann", now=NOW, window_s=1)).due() == TurnBack()
+
+
+def test_nobody_turns_back_who_was_not_asked_to() -> None:
+    Story().refuses(c.TurnBack(now=NOW, window_s=1), "does not wait to go back")
+    on_its_way().cancels().refuses(c.TurnBack(now=NOW, window_s=1), "does not wait to go back")
 
 
 def test_a_rollback_has_a_window_that_begins_with_it() -> None:

@@ -9,7 +9,7 @@ from amends.core.outcomes import Failed, Succeeded
 from amends.core.plan import turns
 from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
-from tests.core.story import ACT, ALLOW, DENY, DONE, GOES_ON, PIVOT, READ, Story, contract
+from tests.core.story import ACT, ALLOW, DENY, DONE, GOES_ON, LOST, PIVOT, READ, Story, contract
 from tests.core.test_cost import calls_in
 
 A, B, C, D = map(StepId, "abcd")
@@ -151,7 +151,7 @@ def test_the_last_incident_does_not_name_what_waits_for_another_one_either() -> 
 
 
 def test_a_pivot_that_lands_while_the_saga_goes_back_keeps_what_it_came_after_and_nothing_beside_it() -> None:
-    story = diamond().begins_after(D, B, promised=PIVOT).fails().ends(D, DONE)
+    story = diamond().begins_after(D, B, promised=PIVOT).ends(D, LOST).fails().lands(D)
     assert [step.id for step in turns(story.saga)] == [D, C]
     story.calls_person(D)
     assert story.incident.left == (D, B, A)

@@ -344,10 +344,17 @@ def test_so_many_steps_are_taken_back_and_no_more_than_stand() -> None:
     assert one.steps == (HOTEL,)
 
 
-def test_who_is_paused_does_not_go_back() -> None:
-    Story().does(FLIGHT).tell(c.PauseSaga(by="a", why="")).refuses(
-        back_to(last=1), "^saga s1 is paused; unpause it first$"
-    )
+def test_who_goes_back_under_a_pause_is_paused_again_where_it_has_come_to() -> None:
+    story = Story().does(FLIGHT).tell(c.PauseSaga(by="a", why="a look")).tell(back_to(last=1))
+    story.takes_back(FLIGHT).comes_to_its_end()
+    assert story.facts[-1] == e.SagaPaused(by="a", why="a look")
+    assert story.phase is SagaStatus.PAUSED
+    assert story.tell(c.UnpauseSaga(by="a", now=NOW, window_s=1)).saga.works
+
+
+def test_who_goes_back_under_a_wide_pause_finds_it_by_itself() -> None:
+    story = Story().does(FLIGHT).tell(c.PauseSaga(by="a", why="a look", pause=7)).tell(back_to(last=1))
+    assert story.takes_back(FLIGHT).comes_to_its_end().saga.works
 
 
 def test_a_place_in_what_was_taken_back_since_cannot_be_gone_back_to() -> None:

@@ -48,6 +48,7 @@ FROZEN = {
     "checkpoint.made/1": "name place",
     "rewind.started/1": "above? attempt? by deadline_at place step? steps to? why",
     "rewind.ended/1": "place taken_back",
+    "rollback.awaited/1": "above? by cause floor? step to? why",
     "rollback.started/1": "by cause deadline_at step why",
     "rollback.resumed/1": "by deadline_at",
     "step.proposed/1": "after? args contract digest step topic version",

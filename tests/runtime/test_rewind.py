@@ -675,3 +675,30 @@ def test_an_incident_may_be_left_by_going_back_to_a_checkpoint() -> None:
 
     stuck, ended = play(scene)
     assert (stuck.status, ended.status, ended.result) == ("incident", "completed", "done")
+
+
+def test_a_paused_saga_is_taken_back_to_a_place_and_is_paused_there_until_it_is_let_go_on() -> None:
+    world = World()
+    a, b = world.action("a"), world.action("b")
+
+    @saga("test.paused_back")
+    async def work(s: Work) -> str:
+        await s.do(a)
+        told = await s.checkpoint("cp")
+        await s.do(b)
+        if told is None:
+            await s.wait_for("never")
+        return "done"
+
+    async def scene(on: Coordinator) -> tuple[str, str, list[str], Ended]:
+        handle = await on.start(work, id="s")
+        await handle.halt()
+        await on.pause(saga="s", why="a look", by="person:kim")
+        back = await on.rollback("s", to="cp", why="another way", by="person:kim")
+        seen = list(world.seen)
+        await on.unpause(saga="s", by="person:kim")
+        return str(back.status), back.why, seen, await handle
+
+    status, why, seen, ended = play(scene)
+    assert (status, why, seen) == ("paused", "a look", ["a", "b", "unb"])
+    assert (ended.status, ended.result, world.seen) == ("completed", "done", ["a", "b", "unb", "b"])

@@ -203,7 +203,7 @@ def resolve(
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         row = await _found(coordinator.journal, incident_id)
-        ends = row.kind in {IncidentKind.PAST_PIVOT, IncidentKind.DIVERGED} and saga.rollback is None
+        ends = row.kind is IncidentKind.PAST_PIVOT or (row.kind is IncidentKind.DIVERGED and saga.rollback is None)
         if row.status == "open" and not ends:
             session.require_known(saga, coordinator.registry, forward=saga.rollback is None, but=row.step)
         return await coordinator.resolve_incident(incident_id, reason=reason, by=who, proof=proof)

@@ -211,6 +211,13 @@ class RollBackTo(NamedTuple):
     window_s: float
 
 
+class TurnBack(NamedTuple):
+    """What may have been the pivot is settled: begin to go back, as was asked for, or call a person."""
+
+    now: int
+    window_s: float
+
+
 class EndRewind(NamedTuple):
     place: StepId
 
@@ -355,6 +362,7 @@ Command: TypeAlias = (
     | MakeCheckpoint
     | Rewind
     | RollBackTo
+    | TurnBack
     | EndRewind
     | StartCompensation
     | RecordCompensation

@@ -19,7 +19,7 @@ def pause(saga: Saga, command: c.PauseSaga) -> tuple[e.Event, ...]:
     if saga.phase not in {SagaStatus.RUNNING, SagaStatus.ROLLING_BACK} or saga.begun is None:
         why = "nothing is dispatched for it" if saga.begun is not None else "it has not been started"
         raise RefusedError(f"saga {saga.id} is {saga.phase}: {why}, so there is nothing to pause")
-    if saga.phase is SagaStatus.ROLLING_BACK and not command.rollbacks:
+    if (saga.phase is SagaStatus.ROLLING_BACK or saga.awaited is not None) and not command.rollbacks:
         raise RefusedError(f"saga {saga.id} is rolling back, which goes on; say that rollbacks stop too to pause it")
     return (e.SagaPaused(by=command.by, why=command.why, pause=command.pause),)
 

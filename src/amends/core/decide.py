@@ -90,6 +90,7 @@ def _decide_saga(
     | c.MakeCheckpoint
     | c.Rewind
     | c.RollBackTo
+    | c.TurnBack
     | c.EndRewind
     | c.OpenIncident
     | c.RetryIncident
@@ -114,7 +115,7 @@ def _decide_saga(
             return fail(saga, command)
         case c.CancelSaga():
             return cancel(saga, command)
-        case c.MakeCheckpoint() | c.Rewind() | c.RollBackTo() | c.EndRewind():
+        case c.MakeCheckpoint() | c.Rewind() | c.RollBackTo() | c.TurnBack() | c.EndRewind():
             return decide_rewind(saga, command)
         case c.OpenIncident():
             return open_incident(saga, command)

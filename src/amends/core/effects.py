@@ -66,6 +66,11 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnBack:
+    """What may have been the pivot is settled: begin to go back, or call a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """The step is over, and badly; tell the definition."""
 
@@ -88,5 +93,5 @@ class End:
 
 
 Effect: TypeAlias = (
-    Judge | Perform | Probe | Compensate | Wait | Await | Queue | Expire | Settle | GiveUp | CallPerson | End
+    Judge | Perform | Probe | Compensate | Wait | Await | Queue | Expire | Settle | TurnBack | GiveUp | CallPerson | End
 )

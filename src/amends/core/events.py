@@ -108,6 +108,23 @@ class SagaCompleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackAwaited:
+    """It is to go back, once it is known whether what may be the pivot took effect: nothing goes forward meanwhile.
+
+    `above` and `floor` say how far, as entry and number of intents; without `above`, all of it. `to` is the place of
+    the checkpoint that it goes back to.
+    """
+
+    cause: Cause
+    why: str
+    step: StepId | None
+    by: str
+    to: StepId | None = None
+    above: int | None = None
+    floor: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackStarted:
     cause: Cause
     why: str
@@ -332,6 +349,7 @@ SagaEvent: TypeAlias = (
     SagaStarted
     | WorkFinished
     | SagaCompleted
+    | RollbackAwaited
     | RollbackStarted
     | RollbackResumed
     | WorkResumed

@@ -17,7 +17,7 @@ from amends.core.effects import End
 from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.plan import next_back, next_rewind, plan, turns
+from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns
 from amends.core.refusals import end_of, fitting, later, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.step import LIVE
@@ -60,32 +60,39 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
 def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     require_work(saga)
     if saga.pivot is None and not command.calls:
-        return (
-            *void_all(saga, _OVER),
-            *drop(saga, saga.held, _OVER),
-            e.RollbackStarted(
-                cause=command.cause,
-                why=command.why,
-                step=command.step,
-                by=_RUNTIME,
-                deadline_at=_deadline(command),
-            ),
-        )
-    kind, why = e.IncidentKind.CALLED, command.why
+        asked = e.RollbackAwaited(cause=command.cause, why=command.why, step=command.step, by=_RUNTIME)
+        return _gone_back(saga, asked, _deadline(command))
     if saga.pivot is not None:
-        kind, why = e.IncidentKind.PAST_PIVOT, f"{command.why}; {pivot_says(saga, saga.pivot)}"
-    step = command.step if command.step in saga.steps else None  # what was raised may speak of another saga's step
-    return (_opened(saga, kind, step, why, _left(saga)), e.SagaHalted())
+        return past_pivot(saga, command.step, command.why, saga.steps[saga.pivot])
+    return (_opened(saga, e.IncidentKind.CALLED, _known(saga, command.step), command.why, _left(saga)), e.SagaHalted())
+
+
+def _gone_back(saga: Saga, asked: e.RollbackAwaited, deadline_at: int) -> tuple[e.Event, ...]:
+    """All of it goes back; where a step may be the pivot, not before that is known."""
+    return (asked,) if may_be_pivots(saga) else begun_back(saga, asked, deadline_at)
+
+
+def begun_back(saga: Saga, asked: e.RollbackAwaited, deadline_at: int) -> tuple[e.Event, ...]:
+    return (
+        *void_all(saga, _OVER),
+        *drop(saga, saga.held, _OVER),
+        e.RollbackStarted(cause=asked.cause, why=asked.why, step=asked.step, by=asked.by, deadline_at=deadline_at),
+    )
+
+
+def past_pivot(
+    saga: Saga, step: StepId | None, why: str, pivot: Step, kind: e.IncidentKind = e.IncidentKind.PAST_PIVOT
+) -> tuple[e.Event, ...]:
+    """It cannot go back, as it was to: a person decides how it goes on."""
+    return (_opened(saga, kind, _known(saga, step), f"{why}; {pivot_says(pivot)}", _left(saga)), e.SagaHalted())
+
+
+def _known(saga: Saga, step: StepId | None) -> StepId | None:
+    return step if step in saga.steps else None  # what was raised may speak of another saga's step
 
 
 def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLate) -> int:
     return later(command.now, command.window_s)
-
-
-def pivot_says(saga: Saga, pivot: StepId) -> str:
-    contract = saga.steps[pivot].contract
-    took = f"step {pivot} ({contract.topic}) took effect and is irreversible ({contract.no_rollback})"
-    return f"{took}, so it goes forward only"
 
 
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
@@ -93,15 +100,12 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
         return ()
     require_whole(saga)
     if saga.pivot is not None:
-        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga, saga.pivot)}")
-    return (
-        *closed(saga, command.by, "the saga was cancelled"),
-        *void_all(saga, _OVER),
-        *drop(saga, saga.held, _OVER),
-        e.RollbackStarted(
-            cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, deadline_at=_deadline(command)
-        ),
-    )
+        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga.steps[saga.pivot])}")
+    if saga.awaited is not None and saga.awaited.above is None:
+        return ()
+    over = closed(saga, command.by, "the saga was cancelled")
+    asked = e.RollbackAwaited(cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by)
+    return (*over, *_gone_back(reduce(evolve, over, saga), asked, _deadline(command)))
 
 
 def require_whole(saga: Saga) -> None:
@@ -247,7 +251,7 @@ def _open(saga: Saga, number: int) -> Incident:
 
 
 def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
-    if _only_tells(_open(saga, command.incident)):
+    if _only_tells(_open(saga, command.incident)) or _at_pivot(saga, _open(saga, command.incident)):
         name = f"incident {saga.id}/{command.incident}"
         raise RefusedError(f"{name} has nothing to try again: look at the effect, then resolve it")
     if command.let_run:
@@ -301,6 +305,8 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     incident = _open(saga, command.incident)
     if not command.reason.strip():
         raise RefusedError(f"incident {saga.id}/{incident.number} needs a reason: say what was done by hand")
+    if _at_pivot(saga, incident):
+        return _ended_at_pivot(saga, incident, command)
     rewinds = incident.step is not None and saga.steps[incident.step].rewind in saga.rewinding
     stuck = saga.rollback is None and not saga.finished and not rewinds
     seen_to = incident.left if stuck else () if incident.step is None else (incident.step,)
@@ -327,3 +333,22 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
         return (resolved, _work_resumed(saga, command), e.WorkFinished(result=saga.result, early=saga.early))
     never = drop(saga, unsettled, "its saga was brought to an end by hand")
     return (resolved, *void_all(saga, _OVER), *never, e.SagaCompleted(result=saga.result, early=saga.early))
+
+
+def _at_pivot(saga: Saga, incident: Incident) -> bool:
+    """Whether a rollback stopped there because a step took effect that cannot be taken back."""
+    return saga.rollback is not None and incident.step is not None and is_pivot(saga.steps[incident.step])
+
+
+def _ended_at_pivot(saga: Saga, incident: Incident, command: c.ResolveIncident) -> tuple[e.Event, ...]:
+    """The effect stands, so the saga is not rolled back: it ends as it is, on a person's word for all that is left."""
+    name = f"incident {saga.id}/{incident.number}"
+    others = [f"{saga.id}/{one.number}" for one in saga.open_incidents if one is not incident]
+    if others or saga.live or saga.phase is not _G.INCIDENT:
+        first = f"see to {', '.join(others)}" if others else "wait until what is being taken back has come to its end"
+        raise RefusedError(f"{name} is about a step that cannot be taken back, and ends the saga: {first} first")
+    settled = tuple(step for step in _left(saga, incident) if saga.steps[step].unsettled)
+    resolved = e.IncidentResolved(
+        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
+    )
+    return (resolved, e.SagaCompleted(result=saga.result, early=saga.early))

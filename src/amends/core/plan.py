@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from amends.core.contracts import Reversibility
 from amends.core.effects import (
     Await,
     CallPerson,
@@ -17,6 +18,7 @@ from amends.core.effects import (
     Probe,
     Queue,
     Settle,
+    TurnBack,
     Wait,
 )
 from amends.core.events import IncidentKind
@@ -73,6 +75,8 @@ def plan(saga: Saga, now: int) -> tuple[Effect, ...]:
     if saga.phase is SagaStatus.ROLLING_BACK:
         return _rolling_back(saga, now)
     finishing = saga.phase is SagaStatus.RUNNING and not saga.works
+    if finishing and saga.awaited is not None:
+        return (_turning(saga, now),)
     if saga.live:
         return (Settle(in_flight(saga)),) if finishing or saga.phase in _STOPPED else ()
     if not finishing:
@@ -95,6 +99,39 @@ def _rolling_back(saga: Saga, now: int) -> tuple[Effect, ...]:
     if due:
         return tuple(_in_time(step, now, saga.deadline_at) for step in due)
     return (Settle(in_flight(saga)),) if saga.live else (End(),)
+
+
+def _turning(saga: Saga, now: int) -> Effect:
+    """What is due before it goes back: whatever may be the pivot comes to its end, or is asked about."""
+    pivots = may_be_pivots(saga)
+    if live := tuple(step.id for step in pivots if step.status is StepStatus.RUNNING):
+        return Settle(live)
+    return backward(pivots[0], now) if pivots else TurnBack()
+
+
+def may_be_pivots(saga: Saga) -> tuple[Step, ...]:
+    """The irreversible steps of which it will soon be known whether they took effect, oldest first.
+
+    One that nobody can be asked about is not among them: a rollback shows it to a person.
+    """
+    steps = (saga.steps[name] for name in {*saga.live, *saga.doubts})
+    return tuple(sorted(filter(_may_be_pivot, steps), key=lambda step: step.number))
+
+
+def _may_be_pivot(step: Step) -> bool:
+    if step.contract.reversibility is not Reversibility.IRREVERSIBLE:
+        return False
+    return step.status is StepStatus.RUNNING or (step.status is StepStatus.UNKNOWN and _askable(step))
+
+
+def is_pivot(step: Step) -> bool:
+    """Whether it took effect, and cannot be taken back."""
+    return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is StepStatus.SUCCEEDED
+
+
+def pivot_says(step: Step) -> str:
+    took = f"step {step.id} ({step.topic}) took effect and is irreversible ({step.contract.no_rollback})"
+    return f"{took}, so it goes forward only"
 
 
 def _releasing(step: Step, now: int) -> Effect:
@@ -180,7 +217,7 @@ def next_back(saga: Saga) -> Step | None:
     """
     if saga.phase is SagaStatus.ROLLING_BACK:
         return next(iter(turns(saga)), None)
-    if saga.phase is not SagaStatus.RUNNING or saga.works:
+    if saga.phase is not SagaStatus.RUNNING or saga.works or saga.awaited is not None:
         return None
     if saga.rewinding:
         return next_of(saga, next_rewind(saga))
@@ -194,9 +231,10 @@ def backward(step: Step, now: int) -> Effect:
     match step.status:
         case StepStatus.SUCCEEDED if declared:
             return Compensate(step.id)
+        case StepStatus.SUCCEEDED if is_pivot(step):
+            return CallPerson(IncidentKind.PAST_PIVOT, step.id, pivot_says(step))
         case StepStatus.SUCCEEDED:
-            why = step.contract.no_rollback or "no compensation is declared"
-            return CallPerson(IncidentKind.COMPENSATION_MISSING, step.id, why)
+            return CallPerson(IncidentKind.COMPENSATION_MISSING, step.id, "no compensation is declared")
         case StepStatus.UNKNOWN if _askable(step):
             return _at(step.retry_at if step.probes else None, now, Probe(step.id))
         case StepStatus.UNKNOWN if declared and not step.late:

@@ -54,7 +54,7 @@ def require_turn(saga: Saga, step: Step) -> None:
 def require_release(saga: Saga, step: Step) -> None:
     """A held step starts after the work, when nothing else is left, and it is its turn."""
     started = step.status in {StepStatus.FAILED, StepStatus.UNKNOWN}
-    releases = saga.phase is SagaStatus.RUNNING and saga.finished and not saga.live
+    releases = saga.phase is SagaStatus.RUNNING and saga.finished and not saga.live and saga.awaited is None
     if not releases or (next_back(saga) is not step and not started):
         raise RefusedError(f"step {step.id} of saga {saga.id} is held until everything that could fail has passed")
 
@@ -63,7 +63,9 @@ def end_of(saga: Saga, rewind: Rewind) -> tuple[e.Event, ...]:
     """A rewind is over when nothing of it is owed, or in flight."""
     if next_of(saga, rewind) is not None or in_flight(saga, rewind) or saga.phase is not SagaStatus.RUNNING:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and its rewind at {rewind.key} is not at its end")
-    return (e.RewindEnded(place=rewind.begun.place, taken_back=taken_back(saga, rewind)),)
+    ended = e.RewindEnded(place=rewind.begun.place, taken_back=taken_back(saga, rewind))
+    paused = saga.still_paused if rewind.from_outside else None
+    return (ended,) if paused is None else (ended, e.SagaPaused(by=paused.by, why=paused.why))
 
 
 def on_record(saga: Saga, step: StepId) -> Step:

@@ -7,17 +7,17 @@ from outside names a checkpoint, or how many. Neither crosses an irreversible st
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Final, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import drop, void
-from amends.core.contracts import Reversibility
-from amends.core.incidents import closed, pivot_says, require_whole
+from amends.core.effects import TurnBack
+from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
-from amends.core.plan import next_of
+from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan
 from amends.core.refusals import end_of, later, on_record, require_work
-from amends.core.saga import Saga, Step
-from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.saga import Saga, Step, evolve
 from amends.core.values import StepId
 from amends.core.waits import open_waits
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError
@@ -26,7 +26,9 @@ _RUNTIME: Final = "system:runtime"
 _BACK: Final = "the part of the work that it belongs to is taken back"
 
 
-def decide_rewind(saga: Saga, command: c.MakeCheckpoint | c.Rewind | c.RollBackTo | c.EndRewind) -> tuple[e.Event, ...]:
+def decide_rewind(
+    saga: Saga, command: c.MakeCheckpoint | c.Rewind | c.RollBackTo | c.TurnBack | c.EndRewind
+) -> tuple[e.Event, ...]:
     match command:
         case c.MakeCheckpoint():
             return make_checkpoint(saga, command)
@@ -34,6 +36,8 @@ def decide_rewind(saga: Saga, command: c.MakeCheckpoint | c.Rewind | c.RollBackT
             return rewind(saga, command)
         case c.RollBackTo():
             return roll_back_to(saga, command)
+        case c.TurnBack():
+            return turn_back(saga, command)
         case c.EndRewind():
             return end_rewind(saga, command)
         case _:
@@ -59,6 +63,7 @@ def rewind(saga: Saga, command: c.Rewind) -> tuple[e.Event, ...]:
     asked = (on_record(saga, name) for name in dict.fromkeys(command.steps))
     steps = newest_first(step for step in asked if step.rewind is None or step.owed)
     require_no_pivot(saga, steps)
+    require_settled(saga, steps)
     started = e.RewindStarted(
         place=command.place,
         steps=tuple(step.id for step in steps),
@@ -89,24 +94,52 @@ def end_rewind(saga: Saga, command: c.EndRewind) -> tuple[e.Event, ...]:
 
 def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
     require_whole(saga)
-    if saga.phase is SagaStatus.PAUSED:
-        raise RefusedError(f"saga {saga.id} is paused; unpause it first")
     if saga.called_back:
         raise RefusedError(f"saga {saga.id} is going back already; wait for that, then ask again")
     above, floor, to = place_of(saga, to=command.to, last=command.last)
     steps = steps_above(saga, above, floor)
     require_no_pivot(saga, steps)
+    cause = e.Cause.LIMIT if command.by == _RUNTIME else e.Cause.CANCELLED
+    asked = e.RollbackAwaited(cause=cause, why=command.why, step=None, by=command.by, to=to, above=above, floor=floor)
+    over = closed(saga, command.by, "the saga goes back")
+    pending = {step.id for step in may_be_pivots(reduce(evolve, over, saga))}
+    if any(step.id in pending for step in steps):
+        return (*over, asked)
+    return (*over, *_begun_back_to(saga, asked, above, steps, later(command.now, command.window_s)))
+
+
+def _begun_back_to(
+    saga: Saga, asked: e.RollbackAwaited, above: int, steps: tuple[Step, ...], deadline_at: int
+) -> tuple[e.Event, ...]:
     started = e.RewindStarted(
         place=None,
         steps=tuple(step.id for step in steps),
-        why=command.why,
-        by=command.by,
-        deadline_at=later(command.now, command.window_s),
-        to=to,
+        why=asked.why,
+        by=asked.by,
+        deadline_at=deadline_at,
+        to=asked.to,
         above=above,
     )
-    over = closed(saga, command.by, "the saga goes back")
-    return (*over, *void(saga, started.steps, _BACK), *drop(saga, started.steps, _BACK), started)
+    return (*void(saga, started.steps, _BACK), *drop(saga, started.steps, _BACK), started)
+
+
+def turn_back(saga: Saga, command: c.TurnBack) -> tuple[e.Event, ...]:
+    """What may have been the pivot is settled: it goes back as was asked for or, past the pivot, a person decides."""
+    asked = saga.awaited
+    if asked is None or plan(saga, command.now) != (TurnBack(),):
+        raise RefusedError(f"saga {saga.id} is {saga.status}, and does not wait to go back")
+    deadline_at = later(command.now, command.window_s)
+    if asked.above is None:
+        if saga.pivot is not None:
+            return past_pivot(saga, asked.step, asked.why, saga.steps[saga.pivot])
+        return begun_back(saga, asked, deadline_at)
+    steps = steps_above(saga, asked.above, asked.floor)
+    pivot = next(filter(is_pivot, steps), None)
+    if pivot is None:
+        return _begun_back_to(saga, asked, asked.above, steps, deadline_at)
+    limit = asked.cause is e.Cause.LIMIT
+    kind = e.IncidentKind.LIMIT_REACHED if limit else e.IncidentKind.PAST_PIVOT
+    return past_pivot(saga, None, asked.why, pivot, kind)
 
 
 def place_of(saga: Saga, *, to: str | None, last: int | None) -> tuple[int, int, StepId | None]:
@@ -171,8 +204,12 @@ def newest_first(steps: Iterable[Step]) -> tuple[Step, ...]:
 def require_no_pivot(saga: Saga, steps: Iterable[Step]) -> None:
     for step in steps:
         if is_pivot(step):
-            raise PastPivotError(f"saga {saga.id} cannot go back that far: {pivot_says(saga, step.id)}")
+            raise PastPivotError(f"saga {saga.id} cannot go back that far: {pivot_says(step)}")
 
 
-def is_pivot(step: Step) -> bool:
-    return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is StepStatus.SUCCEEDED
+def require_settled(saga: Saga, steps: Iterable[Step]) -> None:
+    """None of them is on its way that could not be taken back."""
+    live = next((step for step in steps if step.id in saga.live and step in may_be_pivots(saga)), None)
+    if live is not None:
+        what = f"step {live.id} ({live.topic}) is on its way, and could not be taken back"
+        raise RefusedError(f"saga {saga.id} cannot go back yet: {what}; wait for its end")

@@ -68,12 +68,18 @@ class Saga:
     early: str = ""
     """Why the work ended before its definition's end, where it did."""
     result: Json = None
+    awaited: e.RollbackAwaited | None = None
+    """It is to go back, once it is known whether an irreversible step took effect."""
     rollback: e.RollbackStarted | None = None
+    broken_off: e.RollbackStarted | None = None
+    """The rollback that came to an irreversible step; a person has brought the saga to its end."""
     deadline_at: int = 0
     incidents: tuple[Incident, ...] = ()
     waits: Waits | None = None
     """Sleeps, and waits for signals; None where there never was any."""
     paused: e.SagaPaused | None = None
+    still_paused: e.SagaPaused | None = None
+    """It was paused when somebody had it go back to a place: there it is paused again."""
     budget: Budget | None = None
     """What it may use up and has used; None where there is no limit and nothing was spent."""
 
@@ -81,11 +87,11 @@ class Saga:
     def status(self) -> SagaStatus:
         """What people see: `waiting` is running with nothing in flight and something to wait for.
 
-        A rewind, too, is seen as rolling back, though the work goes on after it.
+        A rewind, too, is seen as rolling back, though the work goes on after it; and so is waiting to begin with that.
         """
         if self.phase is not SagaStatus.RUNNING:
             return self.phase
-        if self.rewinding:
+        if self.rewinding or self.awaited is not None:
             return SagaStatus.ROLLING_BACK
         if self.live:
             return self.phase
@@ -105,7 +111,9 @@ class Saga:
 
     @property
     def called_back(self) -> bool:
-        """Whether someone outside has it go back, and its definition is to be called again afterwards."""
+        """Whether its definition is stopped to go back, by someone outside: it may be called again afterwards."""
+        if self.awaited is not None:
+            return True
         return bool(self.rewinding) and any(self.rewinds[key].from_outside for key in self.rewinding)
 
     @property
@@ -149,6 +157,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
         case (
             e.WorkFinished()
             | e.SagaCompleted()
+            | e.RollbackAwaited()
             | e.RollbackStarted()
             | e.RollbackResumed()
             | e.WorkResumed()
@@ -283,6 +292,7 @@ def _walked(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> 
 _SagaMoved: TypeAlias = (
     e.WorkFinished
     | e.SagaCompleted
+    | e.RollbackAwaited
     | e.RollbackStarted
     | e.RollbackResumed
     | e.WorkResumed
@@ -306,14 +316,18 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
     match event:
         case e.WorkFinished(result=result, early=early) | e.SagaCompleted(result=result, early=early):
             rewinding = () if phase is SagaStatus.COMPLETED else saga.rewinding
-            return altered(rewound.gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
+            over = altered(rewound.gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
+            return over if saga.rollback is None else altered(over, rollback=None, broken_off=saga.rollback)
+        case e.RollbackAwaited():
+            return _still_paused(saga, altered(moved, awaited=event))
         case e.RollbackStarted(deadline_at=deadline_at):
             gone = altered(moved, rollback=event, deadline_at=deadline_at, top=len(saga.order), rewinding=())
+            gone = altered(gone, awaited=None, still_paused=None)
             return _walked(gone, again=True)
         case e.RollbackResumed(deadline_at=deadline_at):
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)), again=True)
         case e.SagaPaused():
-            return altered(moved, paused=event)
+            return altered(moved, paused=event, still_paused=None)
         case e.BudgetSpent() | e.ChildSpent() | e.LimitReached() | e.LimitRaised():
             return altered(moved, budget=spent(saga.budget, event, moved.head))
         case e.WorkResumed(deadline_at=deadline_at):
@@ -323,17 +337,26 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
         case e.RewindStarted(steps=steps):
             if any(step not in saga.steps for step in steps):
                 raise _impossible(saga, event, "it names steps that were never proposed")
-            return _walked(_regrouped(rewound.begin(moved, event), event.steps))
+            begun = _still_paused(saga, moved if saga.awaited is None else altered(moved, awaited=None))
+            return _walked(_regrouped(rewound.begin(begun, event), event.steps))
         case e.RewindEnded(place=place):
             if all(saga.rewinds[key].begun.place != place for key in saga.rewinding):
                 raise _impossible(saga, event, "no such rewind is under way")
             return rewound.end(moved, event)
-        case e.SagaRolledBack() | e.SagaHalted() | e.PolicyAdopted():
+        case e.SagaHalted():
+            return altered(moved, awaited=None, still_paused=None)
+        case e.SagaRolledBack() | e.PolicyAdopted():
             return moved
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():
             return moved
         case _:
             assert_never(event)
+
+
+def _still_paused(before: Saga, moved: Saga) -> Saga:
+    """What one saga's own pause held back stays so when it has gone back; a wider one finds it by itself."""
+    own = before.phase is SagaStatus.PAUSED and before.paused is not None and before.paused.pause == 0
+    return altered(moved, still_paused=before.paused) if own else moved
 
 
 def _waits(saga: Saga, event: e.WaitEvent) -> Waits:

@@ -8,7 +8,8 @@ Invariants that the tables carry:
 - a call is made only after an intent: only `…Started` and `ActionDispatched` lead to RUNNING and COMPENSATING;
 - nobody knows (UNKNOWN) is left only by a probe, a repeat, a compensation, a late success, or a person;
 - that a later attempt certainly failed does not settle an earlier one that was lost: the step stays UNKNOWN;
-- nothing leaves SUCCEEDED but a compensation, or a person who vouches for it;
+- nothing leaves SUCCEEDED but a compensation, or a person who vouches for it (an irreversible step stays: no saga is
+  rolled back over one);
 - a step whose compensation has succeeded is in doubt again only when its own attempt reports late: whether the effect
   came before or after the compensation, nobody knows, so it is probed or shown to a person, never compensated twice.
 
@@ -109,6 +110,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.LimitRaised: _G.RUNNING,
         e.WorkFinished: _G.RUNNING,
         e.SagaCompleted: _G.COMPLETED,
+        e.RollbackAwaited: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
         e.SagaPaused: _G.PAUSED,
@@ -124,6 +126,8 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.ChildSpent: _G.PAUSED,
         e.LimitRaised: _G.PAUSED,
         e.WorkResumed: _G.RUNNING,
+        e.RewindStarted: _G.RUNNING,
+        e.RollbackAwaited: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.RollbackResumed: _G.ROLLING_BACK,
     },
@@ -132,6 +136,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.LimitRaised: _G.INCIDENT,
         e.WorkResumed: _G.RUNNING,
         e.RewindStarted: _G.RUNNING,
+        e.RollbackAwaited: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
         e.RollbackResumed: _G.ROLLING_BACK,
         e.SagaCompleted: _G.COMPLETED,

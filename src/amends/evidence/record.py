@@ -50,7 +50,7 @@ def record(
     """
     told = _Told(entries)
     failed = _failed_at(saga, told)
-    rolled_back = saga.rollback is not None
+    rolled_back = (saga.rollback or saga.broken_off) is not None
     return {
         "run_id": row.id,
         "job_id": failed or "",
@@ -152,6 +152,7 @@ def _ours(
     checkpoint: Checkpoint | None,
     drilled: Mapping[StepId, Json],
 ) -> dict[str, Json]:
+    back = saga.rollback or saga.broken_off
     return {
         "definition": row.definition,
         "version": row.version,
@@ -161,8 +162,8 @@ def _ours(
         "status": row.status.value,
         "started_at": _moment(row.started_at),
         "ended_at": _moment(row.ended_at),
-        "cause": None if saga.rollback is None else saga.rollback.cause.value,
-        "why": None if saga.rollback is None else saga.rollback.why,
+        "cause": None if back is None else back.cause.value,
+        "why": None if back is None else back.why,
         **_used_up(saga, entries[-1].at if entries else 0),
         "open_incidents": len(saga.open_incidents),
         "entries": len(entries),

@@ -228,6 +228,10 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"
         case e.SagaCompleted(result=result, early=early):
             return direction, Tone.GOOD, f"completed{f' early ({said(early)})' if early else ''}" + _of(result)
+        case e.RollbackAwaited(why=why, step=step, by=by):
+            asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
+            first = "waits first for what cannot be taken back"
+            return direction, Tone.BAD, f"to go back{asked}: {said(renumbered(why, step))}; {first}"
         case e.RollbackStarted(why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             return direction, Tone.BAD, f"rollback began{asked}: {said(renumbered(why, step))}"

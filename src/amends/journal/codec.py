@@ -29,6 +29,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "saga.halted/1": e.SagaHalted,
     "work.finished/1": e.WorkFinished,
     "work.resumed/1": e.WorkResumed,
+    "rollback.awaited/1": e.RollbackAwaited,
     "rollback.started/1": e.RollbackStarted,
     "rollback.resumed/1": e.RollbackResumed,
     "checkpoint.made/1": e.CheckpointMade,

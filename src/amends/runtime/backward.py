@@ -8,7 +8,7 @@ plan names several at once, and they are taken back side by side.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from amends.core import commands as c
@@ -25,11 +25,12 @@ from amends.core.effects import (
     Probe,
     Queue,
     Settle,
+    TurnBack,
     Wait,
 )
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Lost
-from amends.core.plan import rewinding
+from amends.core.plan import may_be_pivots, rewinding
 from amends.core.refusals import later
 from amends.core.saga import Step
 from amends.core.transitions import ApprovalStatus, StepStatus
@@ -86,6 +87,16 @@ class Backward:
                     raise
         book.commit_soon()
 
+    async def settle_pivots(self, steps: Callable[[], Iterable[StepId]]) -> None:
+        """Let those of them come to their end that are on their way and cannot be taken back, before it is decided."""
+        while True:
+            named = frozenset(steps())
+            pivots = (step for step in may_be_pivots(self._run.book.saga) if step.id in named)
+            live = tuple(step.id for step in pivots if step.status is StepStatus.RUNNING)
+            if not live or not self._run.book.saga.works:
+                return
+            await self._settle(live)
+
     async def _do(self, effect: Effect) -> None:
         run, book = self._run, self._run.book
         match effect:
@@ -103,6 +114,8 @@ class Backward:
                 book.tell(c.OpenIncident(kind=kind, step=step, why=why, stops=stops))
             case End():
                 book.tell(c.EndSaga())
+            case TurnBack():
+                book.tell(c.TurnBack(now=run.around.clock.now(), window_s=run.around.settings.rollback_s))
             case Judge(step=step) | Perform(step=step) | Await(step=step) | Queue(step=step) | Expire(step=step):
                 await self._release(effect, step)
             case GiveUp():

@@ -24,6 +24,7 @@ from amends.core.effects import (
     Probe,
     Queue,
     Settle,
+    TurnBack,
     Wait,
 )
 from amends.core.outcomes import Failed, Outcome, Succeeded
@@ -225,7 +226,7 @@ class Forward:
                 await run.probe(step)
             case Wait(until=until):
                 await run.wait(until)
-            case GiveUp() | Compensate() | Settle() | CallPerson() | End():
+            case GiveUp() | Compensate() | Settle() | TurnBack() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
             case _:
                 assert_never(effect)

@@ -12,6 +12,7 @@ from typing import Final, TypeVar, cast
 
 from amends.core import commands as c
 from amends.core.marks import Checkpoint, Rewind
+from amends.core.plan import may_be_pivots
 from amends.core.rewinds import names, unknown_checkpoint
 from amends.core.saga import Saga
 from amends.core.values import StepId
@@ -123,7 +124,7 @@ class Rewinds:
         to = passed.checkpoint.place
         place, remembered = await self.forward.place(ROLLBACK, asked_back(to, 0, 0))
         if not remembered:
-            self._tell(c.Rewind(place=place, steps=(), why=why, now=0, window_s=0, to=to), scope, passed)
+            await self._tell(c.Rewind(place=place, steps=(), why=why, now=0, window_s=0, to=to), scope, passed)
         return feedback_of(self.saga, await self.take_back(place, scope))
 
     async def rollback_last(self, steps: int, why: str) -> Feedback:
@@ -133,8 +134,7 @@ class Rewinds:
         branch, made = cast("tuple[str, int]", self.forward.places.here())
         scope = Scope(branch, 0, made)
         if not remembered:
-            newest = self._newest(scope, steps)
-            self._tell(c.Rewind(place=place, steps=newest, why=why, now=0, window_s=0))
+            await self._tell(c.Rewind(place=place, steps=self._newest(scope, steps), why=why, now=0, window_s=0))
         return feedback_of(self.saga, await self.take_back(place))
 
     async def settle(self, step: StepId, why: str) -> None:
@@ -142,7 +142,7 @@ class Rewinds:
         spot = Spot(StepId(f"{step}.settled"))
         place, remembered = await self.forward.place(ROLLBACK, asked_back(None, 0, 1), spot)
         if not remembered:
-            self._tell(c.Rewind(place=place, steps=(step,), why=why, now=0, window_s=0, step=step))
+            await self._tell(c.Rewind(place=place, steps=(step,), why=why, now=0, window_s=0, step=step))
         await self.take_back(place)
 
     async def rewind(self, passed: Passed, why: str, *, step: StepId | None, attempt: int) -> Rewind:
@@ -152,7 +152,7 @@ class Rewinds:
         if not remembered:
             to = passed.checkpoint.place
             command = c.Rewind(place=place, steps=(), why=why, now=0, window_s=0, step=step, to=to, attempt=attempt)
-            self._tell(command, scope, passed)
+            await self._tell(command, scope, passed)
         return await self.take_back(place, scope)
 
     def since(self, passed: Passed) -> Scope:
@@ -212,13 +212,25 @@ class Rewinds:
             "ask for fewer, or see s.rollback_to(checkpoint)"
         )
 
-    def _tell(self, command: c.Rewind, scope: Scope | None = None, since: Passed | None = None) -> None:
+    async def _tell(self, command: c.Rewind, scope: Scope | None = None, since: Passed | None = None) -> None:
         if scope is not None and since is not None:
+            if may_be_pivots(self.saga):
+                await self._settle_pivots(scope, since.checkpoint.floor)
             steps = tuple(self._steps(scope, since.checkpoint.floor))
             waits = tuple(wait.place for wait in open_waits(self.saga) if scope.holds(wait.place))
             command = command._replace(steps=steps, waits=waits)
+        elif may_be_pivots(self.saga):
+            await Backward(self._run).settle_pivots(lambda: command.steps)
         around = self._run.around
         self._run.book.tell(command._replace(now=around.clock.now(), window_s=around.settings.rollback_s))
+
+    async def _settle_pivots(self, scope: Scope, floor: int) -> None:
+        """Have it known what cannot be taken back; nothing in the scope begins anything meanwhile."""
+        self.forward.closed.append(scope)
+        try:
+            await Backward(self._run).settle_pivots(lambda: self._steps(scope, floor))
+        finally:
+            self.forward.closed.remove(scope)
 
     def may_go_on(self) -> bool:
         """Whether there is anything to go on with: the code agrees with the journal, and the saga may act."""

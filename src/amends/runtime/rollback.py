@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from amends.core.contracts import Reversibility
 from amends.core.frontier import walked_back
-from amends.core.plan import turns
+from amends.core.plan import is_pivot, turns
 from amends.core.pmap import Pmap
-from amends.core.rewinds import is_pivot, place_of, steps_above
+from amends.core.rewinds import place_of, steps_above
 from amends.core.saga import Saga, Step
 from amends.core.step import LIVE, altered
 from amends.core.transitions import SagaStatus, StepStatus

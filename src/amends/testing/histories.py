@@ -38,6 +38,7 @@ from amends.core.effects import (
     Probe,
     Queue,
     Settle,
+    TurnBack,
     Wait,
 )
 from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event
@@ -137,8 +138,10 @@ class Walk:
         unpause(self)
         for taken in range(most):
             moves = [*self._due_back(), *self._reports()]
-            if not moves:
+            if not moves and not unpause(self):  # one that had gone back to a place is paused there again
                 return taken
+            if not moves:
+                continue
             self.tape.pick([*moves, moves[0], *self._landings(), *self._crashes()])()
         raise AssertionError(f"{most} moves, and still {plan(self.saga, self.now)} is due")
 
@@ -269,7 +272,7 @@ class Walk:
                 self.told_over |= {step.id}
                 if self.tape.once_in(2):
                     self.fail(Cause.LOST, step.id)
-            case Compensate() | Settle() | CallPerson() | End():
+            case Compensate() | Settle() | TurnBack() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
 
     def _start(self, step: Step) -> None:
@@ -352,6 +355,8 @@ class Walk:
                 self.tell(c.OpenIncident(kind=kind, step=step, why=why, stops=stops))
             case End():
                 self.tell(c.EndSaga())
+            case TurnBack():
+                self.tell(c.TurnBack(now=self.now, window_s=self.tape.pick(WINDOWS_S)))
             case Judge(step=name) | Perform(step=name) | Await(step=name) | Queue(step=name) | Expire(step=name):
                 self._go(self.saga.steps[name], effect)
             case _:

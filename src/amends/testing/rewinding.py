@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from amends.core import commands as c
 from amends.core.effects import End, Settle
-from amends.core.plan import rewinding
-from amends.core.rewinds import is_pivot
+from amends.core.plan import is_pivot, may_be_pivots, rewinding
 from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
 
@@ -46,11 +45,12 @@ def _mark(walk: Walk) -> None:
 
 
 def _rewind(walk: Walk) -> None:
-    """Some of its own steps, of one branch or of several: never over a pivot."""
+    """Some of its own steps, of one branch or of several: never over a pivot, or over one that is on its way."""
     saga = walk.saga
+    pivots = {step.id for step in saga.steps.values() if is_pivot(step)} | {step.id for step in may_be_pivots(saga)}
     floor = walk.tape.pick(range(len(saga.order) + 1))
     above = [step for step in saga.steps.values() if step.number > floor or step.number == 0]
-    mine = [step.id for step in above if not is_pivot(step) and not (len(above) > 1 and walk.tape.once_in(4))]
+    mine = [step.id for step in above if step.id not in pivots and not (len(above) > 1 and walk.tape.once_in(4))]
     window_s = walk.tape.pick(_WINDOWS_S)
     walk.tell(c.Rewind(place=_place(walk), steps=tuple(mine), why="no good", now=walk.now, window_s=window_s))
 

@@ -103,6 +103,8 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     started(about=PAYLOAD),
     e.WorkFinished(result=PAYLOAD),
     e.SagaCompleted(result=PAYLOAD),
+    e.RollbackAwaited(cause=e.Cause.FATAL, why="broken", step=STEP, by="system:runtime"),
+    e.RollbackAwaited(cause=e.Cause.LIMIT, why="", step=None, by="ann", to=STEP, above=3, floor=2),
     e.RollbackStarted(cause=e.Cause.FATAL, why="broken", step=STEP, by="system:runtime", deadline_at=5),
     e.RollbackStarted(cause=e.Cause.CANCELLED, why="", step=None, by="ann", deadline_at=5),
     e.RollbackResumed(by="ann", deadline_at=2**53 - 1),
