@@ -214,10 +214,10 @@ def test_it_is_refused_while_its_saga_is_not_over_and_after_it_was_taken_back(tr
         await handle.halt()
         (left,) = list_changesets(tree)
         with pytest.raises(RefusedError, match=r"is waiting, and lands its files itself.*amends saga cancel k"):
-            await on.land(tree, left.id, by="person:ann")
+            _ = await on.land(tree, left.id, by="person:ann")
         await on.cancel("k")
         with pytest.raises(RefusedError, match="its files went with it"):
-            await on.land(tree, left.id, by="person:ann")
+            _ = await on.land(tree, left.id, by="person:ann")
 
     played(scene, tree)
 
@@ -231,6 +231,6 @@ def test_what_no_saga_of_this_journal_made_is_refused(tree: Path) -> None:
     async def scene(on: Coordinator, tree: Path) -> None:
         for changeset, why in {"mine": "is no saga's", "others": "is not on this journal"}.items():
             with pytest.raises(RefusedError, match=why):
-                await on.land(tree, changeset, by="person:ann")
+                _ = await on.land(tree, changeset, by="person:ann")
 
     played(scene, tree)
