@@ -51,7 +51,8 @@ def test_a_step_that_was_given_up_and_did_not_happen_is_let_be() -> None:
 def test_what_was_to_be_tried_again_is_given_up_when_the_work_is_finished() -> None:
     """The function returned without waiting for its branches: nobody is left who would want them tried again."""
     story = Story().does(FLIGHT, PROBED, LOST).does(HOTEL, outcome=Failed(error="busy")).finishes()
-    assert story.saga.status is SagaStatus.RUNNING
+    assert not story.saga.waiting
+    assert story.saga.status is SagaStatus.WAITING  # for the answer about the one that was lost
     assert (story.needs(FLIGHT), story.needs(HOTEL)) == (GiveUp(FLIGHT), GiveUp(HOTEL))
     assert (story.step(FLIGHT).wake_at, story.step(HOTEL).wake_at) == (None, None)
     assert story.hears(FLIGHT, Found()).due() == Compensate(FLIGHT)

@@ -198,6 +198,7 @@ def test_a_try_waits_for_the_mail_that_it_has_on_its_way_and_is_then_not_taken_b
     async def scene(on: Coordinator, post: Post) -> tuple[Ended, list[str], list[str]]:
         @saga("tries")
         async def work(s: Work) -> str:
+            sending: asyncio.Future[None] | None = None
             try:
                 async for attempt in s.attempts("block", max=2):
                     async with attempt:
@@ -207,6 +208,7 @@ def test_a_try_waits_for_the_mail_that_it_has_on_its_way_and_is_then_not_taken_b
                         asyncio.get_running_loop().call_later(0.05, post.may_end.set)
                         raise ValueError("red")
             except PastPivotError as exc:
+                assert sending is not None
                 await sending
                 return str(exc)
             return "tried again"

@@ -97,6 +97,8 @@ class Saga:
             return self.phase
         if self.waiting or (self.waits is not None and self.waits.open and not self.finished):
             return SagaStatus.WAITING
+        if self.finished and any(self.steps[step].is_asked_about for step in self.doubts):
+            return SagaStatus.WAITING
         return self.phase
 
     @property

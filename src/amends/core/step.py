@@ -139,6 +139,11 @@ class Step:
         return doubtful and self.contract.side_effect
 
     @property
+    def is_asked_about(self) -> bool:
+        """Whether nobody knows its outcome, and something can be asked: the answer may be a long time coming."""
+        return self.status is _S.UNKNOWN and self.contract.probe
+
+    @property
     def held(self) -> bool:
         """Whether it waits for the saga to settle, or is being released."""
         return self.accepted and self.status in _HELD

@@ -127,7 +127,7 @@ class Backward:
         """The work has finished, and nothing that could fail is left: what was held goes out, one after the other."""
         run = self._run
         try:
-            await release(run, Forward(run).go, effect, step)
+            await release(run, Forward(run, releases=True).go, effect, step)
         except (UnknownActionError, DivergedError) as exc:
             run.book.tell(c.OpenIncident(kind=IncidentKind.RELEASE_FAILED, step=step, why=str(exc)))
 

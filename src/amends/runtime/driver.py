@@ -101,6 +101,11 @@ class Driver:
                     await book.commit()
                 if self.run.parked or not book.saga.works:
                     return
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.run.parked or book.broken is not None or (task is not None and task.cancelling()):
+                raise
+            # It has done its work, and waits for others before it is complete: only its row is left.
         finally:
             self.run.over = True
             await self.run.let_go_of_files()
@@ -262,9 +267,12 @@ class Driver:
         elif (taken_over or not self.book.saga.works) and self._function and not self._stopping:
             self._stopping = asyncio.ensure_future(self._stop_function_gently())
 
-    def _stop_function(self) -> None:
-        if self._function is not None and not self._function.done():
-            self._function.cancel()
+    def _stop_function(self) -> bool:
+        """Whether it was still running."""
+        if self._function is None or self._function.done():
+            return False
+        self._function.cancel()
+        return True
 
     async def _stop_function_gently(self) -> None:
         """What runs may finish, for a while: a known outcome is worth more than a quick stop."""

@@ -57,8 +57,10 @@ _BREATH = 64
 class Forward:
     """Brings steps to their end, several at once where the function runs branches side by side."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, releases: bool = False) -> None:
         self._run = run
+        self.releases = releases
+        """The work has finished: what it held is released."""
         self._replayed = 0
         self._line = Line(run)
         self._asked: dict[tuple[str, str], deque[StepId]] = {}
@@ -94,17 +96,21 @@ class Forward:
         action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
-        if is_remembered:
-            await self._breathe()
-        else:
-            await self._begin(step, action, args, digest, None if at is None else self.places.after(at))
-        if action.contract.hold:
-            return await hold(self._run, self.go, step, action)
-        while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
-            if isinstance(effect, GiveUp):
-                book.commit_soon()
-                raise step_error(book.saga.steps[step])
-            await self.go(effect, step, action)
+        try:
+            if is_remembered:
+                await self._breathe()
+            else:
+                await self._begin(step, action, args, digest, None if at is None else self.places.after(at))
+            if action.contract.hold:
+                return await hold(self._run, self.go, step, action)
+            while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
+                if isinstance(effect, GiveUp):
+                    book.commit_soon()
+                    raise step_error(book.saga.steps[step])
+                await self.go(effect, step, action)
+        except asyncio.CancelledError:
+            run.left_alone.add(step)
+            raise
         done = book.saga.steps[step]
         status, error, _ = done.told or (done.status, done.error, False)
         if status is not StepStatus.SUCCEEDED:
@@ -219,11 +225,11 @@ class Forward:
                 if not await run.void_outlived():
                     run.book.tell(c.ExpireApproval(step=step, now=run.around.clock.now()))
             case Perform():
-                await self._heed_pauses(action)
-                await self._repeat(step, action)
+                if await self._heed_pauses(action):
+                    await self._repeat(step, action)
             case Probe():
-                await self._heed_pauses(action)
-                await run.probe(step)
+                if await self._heed_pauses(action):
+                    await run.probe(step)
             case Wait(until=until):
                 await run.wait(until)
             case GiveUp() | Compensate() | Settle() | TurnBack() | CallPerson() | End():
@@ -294,8 +300,9 @@ class Forward:
         """One attempt: intent durable, lease still ours, then the call, then its outcome."""
         run, clock = self._run, self._run.around.clock
         run.stop_if_draining()
-        if run.around.pauses.may_hold or run.book.saga.phase is not SagaStatus.RUNNING:
-            await self._heed_pauses(action)
+        may_be_held = run.around.pauses.may_hold or run.book.saga.phase is not SagaStatus.RUNNING
+        if may_be_held and not await self._heed_pauses(action):
+            return
         if self.over or self.closed:
             self._refuse_if_taken_back(step)
         with run.flight(step):
@@ -314,16 +321,19 @@ class Forward:
             run.book.commit_soon()
             let_cancellation_go_on()
 
-    async def _heed_pauses(self, action: Action[..., Any]) -> None:
+    async def _heed_pauses(self, action: Action[..., Any]) -> bool:
         """Where dispatch of it is paused, the saga is too, and this function is stopped once nothing is in flight.
 
-        Where the saga is let go on before that, the function just goes on.
+        Where the saga is let go on before that, the function just goes on. After the work there is no function that
+        could be stopped: then it is false, and whoever releases what was held comes again when the pause is over.
         """
         run, pauses = self._run, self._run.around.pauses
         while True:
             held = pauses.may_hold and await run.hold_back(action.topic)
             if not held and run.book.saga.phase is not SagaStatus.PAUSED:
-                return
+                return True
+            if self.releases:
+                return False
             await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))
 
     def _refuse_if_taken_back(self, step: StepId) -> None:

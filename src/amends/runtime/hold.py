@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from amends.core.effects import Await, Effect, GiveUp
+from amends.core.effects import Effect, GiveUp
 from amends.core.plan import forward
 from amends.core.values import StepId
 from amends.runtime.action import Action
@@ -29,9 +29,4 @@ async def hold(run: Run, go: Go, step: StepId, action: Action[..., Any]) -> None
 
 async def release(run: Run, go: Go, effect: Effect, step: StepId) -> None:
     """Do what a held step needs, when it is its turn. Raises UnknownActionError, DivergedError."""
-    action = run.find(run.state(step).contract)
-    if isinstance(effect, Await):
-        if not await run.void_outlived():
-            await run.wait(effect.until)
-    else:
-        await go(effect, step, action)
+    await go(effect, step, run.find(run.state(step).contract))

@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from amends.core.commands import Command, EnrolLate, RecordOutcome
 from amends.core.decide import decide
 from amends.core.events import Event
 from amends.core.outcomes import Lost, Succeeded
+from amends.core.plan import next_back
 from amends.core.saga import Saga, evolve
 from amends.core.step import IDLE
 from amends.core.transitions import SagaStatus
@@ -256,14 +257,17 @@ def _nothing() -> None:
     """Who is told that a saga moved, before anyone wants to know."""
 
 
-def wakes_at(saga: Saga, looks: Mapping[StepId, int] = _NONE) -> int | None:
+def wakes_at(saga: Saga, looks: Mapping[StepId, int] = _NONE, left_alone: Collection[StepId] = ()) -> int | None:
     """When something is due again, for a saga that waits for others or for the time; None for any other.
 
-    `looks`: when steps are looked at again that wait for another saga.
+    `looks`: when steps are looked at again that wait for another saga. `left_alone`: those that its function has turned
+    away from.
     """
     if saga.live or saga.status is not SagaStatus.WAITING:
         return None
-    steps = [saga.steps[step] for step in saga.waiting]
+    if saga.finished:
+        return _wakes_after_work(saga, looks)
+    steps = [saga.steps[step] for step in saga.waiting if step not in left_alone]
     if not all(step.status in IDLE or step.id in looks for step in steps):
         return None
     asked = [at for step in steps if (at := looks.get(step.id, step.wake_at)) is not None]
@@ -272,6 +276,14 @@ def wakes_at(saga: Saga, looks: Mapping[StepId, int] = _NONE) -> int | None:
     if until_at is not None and (asked or waited):
         asked.append(until_at)
     return min((*asked, *waited), default=None)
+
+
+def _wakes_after_work(saga: Saga, looks: Mapping[StepId, int]) -> int | None:
+    """The same where the work is done: of what is in doubt or held, the one whose turn it is keeps all others."""
+    step = next_back(saga)
+    if step is None or not (step.status in IDLE or step.id in looks):
+        return None
+    return looks.get(step.id, step.wake_at)
 
 
 def due_in(saga: Saga, now: int) -> float:

@@ -73,7 +73,10 @@ class Run:
         self._looked = 0
         self.looks: dict[StepId, int] = {}
         """When those steps are looked at again that wait for what is not in this saga's journal: a child's end."""
-        self.on_parked: Callable[[], None] = self.news.tell
+        self.left_alone: set[StepId] = set()
+        """The steps that the function has turned away from before their end: nobody brings them forward here."""
+        self.on_parked: Callable[[], object] = self.news.tell
+        """Stops the function, and says whether it was still running."""
         self.on_stopped: Callable[[], None] = self.news.tell
         """The function may not act any more, and does not know it yet."""
         self.over = False
@@ -350,7 +353,7 @@ class Run:
         try:
             await self.wait_outside(self.looks[step])
         finally:
-            del self.looks[step]
+            self.looks.pop(step, None)  # a branch that was left alone may look at the same
         self.stop_if_draining()
 
     async def _answer(self, state: Step) -> Answer:
@@ -376,12 +379,13 @@ class Run:
         self._looked = self.nudges if looked is None else looked
         head, clock = self.book.saga.head, self.around.clock
         await self.wait(min(until, clock.now() + round(self.around.settings.park_s * 1000)))
-        wake_at = wakes_at(self.book.saga, self.looks)
+        wake_at = wakes_at(self.book.saga, self.looks, self.left_alone)
         idle = self.book.saga.head == head and not self._is_busy and clock.now() < until
         if idle and wake_at is not None and await self.book.rest(wake_at) and not self._is_busy:
             self.parked = self.draining = True
-            self.on_parked()
-            await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now
+            if self.on_parked():
+                await asyncio.get_running_loop().create_future()  # until the function is stopped, which is now
+            raise asyncio.CancelledError  # the work is done: what waits here is the drive itself
 
     @property
     def _is_busy(self) -> bool:
