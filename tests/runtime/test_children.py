@@ -12,6 +12,7 @@ from amends import (
     Coordinator,
     Ended,
     Fatal,
+    Limits,
     Registry,
     SagaDefinition,
     Settings,
@@ -26,6 +27,7 @@ from amends.core.values import SagaId
 from amends.errors import DeclarationError, InputError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator
+from tests.runtime.test_pivots import play as in_real_time
 
 Script = Callable[[Coordinator], Coroutine[Any, Any, Any]]
 
@@ -483,3 +485,59 @@ def test_each_of_a_hundred_children_costs_no_more_than_each_of_five() -> None:
     few, more = entries(10), entries(100)
     assert (more - few) % 90 == 0
     assert (more - few) // 90 == (few - entries(5)) // 5
+
+
+def test_a_child_that_has_so_much_time_is_rolled_back_when_it_is_over_although_everybody_was_put_away() -> None:
+    world = World()
+    a = world.action("a")
+
+    @saga("test.slow")
+    async def slow(s: Work) -> None:
+        await s.do(a)
+        await s.wait_for("never")
+
+    @saga("test.impatient")
+    async def impatient(s: Work) -> str:
+        try:
+            await s.call(slow, timeout=0.5)
+        except StepError as exc:
+            return exc.reason
+        return "in time"
+
+    async def scene(on: Coordinator, _: object) -> tuple[Ended, Ended]:
+        handle = await on.start(impatient, id="x")
+        return await handle.halt(), await handle
+
+    halted, ended = in_real_time(scene)
+    assert (halted.status, ended.status) == ("waiting", "completed")
+    assert "limit seconds" in ended.result
+    assert world.seen == ["a", "una"]
+
+
+def test_a_timeout_does_not_loosen_the_child_s_own_limit() -> None:
+    @saga("test.quick", limits=Limits(seconds=5))
+    async def quick(s: Work) -> None:
+        await s.wait_for("never")
+
+    @saga("test.patient")
+    async def patient(s: Work) -> str:
+        try:
+            await s.call(quick, timeout=3600)
+        except StepError as exc:
+            return exc.reason
+        return "in time"
+
+    async def scene() -> Ended:
+        async with coordinator() as on:
+            return await on.run(patient)
+
+    assert "5 s" in asyncio.run(scene()).result
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "soon"])
+def test_a_timeout_that_is_no_time_is_refused(timeout: Any) -> None:
+    @saga("test.kid")
+    async def kid(s: Work) -> None: ...
+
+    with pytest.raises((DeclarationError, InputError)):
+        child(kid, timeout=timeout)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from amends.dataclass import dataclass
@@ -13,6 +14,8 @@ from amends.errors import DeclarationError, InputError, StepError, StepFatalErro
 from amends.runtime.checked import checked_actor
 from amends.runtime.children import CALL, REVERT, know
 from amends.runtime.files.merging import MERGE, UNMERGE
+from amends.runtime.limits import whole
+from amends.runtime.waiting import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -42,6 +45,7 @@ class Child:
     named: Mapping[str, object]
     actor: str = ""
     files: str = "own"
+    timeout_s: float | None = None
 
 
 def child(
@@ -49,12 +53,14 @@ def child(
     *args: Any,  # noqa: ANN401 - the saga's own
     actor: str | None = None,
     files: ChildFiles = "own",
+    timeout: float | timedelta | None = None,
     **kwargs: Any,  # noqa: ANN401 - the saga's own
 ) -> Child:
     """A child saga with its input, for `s.call_all`. `actor` is the agent that it is delegated to.
 
     files: "share" has it work in the changeset of its parent, "branch" on a branch of that, which is merged when it has
     completed, and "own" in one of its own.
+    timeout: in how many seconds it has to complete, whatever it waits for; else it is rolled back.
     """
     from amends.runtime.definition import SagaDefinition as Definition
 
@@ -64,7 +70,11 @@ def child(
         raise DeclarationError(
             f"files={files!r} is none of {', '.join(_FILES)}; where the saga itself takes `files`, pass it by position"
         )
-    return Child(definition, definition.bind(args, kwargs), "" if actor is None else checked_actor(actor), files)
+    timeout_s = None if timeout is None else seconds_of(timeout, f"the timeout of {definition.name}")
+    if timeout_s is not None:
+        whole("seconds", timeout_s)
+    delegate = "" if actor is None else checked_actor(actor)
+    return Child(definition, definition.bind(args, kwargs), delegate, files, timeout_s)
 
 
 async def call_one(do: Do, wanted: Child, restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
@@ -117,6 +127,7 @@ class _Call:
             "given": dict(wanted.named),
             "actor": wanted.actor,
             **({"files": files} if files else {}),
+            **({} if wanted.timeout_s is None else {"timeout_s": wanted.timeout_s}),
         }
         know(wanted.definition)
         while True:

@@ -42,7 +42,7 @@ from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pe
 from amends.runtime.checked import LONGEST_ID
 from amends.runtime.family import PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
-from amends.runtime.limits import journaled
+from amends.runtime.limits import journaled, within_time
 from amends.runtime.secret import mask, secrets_in
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ DEEPEST: Final = 16
 _RUNTIME: Final = "system:runtime"
 _LOOK_AGAIN_S: Final = 30.0
 _KEPT: Final = 90
+_NOT_STARTED_WITH: Final = frozenset({"files", "timeout_s"})
 _here: ContextVar[Children] = ContextVar("amends_children")
 
 
@@ -95,11 +96,19 @@ class Children:
     # -- forward ------------------------------------------------------------------------------------------------------
 
     async def call(
-        self, parent: SagaId, step: StepId, definition: str, version: int, given: object, actor: str, files: Json
+        self,
+        parent: SagaId,
+        step: StepId,
+        definition: str,
+        version: int,
+        given: object,
+        actor: str,
+        files: Json,
+        timeout_s: float | None = None,
     ) -> Json:
         child = child_id(parent, step)
         if await self._engine.begun(child) is None:
-            await self._begin(child, parent, step, definition, version, given, actor, files)
+            await self._begin(child, parent, step, definition, version, given, actor, files, timeout_s)
         else:
             await self._family.let_go_on(child)
         state = await self._at_rest(child)
@@ -124,6 +133,7 @@ class Children:
         given: object,
         actor: str,
         files: Json,
+        timeout_s: float | None,
     ) -> None:
         above, row = await self._engine.begun(parent), await self._journal.saga(parent)
         if above is None or row is None:
@@ -134,7 +144,8 @@ class Children:
             declared = self._around.registry.definition(definition, version)
         except UnknownDefinitionError as exc:
             raise Fatal(str(exc), happened=False) from None
-        limits = journaled(declared.options.limits, None, self._around.clock.now(), within=bool(above.limits))
+        asked = within_time(declared.options.limits, timeout_s)
+        limits = journaled(declared.options.limits, asked, self._around.clock.now(), within=bool(above.limits))
         start = _started(child, above, parent, step, definition, version, given, actor)
         await self._require_an_end(start, above)
         start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
@@ -248,7 +259,7 @@ class Children:
         above = await self._engine.begun(step.saga)
         if above is None:
             return True
-        named = {name: value for name, value in step.args.items() if name != "files"}
+        named = {name: value for name, value in step.args.items() if name not in _NOT_STARTED_WITH}
         start = _started(child, above, step.saga, step.step, **named)
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
         cancel = c.CancelSaga(by=_RUNTIME, why="its parent was taken back first", now=now, window_s=window_s)
@@ -355,10 +366,17 @@ async def revert_landing(saga: SagaId, why: str) -> None:
 # -- the built-in actions ---------------------------------------------------------------------------------------------
 
 
-async def _call(definition: str, version: int, given: object, actor: str = "", files: Json = None) -> Json:
+async def _call(
+    definition: str,
+    version: int,
+    given: object,
+    actor: str = "",
+    files: Json = None,
+    timeout_s: float | None = None,
+) -> Json:
     """Run another saga to its end, as a child of this one."""
     here = current_call.get()
-    return await _here.get().call(here.saga, here.step, definition, version, given, actor, files)
+    return await _here.get().call(here.saga, here.step, definition, version, given, actor, files, timeout_s)
 
 
 async def _take_back(done: Done) -> None:

@@ -165,6 +165,15 @@ def journaled(declared: Limits | None, asked: Limits | None, now: int, *, within
     }
 
 
+def within_time(declared: Limits | None, timeout_s: float | None) -> Limits | None:
+    """What a child that has so much time begins with; its own limit stays where it is tighter."""
+    if timeout_s is None:
+        return None
+    own = dict(declared.each() if declared else ()).get(LimitName.SECONDS)
+    is_tighter = own is not None and whole(LimitName.SECONDS, own.most) <= whole(LimitName.SECONDS, timeout_s)
+    return None if is_tighter else Limits(seconds=timeout_s)
+
+
 def raised(amounts: Mapping[str, Amount | None]) -> dict[str, int]:
     """New limits in the journal's units. Raises InputError."""
     try:

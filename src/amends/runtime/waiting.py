@@ -32,7 +32,7 @@ class Waiting:
         self._claim = claim
 
     async def sleep(self, seconds: float | timedelta) -> None:
-        span_s = _seconds(seconds, "s.sleep")
+        span_s = seconds_of(seconds, "s.sleep")
         await self._wait("", lambda: later(self._run.around.clock.now(), span_s))
 
     async def sleep_until(self, when: datetime | float) -> None:
@@ -41,7 +41,7 @@ class Waiting:
 
     async def wait_for(self, name: str, timeout: float | timedelta | None) -> Json:  # noqa: ASYNC109 - the time is kept on record
         checked_name(name)
-        span_s = math.inf if timeout is None else _seconds(timeout, f"s.wait_for({name!r})")
+        span_s = math.inf if timeout is None else seconds_of(timeout, f"s.wait_for({name!r})")
         wait = await self._wait(name, lambda: later(self._run.around.clock.now(), span_s))
         waits = self._run.book.saga.waits
         if wait.signal is None or waits is None:
@@ -78,7 +78,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _seconds(span: float | timedelta, what: str) -> float:
+def seconds_of(span: float | timedelta, what: str) -> float:
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if isinstance(seconds, bool) or not isinstance(cast("object", seconds), int | float) or not seconds >= 0:
         raise InputError(f"{what} takes a number of seconds, or a timedelta, of 0 or more, and not {span!r}")

@@ -182,6 +182,7 @@ class Work(OnFiles):
         actor: str | None = None,
         restarts: int = 0,
         files: ChildFiles = "own",
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - the time is kept on record
         **kwargs: Any,  # noqa: ANN401 - the saga's own
     ) -> Any:  # noqa: ANN401 - the saga's own
         """Run another saga to its end, as a child of this one; gives its result.
@@ -190,8 +191,10 @@ class Work(OnFiles):
         StepFatalError, or is started again up to `restarts` times. `actor`: the agent that it is delegated to.
         files: "share" has it work in the changeset that this saga has of the same trees, "branch" on a branch of that,
         which is merged into it when the child has completed; else it has its own.
+        timeout: in how many seconds it has to complete, whatever it waits for and whoever drives it; else it is rolled
+        back. An `asyncio.timeout` around the call begins anew whenever this function is called again.
         """
-        wanted = child(definition, *args, actor=actor, files=files, **kwargs)
+        wanted = child(definition, *args, actor=actor, files=files, timeout=timeout, **kwargs)
         return (await call_one(self.do_named, wanted, restarts, self._layers))["result"]
 
     async def call_all(
