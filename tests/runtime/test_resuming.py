@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import pytest
 from amends import Coordinator, Done, Ended, Handle, Registry, Settings, Work, action, saga
 from amends.core.values import SagaId
 from amends.errors import JournalBusyError, JournalConflictError, JournalError, JournalFullError, LeaseLostError
-from amends.journal.memory import Memory
+from amends.gate.builtin import BuiltinGate
+from amends.journal.memory import Memory, MemoryJournal
 from tests.runtime.support import QuickClock, World, coordinator, names
 
 SHORT = Settings(lease_s=100, settle_s=1)
@@ -140,6 +144,80 @@ def test_a_worker_that_lost_its_lease_cannot_write_and_the_other_one_s_history_s
     assert [each.status for each in ended] == ["completed"]
     assert entries.count("saga.completed") == 1
     assert "late_success.enrolled" not in entries
+
+
+def test_a_take_over_that_nobody_waits_for_is_said_once_and_not_as_a_forgotten_exception(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    registry = Registry()
+    forgotten: list[str] = []
+
+    async def whole() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: forgotten.append(found["message"]))
+        second = asyncio.Event()
+        stuck = stuck_on_the_second_step(world, second)
+        async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as zombie:
+            _ = await zombie.start(stuck, 7, id="s")
+            while "second" not in world.seen:
+                await asyncio.sleep(0)
+            clock.advance(101)
+            async with coordinator(memory, settings=SHORT, clock=clock, registry=registry) as taker:
+                resumed = asyncio.ensure_future(taker.resume())
+                while world.seen.count("second") < 2:
+                    await asyncio.sleep(0)
+                second.set()
+                await resumed
+                while "taken over" not in caplog.text:
+                    await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(whole())
+    gc.collect()
+    said = [record for record in caplog.records if record.name.startswith("amends")]
+    assert forgotten == []
+    assert sum("taken over" in record.getMessage() for record in said) == 1
+    assert not any(record.exc_info for record in said)
+
+
+@pytest.mark.parametrize("late_s", [0.0, 20.0])
+def test_a_worker_renews_by_the_time_however_long_its_beats_take(late_s: float) -> None:
+    """Each beat waits for a slow journal; and one renewal in two fails, because it is held by another program."""
+    clock, memory = QuickClock(), Memory()
+    journal = MemoryJournal(clock, memory)
+    beats: list[Callable[[], None]] = []
+    fails = [False]
+
+    class Still:
+        def __init__(self, *, renew: Callable[[], None], **_: object) -> None:
+            beats.append(renew)
+
+        def start(self) -> None: ...
+
+        def stop(self) -> None: ...
+
+    def renew(worker: str, ttl_s: float) -> None:
+        clock.advance(late_s)
+        fails.append(not fails[-1])
+        if fails[-1]:
+            raise JournalBusyError("held")
+        MemoryJournal.renew(journal, worker, ttl_s)
+
+    async def whole() -> None:
+        journal.renew = renew  # type: ignore[method-assign] # as slow as a lock that is fought for
+        made = Coordinator(journal=journal, gate=BuiltinGate(), clock=clock, settings=SHORT, heart=Still)
+        async with made:
+            (life,) = memory.workers.values()
+            for _ in range(500):
+                clock.advance(1)
+                assert clock.elapsed() < life.until
+                with contextlib.suppress(JournalBusyError):
+                    beats[0]()
+                (life,) = memory.workers.values()
+            assert late_s or 30 <= len(fails) <= 60  # and not at each beat
+
+    asyncio.run(whole())
 
 
 @pytest.mark.parametrize("trouble", [None, JournalFullError("no room"), JournalBusyError("held")])
