@@ -116,9 +116,11 @@ async def _look(n: int) -> str:
 look = register("read.look", _look, read_only=True, timeout=5)
 
 
-@look.validate(tries=2)
-def look_closely(result: str) -> None:
+def _look_closely(result: str) -> None:
     raise Flawed("no good")
+
+
+look.validate(tries=2)(_look_closely)
 
 
 def _write(files: Files, text: str) -> None:

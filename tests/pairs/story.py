@@ -14,7 +14,7 @@ from typing import Any
 from amends import SagaDefinition, SagaStatus, Settings, Work
 from amends.clock import Clock
 from amends.core.saga import Saga
-from amends.core.values import SagaId
+from amends.core.values import SagaId, StepId
 from amends.core.waits import open_waits
 from amends.errors import RefusedError, StepError, UnknownCheckpointError
 from amends.evidence.examine import Conclusion
@@ -23,19 +23,20 @@ from amends.evidence.notary import KeyNotary
 from amends.evidence.verify import verify_journal
 from amends.gate.load import load_policy
 from amends.gate.policy import Policy
-from amends.journal.protocol import Entry, Journal, SagaQuery
+from amends.journal.protocol import PARENT, Entry, Journal, SagaQuery
 from amends.journal.sqlite import SqliteJournal
 from amends.runtime.coordinator import Coordinator
+from amends.runtime.family import PARENT_STEP
 from amends.runtime.policies import Policies
-from amends.runtime.registry import Registry
+from amends.runtime.registry import PROCESS
 from amends.testing.crash_journal import Author
 from amends.testing.crash_life import Life
 from amends.testing.families import Families
 from amends.testing.simulation.loop import Dice
 from amends.testing.simulation.process import VirtualHeart
-from amends.testing.world import Account, World, check, standing
-from tests.pairs.endings import ANN, ID, POLICIES, Ending, act
-from tests.pairs.features import CHILDREN, DOCUMENT, Feature
+from amends.testing.world import ON_RECORD, RULES, Account, World, check, standing
+from tests.pairs.endings import ANN, ID, POLICIES, Ending
+from tests.pairs.features import CHILDREN, DOCUMENT, Feature, act
 
 SETTINGS = Settings(lease_s=1e9, rollback_s=200.0, settle_s=5.0, drain_s=1.0, park_s=0.5, poll_s=1.0, lock_wait_s=20.0)
 BOUND_S = 400.0
@@ -120,17 +121,16 @@ class PairLife(Life):
         await gate.refresh()
         if await journal.saga(SagaId("amends.policies")) is None:
             await gate.adopt(first_policy(), by="system:pairs", why="the first one")
-        registry = Registry()
         for definition in (*CHILDREN, self._pair.definition()):
-            registry.add_definition(definition)
+            PROCESS.add_definition(definition)
         return Coordinator(
             journal=journal,
             gate=gate,
             clock=self.clock,
             settings=settings,
             env=env,
-            registry=registry,
-            heart=functools.partial(VirtualHeart, self.loop),  # type: ignore[arg-type]  # any loop will do
+            registry=PROCESS,
+            heart=functools.partial(VirtualHeart, self.loop, lambda: 0.0),
         )
 
 
@@ -247,11 +247,11 @@ class Story:
         """A parent that waits for nothing but a child that has ended."""
         sagas = {saga.id: saga for saga in await self._sagas()}
         for saga in sagas.values():
-            begun = saga.begun
-            parent = sagas.get(SagaId(begun.labels.get("amends.parent", ""))) if begun else None
+            labels = {} if saga.begun is None else saga.begun.labels
+            parent = sagas.get(SagaId(labels.get(PARENT, "")))
             if parent is None or parent.status is not SagaStatus.WAITING or open_waits(parent) or parent.asked:
                 continue
-            step = parent.steps.get(begun.labels.get("amends.parent_step", ""))  # type: ignore[union-attr, call-overload]
+            step = parent.steps.get(StepId(labels.get(PARENT_STEP, "")))
             others = [one for one in parent.doubts if step is None or one != step.id]
             if step is not None and step.doubtful and not others and saga.phase in {COMPLETED, ROLLED_BACK}:
                 return f"{parent.id} waits for {saga.id}, which is {saga.phase}"
@@ -304,7 +304,8 @@ async def judged(pair: Pair, folder: Folder, coordinator: Coordinator) -> list[s
             order.append((entry.saga, entry.number))
     accounts = {name: Account(tuple(entries)) for name, entries in histories.items()}
     lines = folder.world.lines
-    found += check(folder.world, histories.values())
+    on_files = pair.feature.file is not None  # which are no provider's: what stands of them is seen in the tree
+    found += check(folder.world, histories.values(), ON_RECORD if on_files else RULES)
     found += Families(accounts, order, lines).complaints()
     root = accounts[SagaId(ID)].saga
     wanted = pair.ends()

@@ -150,7 +150,7 @@ class VirtualHeart:
 
     def __init__(
         self,
-        loop: SimLoop,
+        loop: asyncio.AbstractEventLoop,
         late_s: Callable[[], float],
         *,
         renew: Callable[[], None],
