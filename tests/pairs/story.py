@@ -14,7 +14,7 @@ from typing import Any
 from amends import SagaDefinition, SagaStatus, Settings, Work
 from amends.clock import Clock
 from amends.core.saga import Saga
-from amends.core.values import SagaId, StepId
+from amends.core.values import POLICIES as ADOPTED, SagaId, StepId
 from amends.core.waits import open_waits
 from amends.errors import RefusedError, StepError, UnknownCheckpointError
 from amends.evidence.examine import Conclusion
@@ -119,7 +119,7 @@ class PairLife(Life):
     async def _opened(self, journal: Journal, settings: Settings, env: str) -> Coordinator:
         gate = Policies(journal, self.clock, settings.poll_s)
         await gate.refresh()
-        if await journal.saga(SagaId("amends.policies")) is None:
+        if await journal.saga(SagaId(ADOPTED)) is None:
             await gate.adopt(first_policy(), by="system:pairs", why="the first one")
         for definition in (*CHILDREN, self._pair.definition()):
             PROCESS.add_definition(definition)

@@ -17,6 +17,7 @@ from amends.runtime.local import LocalEngine
 from amends.runtime.run import Run
 from amends.testing.crash_journal import Mortal
 from amends.testing.simulation import Flaws, Tally, play
+from amends.testing.simulation.programs import kind_of
 
 ABLATIONS = {
     "intent": "what is about to be called is not on disk first",
@@ -30,7 +31,14 @@ ABLATIONS = {
     "completion": "a compensation begins before the newer one has succeeded",
     "lock": "whoever asks for a resource has it",
     "clock": "who waits for the write lock goes by the time from before",
+    "read-only": "what changes nothing is in doubt when its answer is lost",
+    "pivot": "a saga goes back while what cannot be taken back is on its way",
 }
+SOUGHT_IN: dict[str, tuple[str, ...]] = {
+    "read-only": ("looks",),
+    "pivot": ("pivots",),
+}
+"""The kinds of programs that have to do with it, for a mechanism that few others use; the rest are not played."""
 
 
 @contextlib.contextmanager
@@ -57,6 +65,10 @@ def without(mechanism: str) -> Generator[Flaws]:
                 patch.setattr(MemoryJournal, "lock", _had_for_the_asking)
             case "clock":
                 patch.setattr(memory_journal, "reading", _from_before)
+            case "read-only":
+                patch.setattr(decide, "may_stand", _always)
+            case "pivot":
+                patch.setattr(plan, "_may_be_pivot", _never)
             case _:
                 assert flaws != Flaws()
         yield flaws
@@ -65,7 +77,16 @@ def without(mechanism: str) -> Generator[Flaws]:
 def first_found(mechanism: str, most: int) -> Tally:
     """The schedules up to the first one that shows that this mechanism is not there."""
     with without(mechanism) as flaws:
-        return play(range(most), flaws, stops=True)
+        kinds = SOUGHT_IN.get(mechanism)
+        return play((seed for seed in range(most) if kinds is None or kind_of(seed) in kinds), flaws, stops=True)
+
+
+def _always(*_about: object) -> bool:
+    return True
+
+
+def _never(*_about: object) -> bool:
+    return False
 
 
 async def _no_commit(self: Run) -> None:

@@ -5,7 +5,7 @@
 - a parent that completed has its children complete, but for those that it took back itself;
 - a parent that was rolled back has left no child behind, not even one that is stuck;
 - a person is not called because of a child that only had to be stopped;
-- nothing irreversible stands in a saga that says that it was rolled back.
+- nothing irreversible stands in a saga that says that it was rolled back, or is on its way when it begins to go back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from amends.core import events as e
 from amends.core.contracts import Reversibility
-from amends.core.saga import Saga
+from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.journal.protocol import PARENT, ROOT
@@ -50,6 +50,7 @@ class Families:
 
     def complaints(self) -> Iterator[str]:
         yield from self._irreversible()
+        yield from self._on_their_way()
         if self._parents:
             yield from self._ends()
             yield from self._walk()
@@ -62,9 +63,19 @@ class Families:
             if account.saga.phase is not SagaStatus.ROLLED_BACK:
                 continue
             for step in account.saga.steps.values():
-                final = step.contract.reversibility is Reversibility.IRREVERSIBLE
-                if final and nets.get(account.key_by_step.get(step.id, ""), 0) > 0:
+                if _is_final(step) and nets.get(account.key_by_step.get(step.id, ""), 0) > 0:
                     yield f"saga {name} says that it was rolled back, and step {step.id} ({step.topic}) is out for good"
+
+    def _on_their_way(self) -> Iterator[str]:
+        for name, account in self._accounts.items():
+            for before, event in account.before:
+                if isinstance(event, e.RollbackStarted | e.RewindStarted):
+                    scope = before.live if isinstance(event, e.RollbackStarted) else event.steps
+                    flying = [
+                        one for one in scope if before.live.get(one) is _S.RUNNING and _is_final(before.steps[one])
+                    ]
+                    if flying:
+                        yield f"saga {name} begins to go back, and step {flying[0]}, which cannot, is on its way"
 
     def _ends(self) -> Iterator[str]:
         for name, (parent_id, step_id) in self._parents.items():
@@ -161,6 +172,10 @@ def _reverted(parent: Saga, child: SagaId) -> bool:
 def _landed_late(account: Account) -> bool:
     """Whether it had gone back, and something of it landed after that."""
     return any(isinstance(event, e.SagaRolledBack) for _, event in account.before)
+
+
+def _is_final(step: Step) -> bool:
+    return step.contract.reversibility is Reversibility.IRREVERSIBLE
 
 
 def _cannot_fail(saga: Saga) -> bool:

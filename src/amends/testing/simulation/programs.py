@@ -33,6 +33,13 @@ def plain(dice: Dice, steps: int | None) -> Program:
     return {"groups": groups, "fails": dice.chance(35), "pivots": dice.chance(8)}
 
 
+def kind_of(seed: int) -> str:
+    """Of which kind its program is; "" where it is of none."""
+    if Dice(seed ^ 0x5EED).below(_IN_ALL) < _IN_ALL - _OF_A_KIND:
+        return ""
+    return [*KINDS][Dice(seed ^ 0x00FA).below(len(KINDS))]
+
+
 def any_program(seed: int, dice: Dice, who: str) -> tuple[str, Program]:
     """A definition's name and its input. Chance for the shape is thrown apart, so plain programs are the same ones."""
     shape = Dice(seed ^ 0x5EED).below(_IN_ALL)
@@ -40,8 +47,7 @@ def any_program(seed: int, dice: Dice, who: str) -> tuple[str, Program]:
         return WORK.name, plain(dice, None)
     if shape < _PLAIN + _DRAWN:
         return GRAPHS[dice.below(len(GRAPHS))].name, {"fails": dice.chance(40)}
-    if shape >= _IN_ALL - _OF_A_KIND:
-        kind = [*KINDS][Dice(seed ^ 0x00FA).below(len(KINDS))]
+    if kind := kind_of(seed):
         return WORK.name, {**_parts(KINDS[kind](dice, who), dice, who), "kind": kind}
     if shape < _PLAIN + _DRAWN + _LIMITED:
         name = (LIMITED if dice.chance(50) else THRIFTY).name
