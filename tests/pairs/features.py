@@ -170,7 +170,7 @@ async def _waits(s: Work) -> None:
 
 
 async def _many(s: Work) -> None:
-    for n in range(30):
+    for n in range(12):
         await s.do(kid_does, n)
         await s.sleep(0.2)
 
@@ -335,7 +335,7 @@ _FEATURES = (
     Feature(name="graph as child", body=called(GRAPH), stands={"keyed.a": 1, "keyed.b": 1, "keyed.c": 1}),
     Feature(name="call", body=called(KID), stands={"keyed.kid": 1}),
     Feature(name="call of two levels", body=called(PARENT_KID), stands={"keyed.kid": 2}),
-    Feature(name="call of many steps", body=called(MANY), stands={"keyed.kid": 30}),
+    Feature(name="call of many steps", body=called(MANY), stands={"keyed.kid": 12}),
     Feature(name="call_all", body=call_all, stands={"keyed.kid": 2}),
     Feature(name="attempts", body=attempts, stands={"keyed.a": 1}),
     Feature(name="attempts and call", body=attempts_with_call, stands={"keyed.kid": 1}),
