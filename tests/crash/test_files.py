@@ -22,7 +22,7 @@ STRIDES = {
     "shared with a child": 37,
     "branches merged": 61,
     "a branch taken back": 53,
-    "landed by hand, and taken back": 61,
+    "landed by hand, and taken back": 163,
 }
 """Of the calls; the appends are all tried. Each call of a changeset alone is in tests/changeset/test_crashes.py."""
 

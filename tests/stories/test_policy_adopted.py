@@ -36,7 +36,7 @@ async def app(s: Work) -> None:
 """
 RULES = "version: v1\ndefault: allow\nrules:\n  - {id: %s, when: {topic: n.irr, phase: forward}, decision: %s}\n"
 ADOPT = ("--by", "person:b", "--why", "w")
-ENDINGS = {"allow": ("completed", ["a", "a.out"]), "deny": ("rolled back", [])}
+ENDINGS: dict[str, tuple[str, list[str]]] = {"allow": ("completed", ["a", "a.out"]), "deny": ("rolled back", [])}
 
 
 @pytest.fixture

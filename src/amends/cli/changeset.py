@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -224,7 +224,7 @@ def _land_in_its_name(
 
     with out.kept_clean():
         ended, waits_for = finish(whole())
-    result = ended.result if isinstance(ended.result, dict) else {}
+    result = cast("dict[str, Any]", ended.result or {})
     if result.get("landed"):
         out.record("landed", {**result, "changeset": found.id, "saga": ended.id})
         _say_landed(out, result["applied"], result["merged"])
