@@ -270,7 +270,8 @@ class Schedule:
             self._outside(self._ask(people.look_after(self._stuck), dice.between(60, 300), tries=3, again=True))
 
     def _answer(self) -> people.Errand:
-        return people.answer(lambda: [one.id for one in simulated(self._ground.memory) if not one.summary.status.ended])
+        sagas = partial(simulated, self._ground.memory)
+        return people.answer(lambda: [one.id for one in sagas() if one.summary.status is SagaStatus.WAITING])
 
     def _stuck(self) -> list[IncidentRow]:
         return [row for _, row in self._ground.memory.incidents.values() if row.closed_at is None]
