@@ -10,6 +10,7 @@ from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.journal.attested import Notary
 from amends.journal.filing import Document, DocumentWrite
+from amends.journal.leases import Reading
 from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.memory.state import Record
@@ -59,6 +60,11 @@ class LetsAnyoneClaim(MemoryJournal):
     ) -> tuple[Lease, ...]:
         self.memory.workers.clear()
         return await super().claim(worker, definitions=definitions, saga=saga, due_by=due_by, limit=limit)
+
+
+class ClaimsFromItself(MemoryJournal):
+    def _is_free(self, record: Record, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
+        return self._living(record, elapsed) is None or (is_named and record.worker == worker)
 
 
 class NeverNudges(MemoryJournal):
@@ -172,6 +178,7 @@ def breaks(kind: Callable[..., Journal], rule: str) -> bool:
         (ForgetsTheLease, "test_a_holder_that_was_replaced_cannot_write"),
         (AppendsWhatItCan, "test_what_json_cannot_hold_is_refused_and_nothing_is_written"),
         (LetsAnyoneClaim, "test_what_a_living_worker_holds_is_not_free"),
+        (ClaimsFromItself, "test_who_claims_is_alive_and_gets_its_own_only_by_name"),
         (NeverNudges, "test_the_holder_hears_of_what_others_wrote"),
         (PagesByOffset, "test_what_comes_new_does_not_shift_the_pages"),
         (KeepsItsMemoryToItself, "test_another_handle_sees_at_once_what_one_has_written"),

@@ -257,11 +257,14 @@ class Journal(Attested, Locking, Filing, Protocol):
         ...
 
     async def enlist(self, worker: str, ttl_s: float) -> None:
-        """Make a worker known, alive until `ttl_s` from now."""
+        """Make a worker known, alive until `ttl_s` from when this is written."""
         ...
 
     def renew(self, worker: str, ttl_s: float) -> None:
-        """Keep a worker alive for `ttl_s` from now. Blocking, from any thread: a busy loop must not lose its leases."""
+        """Keep a worker alive for `ttl_s` from when this is written.
+
+        Blocking, from any thread: a busy loop must not lose its leases.
+        """
         ...
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
@@ -288,7 +291,9 @@ class Journal(Attested, Locking, Filing, Protocol):
 
         Something to do: neither ended nor in an incident. `definitions` are written `name/version`; `due_by` leaves out
         those that sleep until later.
-        The one that `saga` names may also be the worker's own: only it knows whether it drives it just now.
+        Who is alive is told by the time at which this is carried out, however long that took. Who claims is alive,
+        whatever was last heard of it: the one that `saga` names may be the worker's own, since only it knows whether it
+        drives it just now; no other may.
         """
         ...
 

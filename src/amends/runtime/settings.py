@@ -21,7 +21,8 @@ class Settings:
     document_bytes: how large a document may be, as JSON.
     document_versions: how many versions of a document are kept at least, besides those that a saga may have to restore.
     threads: how many plain functions run at once.
-    resumed_at_once: how many sagas `resume` drives side by side.
+    resumed_at_once: how many sagas `resume` and `work` take up side by side; one that waits inside an action for
+        longer than `poll_s` does not count.
     """
 
     lease_s: float = 120.0

@@ -147,6 +147,16 @@ class LeaseRules(Ground):
         equal(await journal.claim("x"), ())
 
     @rule
+    async def test_who_claims_is_alive_and_gets_its_own_only_by_name(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        saga = await begin(journal, "s", worker="w")
+        self.clock.advance(2 * TTL_S)
+        equal(await journal.claim("w"), ())
+        await journal.retire("w")
+        equal(await journal.claim("w"), ())
+        equal(sagas_of(await journal.claim("w", saga=saga)), ["s"])
+
+    @rule
     async def test_only_what_has_something_to_do_is_claimed(self, journal: Journal) -> None:
         for status in SagaStatus:
             await begin(journal, status, summary=Summary(status=status))
