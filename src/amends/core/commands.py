@@ -211,6 +211,24 @@ class RollBackTo(NamedTuple):
     window_s: float
 
 
+class SettleFamily(NamedTuple):
+    """Of a child: nothing above it can fail any more, so it releases what it holds."""
+
+    by: str
+
+
+class StartRelease(NamedTuple):
+    """The child of this step is about to release what it holds."""
+
+    step: StepId
+
+
+class EndRelease(NamedTuple):
+    """The child of this step holds nothing any more."""
+
+    step: StepId
+
+
 class TurnBack(NamedTuple):
     """What may have been the pivot is settled: begin to go back, as was asked for, or call a person."""
 
@@ -363,6 +381,9 @@ Command: TypeAlias = (
     | Rewind
     | RollBackTo
     | TurnBack
+    | SettleFamily
+    | StartRelease
+    | EndRelease
     | EndRewind
     | StartCompensation
     | RecordCompensation

@@ -73,6 +73,8 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _start_compensation(saga, command)),)
         case c.RecordCompensation(step=step):
             return (fitting(saga, _compensation(on_record(saga, step), command)),)
+        case c.SettleFamily() | c.StartRelease() | c.EndRelease():
+            return _release(saga, command)
         case c.Recover():
             return tuple(_lost(saga, step, command) for step in in_flight(saga))
         case c.Spend() | c.CountChild() | c.KeepLimits() | c.RaiseLimits():
@@ -153,10 +155,25 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
 def _finish(saga: Saga, command: c.FinishWork) -> tuple[e.Event, ...]:
     require_work(saga)
     clear = not saga.live and not saga.doubts and not saga.open_incidents
-    settled = clear and not saga.rewinding and not saga.held
+    settled = clear and not saga.rewinding and not saga.held and not saga.lent
     kind = e.SagaCompleted if settled else e.WorkFinished
     finished = kind(result=command.result, early=command.early)
     return (*void_all(saga, "the work has finished without it", but_held=True), finished)
+
+
+def _release(saga: Saga, command: c.SettleFamily | c.StartRelease | c.EndRelease) -> tuple[e.Event, ...]:
+    """What children hold goes out when it is their turn; from the first one on there is no way but forward."""
+    if isinstance(command, c.SettleFamily):
+        if saga.family_settled:
+            return ()
+        if not saga.rests:
+            raise RefusedError(f"saga {saga.id} is {saga.status}, and holds nothing for its family")
+        return (e.FamilySettled(by=command.by),)
+    step = on_record(saga, command.step)
+    require_turn(saga, step)
+    if isinstance(command, c.EndRelease):
+        return (fitting(saga, e.ReleaseEnded(step=step.id)),)
+    return () if step.releasing else (fitting(saga, e.ReleaseStarted(step=step.id)),)
 
 
 def _decide_timing(

@@ -66,6 +66,13 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Nothing can fail any more: have the child of this step release what it holds."""
+
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
 class TurnBack:
     """What may have been the pivot is settled: begin to go back, or call a person."""
 
@@ -93,5 +100,18 @@ class End:
 
 
 Effect: TypeAlias = (
-    Judge | Perform | Probe | Compensate | Wait | Await | Queue | Expire | Settle | TurnBack | GiveUp | CallPerson | End
+    Judge
+    | Perform
+    | Probe
+    | Compensate
+    | Wait
+    | Await
+    | Queue
+    | Expire
+    | Settle
+    | Release
+    | TurnBack
+    | GiveUp
+    | CallPerson
+    | End
 )

@@ -35,6 +35,9 @@ from amends.core.people import (
 )
 from amends.core.returns import (
     CheckpointMade as CheckpointMade,
+    FamilySettled as FamilySettled,
+    ReleaseEnded as ReleaseEnded,
+    ReleaseStarted as ReleaseStarted,
     RewindEnded as RewindEnded,
     RewindStarted as RewindStarted,
     StepDropped as StepDropped,
@@ -361,6 +364,7 @@ SagaEvent: TypeAlias = (
     | CheckpointMade
     | RewindStarted
     | RewindEnded
+    | FamilySettled
     | LimitEvent
 )
 StepEvent: TypeAlias = (
@@ -386,5 +390,7 @@ StepEvent: TypeAlias = (
     | CompensationFailed
     | CompensationLost
     | CompensationDenied
+    | ReleaseStarted
+    | ReleaseEnded
 )
 Event: TypeAlias = SagaEvent | StepProposed | ActionDispatched | StepEvent | ApprovalEvent | IncidentEvent | WaitEvent

@@ -332,7 +332,14 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     if saga.live:
         return (resolved, _work_resumed(saga, command), e.WorkFinished(result=saga.result, early=saga.early))
     never = drop(saga, unsettled, "its saga was brought to an end by hand")
-    return (resolved, *void_all(saga, _OVER), *never, e.SagaCompleted(result=saga.result, early=saga.early))
+    return (resolved, *void_all(saga, _OVER), *never, *_brought_to_its_end(saga, command))
+
+
+def _brought_to_its_end(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, ...]:
+    """At once or, where children have done their work and hold something, when that is out."""
+    if not saga.lent:
+        return (e.SagaCompleted(result=saga.result, early=saga.early),)
+    return (e.WorkResumed(by=command.by), e.WorkFinished(result=saga.result, early=saga.early))
 
 
 def _at_pivot(saga: Saga, incident: Incident) -> bool:
@@ -351,4 +358,4 @@ def _ended_at_pivot(saga: Saga, incident: Incident, command: c.ResolveIncident) 
     resolved = e.IncidentResolved(
         incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
     )
-    return (resolved, e.SagaCompleted(result=saga.result, early=saga.early))
+    return (resolved, *_brought_to_its_end(saga, command))

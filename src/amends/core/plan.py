@@ -17,6 +17,7 @@ from amends.core.effects import (
     Perform,
     Probe,
     Queue,
+    Release,
     Settle,
     TurnBack,
     Wait,
@@ -84,8 +85,12 @@ def plan(saga: Saga, now: int) -> tuple[Effect, ...]:
     if saga.rewinding:
         return (rewinding(saga, next_rewind(saga), now),)
     step = next_back(saga)
+    if step is None and saga.rests:
+        return ()
     if step is None or step.named:  # an incident is open at this place: no further before a person acts
         return (End(),)
+    if step.lends:
+        return (Release(step.id),)
     return (_releasing(step, now) if step.held else backward(step, now),)
 
 
@@ -126,10 +131,13 @@ def _may_be_pivot(step: Step) -> bool:
 
 def is_pivot(step: Step) -> bool:
     """Whether it took effect, and cannot be taken back."""
-    return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is StepStatus.SUCCEEDED
+    is_final = step.contract.reversibility is Reversibility.IRREVERSIBLE or step.releasing
+    return is_final and step.status is StepStatus.SUCCEEDED
 
 
 def pivot_says(step: Step) -> str:
+    if step.releasing:
+        return f"what the child of step {step.id} held goes out by now, so it goes forward only"
     took = f"step {step.id} ({step.topic}) took effect and is irreversible ({step.contract.no_rollback})"
     return f"{took}, so it goes forward only"
 
@@ -213,7 +221,7 @@ def next_of(saga: Saga, rewind: Rewind) -> Step | None:
 def next_back(saga: Saga) -> Step | None:
     """The step whose turn it is to be taken back: the newest that is owed or, after the work, in doubt.
 
-    Where nothing is, the oldest that is held: it is its turn to be released.
+    Where nothing is, the oldest that is held, here or by a child: it is its turn to be released.
     """
     if saga.phase is SagaStatus.ROLLING_BACK:
         return next(iter(turns(saga)), None)
@@ -222,7 +230,10 @@ def next_back(saga: Saga) -> Step | None:
     if saga.rewinding:
         return next_of(saga, next_rewind(saga))
     doubted = max((saga.steps[step] for step in saga.doubts), key=lambda step: step.number, default=None)
-    return doubted or min((saga.steps[step] for step in saga.held), key=lambda step: step.entry, default=None)
+    if doubted is not None or saga.holds_for_family:
+        return doubted
+    held = (saga.steps[step] for step in saga.held)
+    return min((*held, *saga.lent), key=lambda step: step.entry, default=None)
 
 
 def backward(step: Step, now: int) -> Effect:

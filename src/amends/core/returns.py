@@ -1,4 +1,4 @@
-"""Facts about parts of the work: places to go back to, going back, and what was held and is never dispatched."""
+"""Facts about parts of the work: places to go back to, going back, and what becomes of what was held."""
 
 from __future__ import annotations
 
@@ -48,3 +48,24 @@ class StepDropped:
 
     step: StepId
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySettled:
+    """Of a child: nothing above it can fail any more, so what it holds is released."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseStarted:
+    """What the child of a step holds begins to go out: from here on the saga goes forward only."""
+
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseEnded:
+    """The child of a step holds nothing any more."""
+
+    step: StepId

@@ -13,7 +13,7 @@ from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
 from amends.core.step import LIVE, SettlingEvent, Step, altered, changed, renewed, sparse, waits
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.values import CALL, PARENT, Json, SagaId, StepId
 from amends.core.waits import Waits, folded
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
@@ -77,6 +77,8 @@ class Saga:
     incidents: tuple[Incident, ...] = ()
     waits: Waits | None = None
     """Sleeps, and waits for signals; None where there never was any."""
+    family_settled: bool = False
+    """Of a child: nothing above it can fail any more."""
     paused: e.SagaPaused | None = None
     still_paused: e.SagaPaused | None = None
     """It was paused when somebody had it go back to a place: there it is paused again."""
@@ -97,9 +99,38 @@ class Saga:
             return self.phase
         if self.waiting or (self.waits is not None and self.waits.open and not self.finished):
             return SagaStatus.WAITING
-        if self.finished and any(self.steps[step].is_asked_about for step in self.doubts):
-            return SagaStatus.WAITING
-        return self.phase
+        return SagaStatus.WAITING if self.finished and self._waits_after_work else self.phase
+
+    @property
+    def _waits_after_work(self) -> bool:
+        if self.doubts:
+            return any(self.steps[step].is_asked_about for step in self.doubts)
+        return self.holds_for_family or any(step.releasing for step in self.lent)
+
+    @property
+    def lent(self) -> tuple[Step, ...]:
+        """The calls whose children have done their work, and hold something until nothing can fail; oldest first."""
+        if (CALL, 1) not in self.contracts:
+            return ()
+        return tuple(sorted((step for step in self.steps.values() if step.lends), key=lambda step: step.entry))
+
+    @property
+    def holds_for_family(self) -> bool:
+        """Whether it is a child that has done its work, and releases nothing as long as those above it may fail.
+
+        One that had begun with that, before this was so, goes on with it.
+        """
+        if not self.finished or self.family_settled or self.pivot is not None or self.rollback is not None:
+            return False
+        if self.begun is None or PARENT not in self.begun.labels:
+            return False
+        return bool(self.held or self.lent) and not any(self.steps[step].attempts for step in self.held)
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is left to do but to release what it holds for its family: to its parent it is complete."""
+        at_work = self.live or self.doubts or self.rewinding or self.open_incidents or self.awaited is not None
+        return self.phase is SagaStatus.RUNNING and not at_work and self.holds_for_family
 
     @property
     def goes_forward(self) -> bool:
@@ -174,6 +205,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.CheckpointMade()
             | e.RewindStarted()
             | e.RewindEnded()
+            | e.FamilySettled()
         ):
             return _evolve_saga(saga, event)
         case e.BudgetSpent() | e.ChildSpent() | e.LimitReached() | e.LimitRaised():
@@ -237,8 +269,9 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
     elif new.owed and new.number > top:
         top = new.number
     pivot = saga.pivot
-    if pivot is None and new.status is _S.SUCCEEDED and new.contract.reversibility is Reversibility.IRREVERSIBLE:
-        pivot = new.id
+    if pivot is None and new.status is _S.SUCCEEDED:
+        is_final = new.contract.reversibility is Reversibility.IRREVERSIBLE or new.releasing
+        pivot = new.id if is_final else None
     return _walked(
         altered(
             saga,
@@ -306,6 +339,7 @@ _SagaMoved: TypeAlias = (
     | e.CheckpointMade
     | e.RewindStarted
     | e.RewindEnded
+    | e.FamilySettled
     | e.LimitEvent
 )
 
@@ -347,6 +381,8 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return rewound.end(moved, event)
         case e.SagaHalted():
             return altered(moved, awaited=None, still_paused=None)
+        case e.FamilySettled():
+            return altered(moved, family_settled=True)
         case e.SagaRolledBack() | e.PolicyAdopted():
             return moved
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():

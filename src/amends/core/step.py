@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
 from amends.core.transitions import APPROVAL, ApprovalStatus, StepStatus
-from amends.core.values import Json, StepId
+from amends.core.values import CALL, HOLDS, Json, StepId
 from amends.core.verdict import Need
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
@@ -104,6 +104,10 @@ class Step:
     """It is held until the saga has settled: allowed, and approved where that is needed."""
     entry: int = 0
     """The number of the entry that proposed it."""
+    releasing: bool = False
+    """What its child holds has begun to go out."""
+    released: bool = False
+    """Its child holds nothing any more."""
     rewind: StepId | None = None
     """The rewind that has set it aside: its definition does not count on it any more."""
     told: Told | None = None
@@ -137,6 +141,13 @@ class Step:
         """Whether something of it may stand that the definition does not count on."""
         doubtful = self.status in _DOUBTFUL or (self.status is _S.SUCCEEDED and self.given_up)
         return doubtful and self.contract.side_effect
+
+    @property
+    def lends(self) -> bool:
+        """Whether it called a child that has done its work, and holds something until nothing can fail any more."""
+        if self.topic != CALL or self.status is not _S.SUCCEEDED or self.given_up or self.rewind is not None:
+            return False
+        return not self.released and isinstance(self.result, dict) and self.result.get(HOLDS) is True
 
     @property
     def is_asked_about(self) -> bool:
@@ -220,6 +231,10 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, told=told_of(step))
         case e.ActionAllowed() | e.StepDropped():
             return altered(step, status=status)
+        case e.ReleaseStarted():
+            return altered(step, status=status, releasing=True)
+        case e.ReleaseEnded():
+            return altered(step, status=status, released=True)
         case (
             e.ApprovalRequested()
             | e.ApprovalSigned()

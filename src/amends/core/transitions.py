@@ -109,6 +109,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.LimitReached: _G.RUNNING,
         e.LimitRaised: _G.RUNNING,
         e.WorkFinished: _G.RUNNING,
+        e.FamilySettled: _G.RUNNING,
         e.SagaCompleted: _G.COMPLETED,
         e.RollbackAwaited: _G.RUNNING,
         e.RollbackStarted: _G.ROLLING_BACK,
@@ -199,6 +200,8 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     },
     _S.SUCCEEDED: {
         e.AfterCaptured: _S.SUCCEEDED,
+        e.ReleaseStarted: _S.SUCCEEDED,
+        e.ReleaseEnded: _S.SUCCEEDED,
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
         e.IncidentResolved: _S.SETTLED,

@@ -24,6 +24,12 @@ POLICIES: Final = "amends.policy"
 """The saga that keeps the policies, and its definition; no other saga may have either name."""
 CONTROL: Final = "amends.control"
 """The saga that keeps pauses and holds, and its definition; no other saga may have either name."""
+PARENT: Final = "amends.parent"
+"""The label that says of which saga another is a child."""
+CALL: Final = "amends.call"
+"""The topic of the built-in action that runs a child."""
+HOLDS: Final = "holds"
+"""What the result of a call says where the child has done its work, and holds something until nothing can fail."""
 LARGEST_INT: Final = 2**53 - 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 DEEPEST: Final = 64

@@ -95,6 +95,8 @@ _Forward: TypeAlias = (
     | e.ProbeUnanswered
     | e.LateSuccessEnrolled
     | e.LateLossEnrolled
+    | e.ReleaseStarted
+    | e.ReleaseEnded
 )
 _Back: TypeAlias = (
     e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
@@ -251,6 +253,8 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {short(by)}: {said(why)}"
         case e.CheckpointMade(name=name):
             return direction, Tone.PLAIN, f"checkpoint {short(name)}"
+        case e.FamilySettled():
+            return direction, Tone.PLAIN, "nothing in the family can fail any more: what is held goes out"
         case e.RewindStarted(steps=steps, why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             return direction, Tone.BAD, f"going back{asked}: {said(renumbered(why, step))}{named('; over', steps)}"
@@ -277,6 +281,10 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt 1{_allowed(rule)})"
         case e.ActionDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"{_call(seen)} denied by {short(rule)}: {said(why)}"
+        case e.ReleaseStarted():
+            return direction, Tone.PLAIN, "what its child holds goes out: from here on, forward only"
+        case e.ReleaseEnded():
+            return direction, Tone.GOOD, "its child holds nothing any more"
         case e.StepDropped(why=why):
             return direction, Tone.PLAIN, f"{_call(seen)} dropped, and never dispatched: {said(why)}"
         case e.BeforeCaptured(before=before):

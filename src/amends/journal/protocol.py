@@ -19,14 +19,14 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from amends.core.events import Event, IncidentKind
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.values import PARENT as _PARENT, SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import PayloadRemovedError
 from amends.journal.attested import Attested
 from amends.journal.filing import Filing
 from amends.journal.locking import Locking
 
-PARENT: Final = "amends.parent"
+PARENT: Final = _PARENT
 """The label that says of which saga another is a child."""
 ROOT: Final = "amends.root"
 """The label that says of a child which saga its family goes back to: the one that is nobody's child."""

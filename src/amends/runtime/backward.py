@@ -24,6 +24,7 @@ from amends.core.effects import (
     Perform,
     Probe,
     Queue,
+    Release,
     Settle,
     TurnBack,
     Wait,
@@ -41,7 +42,7 @@ from amends.runtime.abreast import Abreast
 from amends.runtime.forward import Forward
 from amends.runtime.hold import release
 from amends.runtime.reread import changed_since
-from amends.runtime.run import Run, let_cancellation_go_on
+from amends.runtime.run import LOOK_AGAIN_S, Run, let_cancellation_go_on
 
 
 class Backward:
@@ -114,6 +115,9 @@ class Backward:
                 book.tell(c.OpenIncident(kind=kind, step=step, why=why, stops=stops))
             case End():
                 book.tell(c.EndSaga())
+            case Release(step=step):
+                if not await run.hold_back(run.state(step).topic):
+                    await self._release_child(step)
             case TurnBack():
                 book.tell(c.TurnBack(now=run.around.clock.now(), window_s=run.around.settings.rollback_s))
             case Judge(step=step) | Perform(step=step) | Await(step=step) | Queue(step=step) | Expire(step=step):
@@ -130,6 +134,20 @@ class Backward:
             await release(run, Forward(run, releases=True).go, effect, step)
         except (UnknownActionError, DivergedError) as exc:
             run.book.tell(c.OpenIncident(kind=IncidentKind.RELEASE_FAILED, step=step, why=str(exc)))
+
+    async def _release_child(self, step: StepId) -> None:
+        """Have a child release what it holds, and see it complete; where that takes its time, the saga waits for it."""
+        from amends.runtime.children import ends_with, release
+
+        run, book = self._run, self._run.book
+        run.stop_if_draining()
+        if not await ends_with(book.saga.id, step):
+            book.tell(c.StartRelease(step=step))
+            await book.commit()
+            if not await release(book.saga.id, step):
+                await run.look_again(step, LOOK_AGAIN_S)
+                return
+        book.tell(c.EndRelease(step=step))
 
     async def _settle(self, steps: tuple[StepId, ...]) -> None:
         """Let what runs come to its end, for a while; then cancel it. Nothing is taken back before."""

@@ -7,6 +7,7 @@ the compensation takes the child back, also after it completed.
 | the child                      | the parent's step                                                                 |
 |--------------------------------|-----------------------------------------------------------------------------------|
 | completed                      | succeeded, with the child's result                                                |
+| holds steps, and nothing else  | succeeded too; the child completes when nothing in the family can fail any more   |
 | was rolled back                | certainly failed: nothing of it stands                                            |
 | waits, or is an incident       | nobody knows yet: the parent rests, and looks again when the child has ended      |
 | completed, and is taken back   | compensated once the child is rolled back                                         |
@@ -28,7 +29,7 @@ from amends.core.decide import decide
 from amends.core.events import Event, SagaStarted
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId, canonical
+from amends.core.values import HOLDS, Json, SagaId, StepId, canonical
 from amends.errors import (
     Fatal,
     JournalConflictError,
@@ -43,6 +44,7 @@ from amends.runtime.checked import LONGEST_ID
 from amends.runtime.family import PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.limits import journaled, within_time
+from amends.runtime.run import LOOK_AGAIN_S
 from amends.runtime.secret import mask, secrets_in
 
 if TYPE_CHECKING:
@@ -57,7 +59,6 @@ DEPTH: Final = "amends.depth"
 ON_BEHALF_OF: Final = "amends.on_behalf_of"
 DEEPEST: Final = 16
 _RUNTIME: Final = "system:runtime"
-_LOOK_AGAIN_S: Final = 30.0
 _KEPT: Final = 90
 _NOT_STARTED_WITH: Final = frozenset({"files", "timeout_s"})
 _here: ContextVar[Children] = ContextVar("amends_children")
@@ -112,7 +113,7 @@ class Children:
         else:
             await self._family.let_go_on(child)
         state = await self._at_rest(child)
-        if state is None or not state.phase.ended:
+        if state is None or not (state.phase.ended or state.rests):
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
         await self._count(state)
         if state.phase is SagaStatus.ROLLED_BACK:
@@ -121,7 +122,7 @@ class Children:
 
                 await give_up_for(child, files)
             raise Fatal(f"child {child} was rolled back: {_why(state)}", happened=False)
-        return {"child": child, "result": state.result, **_left_behind(state)}
+        return _told(state)
 
     async def _begin(
         self,
@@ -194,7 +195,7 @@ class Children:
     def ended(self, saga: Saga) -> None:
         """A saga is not driven any more. Where it is a child that has ended, its parent need not wait to look."""
         parent = None if saga.begun is None else saga.begun.labels.get(PARENT)
-        if parent is not None and saga.phase.ended and not self.closing.is_set():
+        if parent is not None and (saga.phase.ended or saga.rests) and not self.closing.is_set():
             self._errands.run(self._stir(SagaId(parent)))
 
     async def _stir(self, parent: SagaId) -> None:
@@ -215,13 +216,13 @@ class Children:
         if state is not None and not goes_back:
             await self._family.let_go_on(child)
             state = await self._at_rest(child)
-        if state is not None and state.phase.ended:
+        if state is not None and (state.phase.ended or state.rests):
             await self._count(state)
         if state is None or state.phase is SagaStatus.ROLLED_BACK:
             return NotHappened()
-        if state.phase is SagaStatus.COMPLETED or goes_back:
-            return Happened({"child": child, "result": state.result, **_left_behind(state)})
-        return Pending(_LOOK_AGAIN_S)
+        if state.phase is SagaStatus.COMPLETED or state.rests or goes_back:
+            return Happened(_told(state))
+        return Pending(LOOK_AGAIN_S)
 
     async def take_back(self, done: Done) -> None:
         """Cancel the child of a step, and see it rolled back."""
@@ -274,6 +275,21 @@ class Children:
             return False
         return True
 
+    async def ends_with(self, parent: SagaId, step: StepId) -> bool:
+        """Whether the child of a step holds nothing any more: it has completed, or was taken back since."""
+        state = await self._state(child_id(parent, step))
+        return state is None or state.phase.ended
+
+    async def release(self, parent: SagaId, step: StepId) -> bool:
+        """Have the child of a step release what it holds; whether it has ended."""
+        child = child_id(parent, step)
+        try:
+            await self._engine.request(child, c.SettleFamily(by=f"saga:{parent}"))
+            state = await self._at_rest(child)
+        except RefusedError:  # it is paused, or another worker has it: its parent looks again
+            return await self.ends_with(parent, step)
+        return state is None or state.phase.ended
+
     async def _at_rest(self, child: SagaId) -> Saga | None:
         """Drive the child where nobody else does, until nothing more is due; how it stands then."""
         engine = self._engine
@@ -294,6 +310,16 @@ class Children:
         except JournalError as exc:  # another worker has it now, or the journal failed: its parent looks again
             raise RefusedError(f"child {child} is not driven here any more: {exc}") from exc
         return await self._state(child)
+
+
+async def ends_with(parent: SagaId, step: StepId) -> bool:
+    """Whether the child of a step holds nothing any more."""
+    return await _here.get().ends_with(parent, step)
+
+
+async def release(parent: SagaId, step: StepId) -> bool:
+    """Have the child of a step release what it holds; whether it has ended."""
+    return await _here.get().release(parent, step)
 
 
 def know(definition: SagaDefinition) -> None:
@@ -338,6 +364,12 @@ def _started(
         env=above.env,
         labels=labels,
     )
+
+
+def _told(child: Saga) -> dict[str, Json]:
+    """What its parent's step has of a child that has done its work."""
+    holds: dict[str, Json] = {HOLDS: True} if child.rests else {}
+    return {"child": child.id, "result": child.result, **holds, **_left_behind(child)}
 
 
 def _left_behind(child: Saga) -> dict[str, Json]:

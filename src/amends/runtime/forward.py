@@ -23,6 +23,7 @@ from amends.core.effects import (
     Perform,
     Probe,
     Queue,
+    Release,
     Settle,
     TurnBack,
     Wait,
@@ -232,7 +233,7 @@ class Forward:
                     await run.probe(step)
             case Wait(until=until):
                 await run.wait(until)
-            case GiveUp() | Compensate() | Settle() | TurnBack() | CallPerson() | End():
+            case GiveUp() | Compensate() | Settle() | Release() | TurnBack() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
             case _:
                 assert_never(effect)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
 _log = logging.getLogger("amends.gate")
+LOOK_AGAIN_S: Final = 30.0
+"""How often one that waits for another saga's end looks, though nobody has told it of that."""
 _NONE: Final = frozenset[StepId]()  # one for all runs: an empty set takes 200 bytes
 
 
@@ -337,7 +339,7 @@ class Run:
         if state.status is StepStatus.UNKNOWN:
             answer = await self._answer(state)
             if isinstance(answer, NoAnswer) and answer.look_again_s is not None:
-                await self._look_again(step, answer.look_again_s)
+                await self.look_again(step, answer.look_again_s)
                 return
             if not has_ended and not isinstance(answer, Found):
                 answer = NoAnswer("its attempt is still running in a thread, and may yet take effect")
@@ -346,7 +348,7 @@ class Run:
                 now, jitter = clock.now(), clock.jitter()
                 book.tell(c.RecordAnswer(step=step, answer=answer, now=now, jitter=jitter, reports=state.reports))
 
-    async def _look_again(self, step: StepId, after_s: float) -> None:
+    async def look_again(self, step: StepId, after_s: float) -> None:
         """Not yet: nothing goes on record, and what waits for nothing else does not wait in memory."""
         let_cancellation_go_on()
         self.looks[step] = self.around.clock.now() + round(after_s * 1000)

@@ -37,6 +37,7 @@ from amends.core.effects import (
     Perform,
     Probe,
     Queue,
+    Release,
     Settle,
     TurnBack,
     Wait,
@@ -272,7 +273,7 @@ class Walk:
                 self.told_over |= {step.id}
                 if self.tape.once_in(2):
                     self.fail(Cause.LOST, step.id)
-            case Compensate() | Settle() | TurnBack() | CallPerson() | End():
+            case Compensate() | Settle() | Release() | TurnBack() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
 
     def _start(self, step: Step) -> None:
