@@ -46,6 +46,7 @@ EVENTS: list[e.Event] = [
     ),
     e.ActionAllowed(step=STEP_ID, rule="r", policy="p"),
     e.ActionDenied(step=STEP_ID, rule="r", policy="p", why=""),
+    e.StepPlaced(step=STEP_ID, place=StepId("at")),
     e.StepDropped(step=STEP_ID, why=""),
     e.FamilySettled(by="a"),
     e.ReleaseStarted(step=STEP_ID),

@@ -49,6 +49,7 @@ FRESH = altered(USED, unsure=False, certain=True, late=False, given_up=False, fa
          {"error": "x", "deadlocked": True, "retry_at": None, "given_up": True}),
         (e.ActionDenied(step=FLIGHT, rule="r", policy="p", why="x"), {"error": "x"}),
         (e.ActionAllowed(step=FLIGHT, rule="r", policy="p"), {}),
+        (e.StepPlaced(step=FLIGHT, place=FLIGHT), {}),
         (e.StepDropped(step=FLIGHT, why="x"), {}),
         (e.ApprovalRefused(step=FLIGHT, by="bob", why="no"),
          {"error": "bob refused it: no", "approval": altered(ASKED, status=ApprovalStatus.REFUSED)}),

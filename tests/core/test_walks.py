@@ -215,6 +215,7 @@ def requests(saga: Saga) -> list[c.Command]:
             c.DispatchStep(step=step, contract=contract(), args={}, digest="", verdict=ALLOW),
             c.RecordVerdict(step=step, verdict=ALLOW),
             c.RecordVerdict(step=step, verdict=DENY),
+            c.PlaceStep(step=step, place=StepId("somewhere")),
             c.KeepBefore(step=step, before=None),
             c.StartAttempt(step=step),
             c.RecordAnswer(step=step, answer=FoundNothing(), now=now, jitter=0, reports=0),

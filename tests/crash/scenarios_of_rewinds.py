@@ -13,11 +13,13 @@ from tests.crash.scenarios import (
     ROLLED_BACK,
     _awaited,
     act,
+    approve,
     fails_at_first,
     keyed_a,
     keyed_b,
     keyed_c,
     scenario,
+    with_people,
 )
 
 fails_once = act("keyed.fails_once", fails_at_first(NotDone("not this time")), retries=1)
@@ -53,6 +55,17 @@ async def block_fails_once(s: Work) -> None:
             if attempt.number == 1:
                 raise ValueError("no good")
     assert heard == [[], ["keyed.b", "keyed.a"]]
+
+
+@scenario("what was approved ahead is done in a block that fails once, and passes", COMPLETED, **with_people(approve))
+async def approved_ahead_of_a_block(s: Work) -> None:
+    await s.ask(keyed_a, 1)
+    async for attempt in s.attempts("block", max=2):
+        async with attempt:
+            await s.do(keyed_a, 1)
+            if attempt.number == 1:
+                raise ValueError("no good")
+    await s.do(keyed_b, 2)
 
 
 @scenario("a step of a block fails once, and the block passes", COMPLETED, ROLLED_BACK)

@@ -13,9 +13,13 @@ import pytest
 
 from amends import Coordinator, Registry, SagaDefinition, Secret, Settings, StepDeniedError, saga
 from amends.bootstrap import Coordinator as Opened
+from amends.core import decide
 from amends.core.contracts import Topic
-from amends.core.values import SagaId
+from amends.core.saga import Saga
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId, StepId
 from amends.core.verdict import Verdict
+from amends.core.waits import open_waits
 from amends.errors import InputError, PolicyError, RefusedError, UnknownApprovalError
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
@@ -34,6 +38,7 @@ rules:
     reason: it is money
     expires: 1h
 """
+ALLOW = "version: v1\ndefault: allow\nrules: []\n"
 TWO = ASK.replace("expires: 1h", "approvals: 2")
 NOW_PARKED = Settings(lease_s=1_000_000, settle_s=1, park_s=0.0, poll_s=0.01)
 
@@ -67,6 +72,11 @@ async def parked(coordinator: Coordinator, saga_id: str) -> str:
         rows = await coordinator.approvals(saga=saga_id)
         if rows and coordinator._engine.running(rows[0].saga) is None:
             return rows[0].id
+        await asyncio.sleep(0.001)
+
+
+async def until(coordinator: Coordinator, saga_id: str, stands: Callable[[Saga], bool]) -> None:
+    while not stands((await coordinator.show(saga_id)).saga):
         await asyncio.sleep(0.001)
 
 
@@ -322,6 +332,187 @@ async def test_refused_ahead_the_function_may_go_on_without_it() -> None:
         ended = await running
     assert (ended.status, world.seen) == ("completed", [])
     assert "person:ann refused it: no" in ended.result
+
+
+def paying(body: Callable[[Work, Any], Coroutine[Any, Any, Any]], pay: Any) -> SagaDefinition:
+    async def function(s: Work) -> Any:
+        return await body(s, pay)
+
+    return saga("test.paying")(function)
+
+
+async def red_once(s: Work, pay: Any) -> None:
+    await s.ask(pay, 7)
+    async for attempt in s.attempts("t", max=2):
+        async with attempt:
+            await s.do(pay, 7)
+            if attempt.number == 1:
+                raise ValueError("red")
+
+
+async def back_to_checkpoint(s: Work, pay: Any) -> None:
+    await s.ask(pay, 7)
+    await s.checkpoint("cp")
+    await s.do(pay, 7)
+    assert [one.topic for one in (await s.rollback_to("cp", "red")).taken_back] == ["test.pay"]
+    await s.do(pay, 7)
+
+
+async def back_by_one(s: Work, pay: Any) -> None:
+    await s.ask(pay, 7)
+    await s.do(pay, 7)
+    await s.rollback_last(1, "red")
+    await s.do(pay, 7)
+
+
+@pytest.mark.parametrize("body", [red_once, back_to_checkpoint, back_by_one])
+@driven
+async def test_what_was_asked_ahead_goes_back_with_the_place_where_it_is_done(body: Any) -> None:
+    world = World()
+    async with coordinator(ALLOW) as c:
+        running = await c.start(paying(body, world.action("pay")), id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        assert (await running).status == "completed"
+    assert world.seen == ["pay(7)", "unpay", "pay(7)"]
+
+
+@driven
+async def test_the_second_try_of_what_was_asked_ahead_asks_again_where_the_policy_asks() -> None:
+    world = World()
+    async with coordinator(ASK) as c:
+        running = await c.start(paying(red_once, world.action("pay")), id="s")
+        first = await parked(c, "s")
+        await c.grant(first, by="person:ann")
+        second = await parked(c, "s")
+        assert (second != first, world.seen) == (True, ["pay(7)", "unpay"])
+        await c.grant(second, by="person:ann")
+        assert (await running).status == "completed"
+    assert world.seen == ["pay(7)", "unpay", "pay(7)"]
+
+
+@driven
+async def test_what_was_asked_ahead_and_is_irreversible_is_not_tried_twice() -> None:
+    world = World()
+    async with coordinator(ALLOW) as c:
+        running = await c.start(paying(red_once, world.action("pay", no_rollback="it is gone")), id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        ended = await running
+    assert (ended.status, world.seen) == ("incident", ["pay(7)"])
+    assert "is not taken back: saga s cannot go back that far" in ended.why
+
+
+@driven
+async def test_asked_in_a_try_that_failed_before_it_was_done_it_is_asked_again_in_the_next() -> None:
+    world = World()
+
+    async def body(s: Work, pay: Any) -> None:
+        async for attempt in s.attempts("t", max=2):
+            async with attempt:
+                await s.ask(pay, 7)
+                if attempt.number == 1:
+                    raise ValueError("red")
+                await s.do(pay, 7)
+
+    async with coordinator(ALLOW) as c:
+        running = await c.start(paying(body, world.action("pay")), id="s")
+        for _ in range(2):
+            await c.grant(await parked(c, "s"), by="person:ann")
+        assert (await running).status == "completed"
+    assert world.seen == ["pay(7)"]
+
+
+@driven
+async def test_going_back_from_outside_to_between_the_asking_and_the_doing_does_it_anew_and_asks_nobody_ahead() -> None:
+    world = World()
+
+    async def body(s: Work, pay: Any) -> list[str]:
+        by = await s.ask(pay, 7)
+        await s.checkpoint("cp")
+        await s.do(pay, 7)
+        return list(by)
+
+    async with coordinator(ALLOW) as c:
+        running = await c.start(paying(body, world.action("pay")), id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        assert (await running).status == "completed"
+        ended = await c.rollback("s", to="cp", why="again", by="person:bob")
+        assert (ended.status, ended.result) == ("completed", ["person:ann"])
+        steps = (await c.show("s")).saga.steps
+        assert {step.id: (step.place, step.status.value) for step in steps.values()} == {
+            "1": ("3", "compensated"),
+            "3~2": ("3~2", "succeeded"),
+        }
+        assert [one.id for one in await c.approvals(saga="s", open_only=False)] == ["s/1"]
+    assert world.seen == ["pay(7)", "unpay", "pay(7)"]
+
+
+@driven
+async def test_going_back_from_outside_to_before_the_asking_asks_again() -> None:
+    world = World()
+
+    async def body(s: Work, pay: Any) -> None:
+        await s.checkpoint("cp")
+        await s.ask(pay, 7)
+        await s.do(pay, 7)
+
+    async with coordinator(ALLOW) as c:
+        running = await c.start(paying(body, world.action("pay")), id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        assert (await running).status == "completed"
+        going = asyncio.ensure_future(c.rollback("s", to="cp", why="again", by="person:bob"))
+        assert await parked(c, "s") == "s/2~2"
+        await c.grant("s/2~2", by="person:ann")
+        await going
+        await until(c, "s", lambda state: state.phase is SagaStatus.COMPLETED)
+        assert (await c.show("s")).saga.steps[StepId("2~2")].place == "3~2"
+    assert world.seen == ["pay(7)", "unpay", "pay(7)"]
+
+
+@driven
+async def test_what_is_held_and_was_asked_ahead_but_never_done_is_not_released() -> None:
+    world = World()
+
+    async def body(s: Work, pay: Any) -> None:
+        await s.ask(pay, 7)
+
+    async with coordinator(ALLOW) as c:
+        running = await c.start(paying(body, world.action("pay", no_rollback="out", hold=True)), id="s")
+        await c.grant(await parked(c, "s"), by="person:ann")
+        assert (await running).status == "completed"
+    assert world.seen == []
+
+
+@driven
+async def test_a_step_that_an_old_journal_has_at_its_asking_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, memory, clock = World(), Memory(), QuickClock()
+    pay, other = world.action("pay"), world.action("other")
+
+    async def body(s: Work, pay: Any) -> None:
+        await s.ask(pay, 7)
+        await s.do(other)
+        await s.do(pay, 7)
+        await s.wait_for("go")
+        await s.do(other)
+
+    definition = paying(body, pay)
+    propose = decide._propose
+    with monkeypatch.context() as old:
+        old.setattr(decide, "_propose", lambda saga, command: propose(saga, command._replace(ahead=False)))
+        async with coordinator(ALLOW, memory, clock=clock) as c:
+            running = await c.start(definition, id="s")
+            await c.grant(await parked(c, "s"), by="person:ann")
+            await until(c, "s", lambda state: bool(open_waits(state)))
+            await running.halt()
+    registry = Registry()
+    registry.add_definition(definition)
+    async with coordinator(ALLOW, memory, clock=clock, registry=registry) as c:
+        await c.signal("s", "go", by="person:ann")
+        await c.resume()
+        await until(c, "s", lambda state: state.phase is SagaStatus.COMPLETED)
+        history = await c.show("s")
+        assert (history.saga.phase, list(history.saga.steps)) == ("completed", ["1", "2", "4"])
+        assert "step.placed" not in names(history.entries)
+    assert world.seen == ["other", "pay(7)", "other"]
 
 
 @driven

@@ -30,13 +30,23 @@ class StartSaga(NamedTuple):
 
 
 class ProposeStep(NamedTuple):
-    """`after`: the steps that it was declared to be after, where its definition is a graph."""
+    """`after`: the steps that it was declared to be after, where its definition is a graph. `ahead`: people are asked
+    about it before it is to be done.
+    """
 
     step: StepId
     contract: Contract
     args: Json
     digest: str
     after: tuple[StepId, ...] | None = None
+    ahead: bool = False
+
+
+class PlaceStep(NamedTuple):
+    """Do a step that was asked ahead: here, and this is where it belongs from now on."""
+
+    step: StepId
+    place: StepId
 
 
 class DispatchStep(NamedTuple):
@@ -360,6 +370,7 @@ Command: TypeAlias = (
     DispatchStep
     | RecordOutcome
     | ProposeStep
+    | PlaceStep
     | RecordVerdict
     | StartAttempt
     | KeepBefore

@@ -22,7 +22,16 @@ from amends.core.incidents import (
 from amends.core.keeping import decide_limits
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES, in_flight
-from amends.core.refusals import fitting, later, on_record, require_new, require_release, require_turn, require_work
+from amends.core.refusals import (
+    fitting,
+    later,
+    on_record,
+    require_free,
+    require_new,
+    require_release,
+    require_turn,
+    require_work,
+)
 from amends.core.rewinds import decide_rewind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
@@ -47,6 +56,8 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _outcome(saga, command)),)
         case c.ProposeStep():
             return _propose(saga, command)
+        case c.PlaceStep():
+            return (_place(saga, command),)
         case c.RecordVerdict():
             return record_verdict(saga, command)
         case c.AnswerApproval():
@@ -226,8 +237,18 @@ def _propose(saga: Saga, command: c.ProposeStep) -> tuple[e.Event, ...]:
             digest=command.digest,
             contract=_unless_known(saga, contract),
             after=command.after,
+            ahead=command.ahead,
         ),
     )
+
+
+def _place(saga: Saga, command: c.PlaceStep) -> e.Event:
+    require_work(saga)
+    require_free(saga, command.place)
+    step = on_record(saga, command.step)
+    if step.wanted or step.rewind is not None:
+        raise RefusedError(f"step {step.id} of saga {saga.id} was not asked ahead, or is done or taken back already")
+    return fitting(saga, e.StepPlaced(step=step.id, place=command.place))
 
 
 def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
@@ -279,6 +300,8 @@ def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
         require_release(saga, step)
     else:
         require_work(saga)
+    if not step.wanted:
+        raise RefusedError(f"step {step.id} of saga {saga.id} was asked ahead, and is not done before it has a place")
     if step.rewind is not None:
         raise RefusedError(f"step {step.id} of saga {saga.id} was taken back, with the part of the work it belongs to")
     if step.status is _S.UNKNOWN and not step.contract.repeatable:

@@ -41,6 +41,7 @@ from amends.core.returns import (
     RewindEnded as RewindEnded,
     RewindStarted as RewindStarted,
     StepDropped as StepDropped,
+    StepPlaced as StepPlaced,
 )
 from amends.core.spending import (
     BudgetSpent as BudgetSpent,
@@ -184,6 +185,8 @@ class StepProposed:
     """Only with the first step of this topic and version in the saga; later steps share it."""
     after: tuple[StepId, ...] | None = None
     """The steps that it was declared to be after, where its definition is a graph; None where nothing was declared."""
+    ahead: bool = False
+    """People are asked about it before it is to be done; where it is done, a `StepPlaced` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,6 +373,7 @@ SagaEvent: TypeAlias = (
 StepEvent: TypeAlias = (
     ActionAllowed
     | ActionDenied
+    | StepPlaced
     | StepDropped
     | BeforeCaptured
     | LockAwaited

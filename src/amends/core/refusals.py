@@ -37,6 +37,14 @@ def require_new(saga: Saga, step: StepId) -> None:
         raise RefusedError(f"saga {saga.id} has a step {step} already")
 
 
+def require_free(saga: Saga, place: StepId) -> None:
+    """The definition has nothing at this place yet."""
+    waited = saga.waits is not None and place in saga.waits.places
+    done = saga.placed is not None and place in saga.placed
+    if place in saga.steps or place in saga.checkpoints or place in saga.rewinds or waited or done:
+        raise RefusedError(f"saga {saga.id} has something at place {place} already")
+
+
 def require_turn(saga: Saga, step: Step) -> None:
     """It is this step's turn to be taken back: nothing is left that has to go first, and nothing else is in flight.
 

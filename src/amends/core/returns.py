@@ -1,4 +1,6 @@
-"""Facts about parts of the work: places to go back to, going back, and what becomes of what was held."""
+"""Facts about parts of the work: places to go back to, going back, where a step that was asked ahead is done, and what
+becomes of what was held.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,14 @@ class RewindEnded:
 
     place: StepId | None
     taken_back: tuple[StepId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlaced:
+    """A step that people were asked about ahead is done at this place of the definition, and goes back with it."""
+
+    step: StepId
+    place: StepId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

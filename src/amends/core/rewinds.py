@@ -16,8 +16,9 @@ from amends.core.effects import TurnBack
 from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
 from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan
-from amends.core.refusals import end_of, later, on_record, require_work
+from amends.core.refusals import end_of, later, on_record, require_free, require_work
 from amends.core.saga import Saga, Step, evolve
+from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.waits import open_waits
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError
@@ -46,20 +47,14 @@ def decide_rewind(
 
 def make_checkpoint(saga: Saga, command: c.MakeCheckpoint) -> tuple[e.Event, ...]:
     require_work(saga)
-    _require_free(saga, command.place)
+    require_free(saga, command.place)
     return (e.CheckpointMade(place=command.place, name=command.name),)
-
-
-def _require_free(saga: Saga, place: StepId) -> None:
-    waited = saga.waits is not None and place in saga.waits.places
-    if place in saga.steps or place in saga.checkpoints or place in saga.rewinds or waited:
-        raise RefusedError(f"saga {saga.id} has something at place {place} already")
 
 
 def rewind(saga: Saga, command: c.Rewind) -> tuple[e.Event, ...]:
     """What the definition did and says in which order is its own business; newest first is ours."""
     require_work(saga)
-    _require_free(saga, command.place)
+    require_free(saga, command.place)
     asked = (on_record(saga, name) for name in dict.fromkeys(command.steps))
     steps = newest_first(step for step in asked if step.rewind is None or step.owed)
     require_no_pivot(saga, steps)

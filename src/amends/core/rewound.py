@@ -110,6 +110,15 @@ def renewed(saga: Saga, deadline_at: int) -> Saga:
     return altered(saga, rewinds=rewinds)
 
 
+def is_asked_anew(saga: Saga, step: Step) -> bool:
+    """Whether a rewind from outside has forgotten that people were asked ahead; one back to in between has not.
+
+    Then only its place is done anew: what was approved has been used, and the gate judges again.
+    """
+    asked = step.entry if step.ahead is None else step.ahead.entry
+    return any(one.from_outside and one.begun.above < asked < one.entry for one in saga.rewinds.values())
+
+
 def taken_back(saga: Saga, rewind: Rewind) -> tuple[StepId, ...]:
     """Those of its steps that took effect, or may have, and of which nothing stands any more."""
     steps = (saga.steps[name] for name in rewind.begun.steps)

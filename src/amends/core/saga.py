@@ -11,7 +11,7 @@ from amends.core.frontier import Frontier, walked_back
 from amends.core.limits import Budget, begun, spent, stepped
 from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
-from amends.core.step import LIVE, SettlingEvent, Step, altered, changed, renewed, sparse, waits
+from amends.core.step import LIVE, Ahead, SettlingEvent, Step, altered, changed, renewed, sparse, waits
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.values import CALL, PARENT, Json, SagaId, StepId
 from amends.core.waits import Waits, folded
@@ -58,6 +58,8 @@ class Saga:
     checkpoints: Pmap[StepId, Checkpoint]
     """By place; of those with the same name, the newest counts."""
     rewinds: Pmap[StepId, Rewind]
+    placed: Pmap[StepId, StepId] | None = None
+    """By place: the steps that were asked ahead and are done there; None where there never was any."""
     rewinding: tuple[StepId, ...] = ()
     """The rewinds that are under way."""
     top: int = 0
@@ -212,6 +214,8 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             return _evolve_saga(saga, event)
         case e.WaitStarted() | e.WaitEnded() | e.SignalReceived():
             return altered(saga, head=saga.head + 1, waits=_waits(saga, event))
+        case e.StepPlaced():
+            return _place_step(saga, event)
         case _:
             return _evolve_step(saga, event)
 
@@ -236,7 +240,9 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
         "after": event.after,
         "entry": saga.head + 1,
     }
-    if status is not _S.RUNNING:
+    if isinstance(event, e.StepProposed):
+        if event.ahead:
+            made["ahead"] = Ahead(saga.head + 1)
         return altered(
             saga, head=saga.head + 1, contracts=contracts, steps=saga.steps.set(event.step, sparse(Step, **made))
         )
@@ -253,6 +259,19 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
     )
 
 
+def _place_step(saga: Saga, event: e.StepPlaced) -> Saga:
+    """A step that was asked ahead is done: from here on it is as one that was proposed here."""
+    old = _known(saga, event, event.step)
+    _next_status(saga, old, event)
+    if old.wanted or old.ahead is None:
+        raise _impossible(saga, event, f"step {old.id} was not asked ahead, or has its place")
+    signers = () if old.approval is None else old.approval.signers
+    new = altered(old, entry=saga.head + 1, ahead=Ahead(old.ahead.entry, event.place, signers))
+    placed = _empty() if saga.placed is None else saga.placed
+    here = altered(saga, steps=saga.steps.set(old.id, new), placed=placed.set(event.place, old.id))
+    return _evolve_step(here, event)
+
+
 def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
     old = _known(saga, event, event.step)
     new = changed(old, event, _next_status(saga, old, event))
@@ -260,7 +279,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
         new = rewound.told_when_over(new)
     held = saga.held
     if new.contract.hold:
-        new = altered(new, accepted=new.accepted or new.status is _S.READY)
+        new = altered(new, accepted=new.accepted or (new.status is _S.READY and new.wanted))
         held = _member(held, new.id, is_in=new.held)
     order, top = saga.order, saga.top
     if old.number == 0 and isinstance(event, e.AttemptStarted):

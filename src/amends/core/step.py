@@ -52,6 +52,16 @@ class Told(NamedTuple):
     fatal: bool
 
 
+class Ahead(NamedTuple):
+    """A step that people were asked about before it was to be done: by which entry, where it is done, and who had
+    agreed by then. No place: it is not to be done yet.
+    """
+
+    entry: int
+    place: StepId | None = None
+    signers: tuple[str, ...] = ()
+
+
 SettlingEvent: TypeAlias = e.StepEvent | e.ApprovalEvent | e.IncidentResolved
 
 
@@ -103,7 +113,9 @@ class Step:
     accepted: bool = False
     """It is held until the saga has settled: allowed, and approved where that is needed."""
     entry: int = 0
-    """The number of the entry that proposed it."""
+    """The number of the entry that proposed it, or that said where it is done."""
+    ahead: Ahead | None = None
+    """Where people were asked about it before it was to be done."""
     releasing: bool = False
     """What its child holds has begun to go out."""
     released: bool = False
@@ -121,6 +133,16 @@ class Step:
         if self.status is _S.AWAITING and self.approval is not None:
             return self.approval.expires_at
         return self.queued_until if self.status is _S.QUEUED else self.retry_at
+
+    @property
+    def place(self) -> StepId:
+        """Where the definition does it; what takes that place back takes it back."""
+        return self.id if self.ahead is None or self.ahead.place is None else self.ahead.place
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is to be done, and not only asked about."""
+        return self.ahead is None or self.ahead.place is not None
 
     @property
     def topic(self) -> Topic:
@@ -229,7 +251,7 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, error=why)
         case e.IncidentResolved():
             return altered(step, status=status, told=told_of(step))
-        case e.ActionAllowed() | e.StepDropped():
+        case e.ActionAllowed() | e.StepPlaced() | e.StepDropped():
             return altered(step, status=status)
         case e.ReleaseStarted():
             return altered(step, status=status, releasing=True)

@@ -167,6 +167,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ActionAllowed: _S.READY,
         e.ActionDenied: _S.DENIED,
         e.ApprovalRequested: _S.AWAITING,
+        e.StepPlaced: _S.PROPOSED,
         e.StepDropped: _S.DROPPED,
     },
     _S.AWAITING: {
@@ -177,6 +178,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ApprovalVoided: _S.PROPOSED,
     },
     _S.READY: {
+        e.StepPlaced: _S.READY,
         e.BeforeCaptured: _S.READY,
         e.ApprovalUsed: _S.READY,
         e.StepDropped: _S.DROPPED,

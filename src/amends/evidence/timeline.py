@@ -80,6 +80,7 @@ _Forward: TypeAlias = (
     | e.ActionDispatched
     | e.ActionAllowed
     | e.ActionDenied
+    | e.StepPlaced
     | e.StepDropped
     | e.BeforeCaptured
     | e.AfterCaptured
@@ -272,7 +273,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
 def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
     direction = Direction.FORWARD
     match event:
-        case e.StepProposed():
+        case e.StepProposed() | e.StepPlaced():
             return None
         case e.ActionAllowed(rule=rule):
             seen.rule = rule

@@ -15,6 +15,7 @@ GATE: Final = "system:gate"
 _JUDGED: Final = (e.ActionAllowed, e.ActionDenied, e.CompensationDenied, e.ApprovalRequested)
 _ASKED_FOR: Final = (
     e.StepProposed,
+    e.StepPlaced,
     e.ActionDispatched,
     e.AttemptStarted,
     e.WorkFinished,

@@ -53,6 +53,7 @@ from amends.runtime.secret import Secret, unmask
 from amends.runtime.sourcing import unless_made_up
 
 _BREATH = 64
+_NOT_BEGUN = frozenset({StepStatus.PROPOSED, StepStatus.READY})
 
 
 class Forward:
@@ -92,8 +93,12 @@ class Forward:
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
     ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
-        ahead = self._asked.get((_name(action), digest))
-        step, is_remembered = (ahead.popleft(), True) if ahead else await self.place(action.topic, digest, at)
+        if self._asked and at is None:
+            step, is_remembered = await self._spot(action, digest)
+        else:
+            step, is_remembered = await self.place(action.topic, digest, at)
+            if is_remembered and book.saga.placed is not None:
+                step = book.saga.placed.get(step, step)
         action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
@@ -134,8 +139,11 @@ class Forward:
         if not is_remembered:
             if book.saga.budget is not None:
                 await keep(run, step, action.topic, args)
-            book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest))
+            book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest, ahead=True))
             await self._judge(step, action, ahead=True)
+        asked = book.saga.steps[step].ahead
+        if asked is not None and asked.place is not None:
+            return asked.signers  # it was answered, and done: what became of it then is told where it was done
         while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
             await self.go(effect, step, action)
         approval = book.saga.steps[step].approval
@@ -144,6 +152,33 @@ class Forward:
             raise step_error(book.saga.steps[step])
         self._asked.setdefault((_name(action), digest), deque()).append(step)
         return approval.signers
+
+    async def _spot(self, action: Action[..., Any], digest: str) -> tuple[StepId, bool]:
+        """The step that the calling task asks for, and whether the journal remembers it: one that was asked ahead, and
+        not done yet, is done here.
+        """
+        waiting = self._asked.get((_name(action), digest))
+        if waiting and self._run.state(waiting[0]).ahead is None:
+            return waiting.popleft(), True  # of an old journal: it stands where it was asked for
+        place, is_remembered = await self.place(action.topic, digest)
+        if is_remembered:
+            placed = self._run.book.saga.placed
+            return (place if placed is None else placed.get(place, place)), True
+        step = self._not_done_yet(waiting) if waiting else None
+        if step is None:
+            return place, False
+        if self.over or self.closed:
+            self._refuse_if_taken_back(place)
+        self._run.book.tell(c.PlaceStep(step=step, place=place))
+        return step, True
+
+    def _not_done_yet(self, asked: deque[StepId]) -> StepId | None:
+        """The oldest of those that were asked ahead, leaving out what was taken back since."""
+        while asked:
+            step = self._run.state(asked.popleft())
+            if step.rewind is None and not step.wanted and step.status in _NOT_BEGUN:
+                return step.id
+        return None
 
     async def place(self, what: str, digest: str, at: Spot | None = None) -> tuple[StepId, bool]:
         """The place of what the calling task asks for, and whether the journal remembers it. Raises DivergedError."""
@@ -305,7 +340,7 @@ class Forward:
         if may_be_held and not await self._heed_pauses(action):
             return
         if self.over or self.closed:
-            self._refuse_if_taken_back(step)
+            self._refuse_if_taken_back(step if isinstance(start, c.DispatchStep) else run.state(step).place)
         with run.flight(step):
             run.book.tell(start)
             if run.state(step).status is not StepStatus.RUNNING:
@@ -337,10 +372,10 @@ class Forward:
                 return False
             await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))
 
-    def _refuse_if_taken_back(self, step: StepId) -> None:
-        if self.over or any(scope.holds(step) for scope in self.closed):
+    def _refuse_if_taken_back(self, place: StepId) -> None:
+        if self.over or any(scope.holds(place) for scope in self.closed):
             saga = self._run.book.saga.id
-            raise RefusedError(f"saga {saga}: the part of the work that step {step} belongs to was taken back")
+            raise RefusedError(f"saga {saga}: the part of the work that step {place} belongs to was taken back")
 
     async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome | None:
         """From the durable intent to the outcome; None where what another wrote meanwhile does not go with that."""

@@ -10,6 +10,9 @@ what is merely out of order.
 Checkpoints and rollbacks take places too, in the same count: 1 may be a step, 2 a checkpoint, 3 a step. So a part of
 the work is a `Scope`: a branch, and from which place to which, with every branch that was started there. What a
 rollback from outside had forgotten is asked for anew, under a new name: 3~2 is the second time at place 3.
+
+A step that people are asked about ahead has two places: `s.ask` is at one, which names it, and `s.do` at another, where
+it belongs. Journals from before that was on record have it at its ask alone, and `s.do` takes no place there.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from amends.core.limits import SPENDING, spent_words
+from amends.core.rewound import is_asked_anew
 from amends.core.saga import Saga
 from amends.core.step import Step
 from amends.core.values import StepId
@@ -72,8 +76,9 @@ class Places:
         self._patience_s = patience_s
         steps = tuple(saga.steps.values())  # once: each walk over the map copies its keys, and every saga begins here
         self._unclaimed = dict(_remembered(saga, steps))
-        self._forgotten = frozenset(step.id for step in steps if step.forgotten) or _NONE
-        self._set_aside = frozenset(step.id for step in steps if step.rewind is not None) or _NONE
+        self._forgotten = frozenset(_forgotten(saga, steps)) or _NONE
+        aside = (step for step in steps if step.rewind is not None)
+        self._set_aside = frozenset(name for step in aside for name in (step.id, step.place)) or _NONE
         self._branches: dict[str, int] = {}
         for step in (*self._unclaimed, *self._forgotten):
             fork, number = _fork_of(step)
@@ -179,8 +184,10 @@ class Places:
 def _remembered(saga: Saga, steps: tuple[Step, ...]) -> Iterator[tuple[StepId, tuple[str, str]]]:
     """What the journal has at each place: steps by their topic, whichever version they began with, waits and marks."""
     for step in steps:
-        if not step.forgotten:
+        if not step.forgotten or (step.ahead is not None and not is_asked_anew(saga, step)):
             yield step.id, (step.topic, step.digest)
+        if step.ahead is not None and step.ahead.place is not None and not step.forgotten:
+            yield step.ahead.place, (step.topic, step.digest)
     for wait in saga.waits.places.values() if saga.waits is not None else ():
         yield wait.place, (wait.words, "")
     for spending in saga.budget.places.values() if saga.budget is not None else ():
@@ -190,6 +197,15 @@ def _remembered(saga: Saga, steps: tuple[Step, ...]) -> Iterator[tuple[StepId, t
     for rewind in saga.rewinds.values():
         if (place := rewind.begun.place) is not None:
             yield place, (ROLLBACK, asked_back(rewind.begun.to, rewind.begun.attempt, len(rewind.begun.steps)))
+
+
+def _forgotten(saga: Saga, steps: tuple[Step, ...]) -> Iterator[StepId]:
+    """The places that a rollback from outside had forgotten: of a step that was asked ahead, both have to be."""
+    for step in steps:
+        if step.forgotten:
+            yield step.place
+            if step.place == step.id or is_asked_anew(saga, step):
+                yield step.id
 
 
 def asked_back(to: StepId | None, attempt: int, last: int) -> str:

@@ -193,17 +193,17 @@ class Rewinds:
         """All of a scope, which began when there were `floor` intents: those with one, and those that people decide."""
         saga = self.saga
         for number in range(len(saga.order), floor, -1):
-            if scope.holds(saga.order[number]):
+            if scope.holds(saga.steps[saga.order[number]].place):
                 yield saga.order[number]
         for step in dict.fromkeys((*saga.asked, *saga.held)):
-            if saga.steps[step].number == 0 and scope.holds(step):
+            if saga.steps[step].number == 0 and scope.holds(saga.steps[step].place):
                 yield step
 
     def _newest(self, scope: Scope, most: int) -> tuple[StepId, ...]:
         saga, found = self.saga, list[StepId]()
         for number in range(len(saga.order), 0, -1):
             step = saga.steps[saga.order[number]]
-            if step.standing and step.rewind is None and scope.holds(step.id):
+            if step.standing and step.rewind is None and scope.holds(step.place):
                 found.append(step.id)
                 if len(found) == most:
                     return tuple(found)

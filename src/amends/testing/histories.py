@@ -246,10 +246,13 @@ class Walk:
         if self.tape.once_in(2) and not contract.before and not contract.hold:
             self.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=ALLOW, after=after))
         else:
-            self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest="", after=after))
+            ahead = self.tape.once_in(8)
+            self.tell(c.ProposeStep(step=step, contract=contract, args={}, digest="", after=after, ahead=ahead))
 
     def _go(self, step: Step, effect: Effect) -> None:
         match effect:
+            case Judge() if not step.wanted and step.approval is not None:
+                self.tell(c.PlaceStep(step=step.id, place=StepId(f"{step.id}.at")))
             case Judge():
                 verdict = DENY if self.tape.once_in(8) else ASK if self.tape.once_in(3) else ALLOW
                 self.tell(c.RecordVerdict(step=step.id, verdict=verdict, now=self.now, ahead=self.tape.once_in(8)))
@@ -259,6 +262,8 @@ class Walk:
                 self.tell(c.ExpireApproval(step=step.id, now=self.now))
             case Queue():
                 self.tell(self.tape.pick(ends_in_line(step)))
+            case Perform() if not step.wanted:
+                self.tell(c.PlaceStep(step=step.id, place=StepId(f"{step.id}.at")))
             case Perform() if step.number == 0 and not step.held and self.tape.once_in(6):
                 self.tell(self.tape.pick(ways_into_line(step, self.now)))
             case Perform():

@@ -120,6 +120,7 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.RewindStarted(place=None, steps=(), why="", by="ann", deadline_at=5, above=3),
     e.RewindEnded(place=STEP, taken_back=(STEP,)),
     e.RewindEnded(place=None, taken_back=()),
+    e.StepPlaced(step=STEP, place=StepId("4")),
     e.StepDropped(step=STEP, why="the saga is rolled back"),
     e.SagaRolledBack(),
     e.SagaHalted(),
