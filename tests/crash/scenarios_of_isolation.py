@@ -215,3 +215,32 @@ async def document_conflict(s: Work) -> str:
 async def document_in_turn(s: Work) -> None:
     await s.hold("document:count")
     await count(s)
+
+
+@saga("crash.child_counts")
+async def child_counts(s: Work, n: int) -> None:
+    await count(s)
+
+
+@scenario("a family changes a document, one after the other", COMPLETED, **counting("1"))
+async def family_counts(s: Work) -> None:
+    await count(s)
+    await s.call(child_counts, 1)
+
+
+@scenario("a family changes a document in turns, and all of it is restored", ROLLED_BACK, **counting("1"))
+async def family_restored(s: Work) -> None:
+    await s.call(child_counts, 1)
+    await count(s)
+    await s.call(child_counts, 2)
+    await s.do(fatal_clean, 2)
+
+
+@scenario("a child's change of a document is taken back, made again, and restored", ROLLED_BACK, **counting("1"))
+async def family_counts_again(s: Work) -> None:
+    await count(s)
+    await s.checkpoint("counted")
+    await s.call(child_counts, 1)
+    await s.rollback_to("counted", "no good")
+    await s.call(child_counts, 2)
+    await s.do(fatal_clean, 3)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +19,9 @@ from amends import (
     SagaDefinition,
     Secret,
     Settings,
+    StepFatalError,
     Work,
+    child,
     saga,
 )
 from amends.errors import InputError, NotJsonError, TooLargeError
@@ -244,5 +247,123 @@ def test_from_outside_a_change_may_expect_a_version(tmp_path: Path) -> None:
         await on.documents.delete("a", expect=1)
         assert await on.documents.get("a") is None
         assert (await on.documents.put("a", 3, expect=0)).version == 3
+
+    play(tmp_path, scene)
+
+
+# -- families ---------------------------------------------------------------------------------------------------------
+
+
+def adds(name: str, what: str) -> SagaDefinition:
+    async def function(s: Work, fails: bool = False) -> None:
+        await s.documents.update("notes", lambda notes: [*notes, what], default=[])
+        if fails:
+            raise Fatal("no")
+
+    return saga(name)(function)
+
+
+KID, OTHER = adds("documents.kid", "kid"), adds("documents.other", "other")
+
+
+def test_a_parent_and_its_children_change_a_document_one_after_the_other(tmp_path: Path) -> None:
+    async def scene(on: Coordinator) -> None:
+        async def work(s: Work) -> list[str]:
+            await s.documents.set("notes", ["top"])
+            await s.call(KID)
+            await s.documents.update("notes", lambda notes: [*notes, "again"])
+            await s.call(OTHER)
+            assert await body_of(on, "notes") is None
+            return cast("list[str]", await s.documents.get("notes"))
+
+        ended = await on.run(doing(work), id="t")
+        assert (ended.status, ended.result) == ("completed", ["top", "kid", "again", "other"])
+        assert await body_of(on, "notes") == ended.result
+
+    play(tmp_path, scene)
+
+
+def test_a_family_that_goes_back_restores_exactly_what_was_there(tmp_path: Path) -> None:
+    async def scene(on: Coordinator) -> None:
+        await on.documents.put("notes", ["before"])
+
+        async def work(s: Work) -> None:
+            await s.call(KID)
+            await s.documents.set("notes", ["top"])
+            await s.call(OTHER)
+            await s.checkpoint("here")
+            await s.call(KID)
+            await s.rollback_to("here", "no good")
+            assert await s.documents.get("notes") == ["top", "other"]
+            await s.documents.set("notes", ["once more"])
+            raise Fatal("no")
+
+        ended = await on.run(doing(work), id="t")
+        assert (ended.status, await body_of(on, "notes")) == ("rolled_back", ["before"])
+        assert await on.incidents() == []
+
+    play(tmp_path, scene)
+
+
+def test_a_family_that_had_completed_is_taken_back_too(tmp_path: Path) -> None:
+    async def scene(on: Coordinator) -> None:
+        async def work(s: Work) -> None:
+            await s.call(KID)
+            await s.documents.set("notes", ["top"])
+
+        await on.run(doing(work), id="t")
+        assert (await on.cancel("t")).status == "rolled_back"
+        assert await body_of(on, "notes") is None
+
+        await on.run(doing(work), id="u")
+        await on.documents.put("notes", ["somebody else"])
+        ended = await on.cancel("u")
+        assert (ended.status, [one.kind for one in await on.incidents()]) == ("incident", ["changed_since"])
+        assert await body_of(on, "notes") == ["somebody else"]
+
+    play(tmp_path, scene)
+
+
+def test_children_side_by_side_conflict_on_one_document_as_strangers_do(tmp_path: Path) -> None:
+    async def scene(on: Coordinator) -> None:
+        wrote, gate = asyncio.Event(), asyncio.Event()
+
+        async def slow(s: Work) -> None:
+            await s.documents.set("notes", ["slow"])
+            wrote.set()
+            await gate.wait()
+
+        async def late(s: Work) -> str:
+            await wrote.wait()
+            try:
+                assert await s.documents.get("notes") is None
+                await s.documents.set("notes", ["late"])
+            except DocumentConflictError as exc:
+                return str(exc)
+            finally:
+                gate.set()
+            return "a lost update"
+
+        async def work(s: Work) -> list[str]:
+            return await s.call_all([child(doing(slow, "slow")), child(doing(late, "late"))])
+
+        ended = await on.run(doing(work), id="t")
+        assert ended.status == "completed"
+        assert "which runs beside saga" in ended.result[1]
+        assert await body_of(on, "notes") == ["slow"]
+
+    play(tmp_path, scene)
+
+
+def test_a_child_that_was_rolled_back_has_left_its_parent_s_change(tmp_path: Path) -> None:
+    async def scene(on: Coordinator) -> None:
+        async def work(s: Work) -> list[str]:
+            await s.documents.set("notes", ["top"])
+            with contextlib.suppress(StepFatalError):
+                await s.call(KID, True)
+            return cast("list[str]", await s.documents.update("notes", lambda notes: [*notes, "again"]))
+
+        ended = await on.run(doing(work), id="t")
+        assert (ended.status, ended.result) == ("completed", ["top", "again"])
 
     play(tmp_path, scene)

@@ -51,7 +51,7 @@ def begun(tmp_path: Path, wired: str) -> Shell:
     (tmp_path / "payments.py").write_text(MODULE)
     asked = amends("run", "payments:pays", "--id", "p", "--input", f'{{"wired": {wired}}}')
     assert "waiting" in asked.out, asked
-    assert amends("approval", "grant", "p/1", "--by", "person:kim").code == 0
+    assert amends("approval", "grant", "p/1", "--by", "person:kim", "--yes").code == 0
     return amends
 
 

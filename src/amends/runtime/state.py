@@ -1,8 +1,8 @@
 """Documents inside a saga: `s.state` and `s.documents`, whose reads and changes are steps of built-in actions.
 
 A change is judged, journaled and resumed like any other step. It takes the document's resource, without waiting, so
-that until the saga has ended nobody else changes it; taking it back writes the body of before as a new version, unless
-someone else has changed it since.
+that until the saga has ended nobody but its family changes it; taking it back writes the body of before as a new
+version, unless someone else has changed it since.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ class Office:
     most_bytes: int
     keep: int
 
-    async def write(self, name: str, body: str | None, use: str, *, expect: int | None, own: bool = False) -> Document:
-        asked = DocumentWrite(name, body, use, self.saga, self.actor, expect, own, self.keep, self.epoch)
+    async def write(
+        self, name: str, body: str | None, use: str, *, expect: int | None = None, takes_back: int = 0
+    ) -> Document:
+        asked = DocumentWrite(name, body, use, self.saga, self.actor, expect, takes_back, self.keep, self.epoch)
         return await self.journal.write(asked)
 
 
@@ -59,7 +61,7 @@ office: ContextVar[Office] = ContextVar("amends_office")
 
 @action("amends.document.get", read_only=True)
 async def get_document(name: str) -> dict[str, Any]:
-    """Read the newest version of a document that is final, or this saga's own."""
+    """Read the newest version of a document that is final, or this saga's own or its family's."""
     here = office.get()
     found = await here.journal.document(name, reader=here.saga)
     if found is None:
@@ -98,7 +100,7 @@ async def _restore(done: Done) -> None:
         raise Fatal(f"version {mine.version - 1} of document {name} is not kept any more; restore it by hand")
     body = None if before is None or before.deleted else canonical(before.body)
     try:
-        await here.write(name, body, done.key, expect=None, own=True)
+        await here.write(name, body, done.key, takes_back=mine.version)
     except DocumentConflictError as exc:
         raise ChangedSince(str(exc)) from None
 

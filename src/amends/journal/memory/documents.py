@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from amends.core.values import SagaId
 from amends.journal import cursors, filing
-from amends.journal.filing import Document, DocumentPage, DocumentWrite, resource_of
+from amends.journal.filing import Document, DocumentPage, DocumentWrite, Kin, resource_of
 from amends.journal.memory.locks import holder_of
 from amends.journal.memory.state import Memory
+from amends.journal.protocol import PARENT
 
 
 def write(memory: Memory, asked: DocumentWrite, now: int) -> Document:
@@ -23,8 +24,7 @@ def written(memory: Memory, key: str) -> Document | None:
 def document(memory: Memory, name: str, reader: SagaId | None, version: int | None) -> Document | None:
     if version is None:
         return _told(memory, filing.seen(_Shelf(memory, 0), name, reader))
-    found = [one for one in memory.documents.values() if (one.name, one.version) == (name, version)]
-    return _told(memory, found[0]) if found else None
+    return _told(memory, _Shelf(memory, 0).version(name, version))
 
 
 def documents(memory: Memory, prefix: str, after: str | None, limit: int) -> DocumentPage:
@@ -51,16 +51,27 @@ class _Shelf:
         self._memory = memory
         self._now = now
 
-    def newest(self, name: str, *, without: SagaId | None = None) -> Document | None:
+    def newest(self, name: str, *, without: tuple[SagaId, ...] = ()) -> Document | None:
         every = self._memory.documents.values()
-        found = [one for one in every if one.name == name and (without is None or one.saga != without)]
+        found = [one for one in every if one.name == name and one.saga not in without]
         return max(found, key=_version, default=None)
+
+    def version(self, name: str, version: int) -> Document | None:
+        every = self._memory.documents.values()
+        return next((one for one in every if (one.name, one.version) == (name, version)), None)
 
     def written(self, key: str) -> Document | None:
         return self._memory.documents.get(key)
 
     def holder(self, name: str) -> SagaId | None:
         return holder_of(self._memory, resource_of(name))
+
+    def kin(self, saga: SagaId) -> Kin | None:
+        record = self._memory.sagas.get(saga)
+        if record is None:
+            return None
+        parent = record.begun.labels.get(PARENT)
+        return Kin(None if parent is None else SagaId(parent), record.summary.status.ended, record.place)
 
     def epoch(self, saga: SagaId) -> int | None:
         record = self._memory.sagas.get(saga)
@@ -76,6 +87,7 @@ class _Shelf:
             saga=write.saga,
             by=write.by,
             at=self._now,
+            takes_back=write.takes_back,
         )
         self._memory.documents[write.key] = made
         return made
@@ -87,6 +99,4 @@ class _Shelf:
 
 def _told(memory: Memory, found: Document | None) -> Document | None:
     """With whether it is final."""
-    if found is None or not found.saga or holder_of(memory, resource_of(found.name)) != found.saga:
-        return found
-    return replace(found, final=False)
+    return found if found is None or filing.is_final(_Shelf(memory, 0), found) else replace(found, final=False)

@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from typing import Final
 
+from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.journal import cursors, filing
-from amends.journal.filing import Document, DocumentPage, DocumentWrite, resource_of
+from amends.journal.filing import Document, DocumentPage, DocumentWrite, Kin, resource_of
+from amends.journal.protocol import PARENT
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.locks import holder_of
 from amends.journal.sqlite.writer import Batch
@@ -27,7 +29,7 @@ def document(database: Database, name: str, reader: SagaId | None, version: int 
     with database.moment():
         if version is None:
             return _told(shelf, filing.seen(shelf, name, reader))
-        return _told(shelf, _of(database.first(f"{_SELECT} WHERE name = ? AND version = ?", (name, version))))
+        return _told(shelf, shelf.version(name, version))
 
 
 def documents(database: Database, prefix: str, after: str | None, limit: int) -> DocumentPage:
@@ -62,8 +64,11 @@ class _Shelf:
         self._database = database
         self._now = now
 
-    def newest(self, name: str, *, without: SagaId | None = None) -> Document | None:
-        return _of(self._database.first(_NEWEST, (name, without)))
+    def newest(self, name: str, *, without: tuple[SagaId, ...] = ()) -> Document | None:
+        return _of(self._database.first(_NEWEST, (name, json.dumps(without))))
+
+    def version(self, name: str, version: int) -> Document | None:
+        return _of(self._database.first(f"{_SELECT} WHERE name = ? AND version = ?", (name, version)))
 
     def written(self, key: str) -> Document | None:
         return _of(self._database.first(f"{_SELECT} WHERE key = ?", (key,)))
@@ -71,12 +76,19 @@ class _Shelf:
     def holder(self, name: str) -> SagaId | None:
         return holder_of(self._database, resource_of(name))
 
+    def kin(self, saga: SagaId) -> Kin | None:
+        found = self._database.first(_KIN, (saga,))
+        if found is None:
+            return None
+        parent, status, place = found
+        return Kin(None if parent is None else SagaId(parent), SagaStatus(status).ended, int(place))
+
     def epoch(self, saga: SagaId) -> int | None:
         found = self._database.first("SELECT epoch FROM saga WHERE name = ?", (saga,))
         return None if found is None else int(found[0])
 
     def add(self, write: DocumentWrite, version: int) -> Document:
-        values = (write.name, version, write.body, write.saga, write.by, write.key, self._now)
+        values = (write.name, version, write.body, write.saga, write.by, write.key, self._now, write.takes_back)
         self._database.run(_ADD, values)
         made = _of(self._database.first(f"{_SELECT} WHERE key = ?", (write.key,)))
         assert made is not None, "it has just been written"  # noqa: S101 - for the checkers
@@ -90,21 +102,31 @@ class _Shelf:
 def _of(row: Row | None) -> Document | None:
     if row is None:
         return None
-    name, version, body, saga, by, at = row
-    parsed = None if body is None else json.loads(body)
-    return Document(name=name, version=version, body=parsed, deleted=body is None, saga=SagaId(saga), by=by, at=at)
+    name, version, body, saga, by, at, takes_back = row
+    return Document(
+        name=name,
+        version=version,
+        body=None if body is None else json.loads(body),
+        deleted=body is None,
+        saga=SagaId(saga),
+        by=by,
+        at=at,
+        takes_back=takes_back,
+    )
 
 
 def _told(shelf: _Shelf, found: Document | None) -> Document | None:
     """With whether it is final."""
-    if found is None or not found.saga or shelf.holder(found.name) != found.saga:
-        return found
-    return replace(found, final=False)
+    return found if found is None or filing.is_final(shelf, found) else replace(found, final=False)
 
 
-_SELECT: Final = "SELECT name, version, body, saga, by, at FROM document"
-_NEWEST: Final = f"{_SELECT} WHERE name = ?1 AND (?2 IS NULL OR saga <> ?2) ORDER BY version DESC LIMIT 1"
-_ADD: Final = "INSERT INTO document (name, version, body, saga, by, key, at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_SELECT: Final = "SELECT name, version, body, saga, by, at, takes_back FROM document"
+_BUT: Final = "saga NOT IN (SELECT value FROM json_each(?2))"
+_NEWEST: Final = f"{_SELECT} WHERE name = ?1 AND {_BUT} ORDER BY version DESC LIMIT 1"
+_KIN: Final = f"""SELECT labels ->> '$."{PARENT}"', status, id FROM saga WHERE name = ?"""  # noqa: S608 - all of it is constant
+_ADD: Final = """
+    INSERT INTO document (name, version, body, saga, by, key, at, takes_back) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
 _NAMES: Final = """
     SELECT DISTINCT name FROM document WHERE name > :after AND substr(name, 1, length(:prefix)) = :prefix
      ORDER BY name LIMIT :limit

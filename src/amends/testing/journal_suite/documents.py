@@ -89,12 +89,58 @@ class DocumentRules(Ground):
         saga = await self.holding(journal, "s", "a")
         for number in (1, 2):
             await journal.write(put("a", str(number), f"k{number}", saga=saga))
-        own = put("a", "1", "u1", saga=saga)._replace(own=True)
+        own = put("a", "1", "u1", saga=saga)._replace(takes_back=2)
         equal((await journal.write(own)).version, 3)
         await journal.append(saga, [resumed()], after=1, summary=ENDED, lease=held(saga, "w"))
         await journal.write(put("a", "9", "k9"))
-        await refusal(journal.write(own._replace(key="u2")), DocumentConflictError)
+        await refusal(journal.write(own._replace(key="u2", takes_back=1)), DocumentConflictError)
         equal((await journal.write(own)).version, 3)
+
+    async def family(self, journal: Journal) -> tuple[SagaId, SagaId, SagaId]:
+        """A saga that holds the document, and two children of it that run side by side."""
+        top = await self.holding(journal, "top", "a")
+        kids = [await begin(journal, f"top-kid-{n}", worker="w", parent="top") for n in (1, 2)]
+        return top, kids[0], kids[1]
+
+    @rule
+    async def test_a_family_changes_what_it_holds_one_after_the_other(self, journal: Journal) -> None:
+        await journal.write(put("a", "0", "k0"))
+        top, one, two = await self.family(journal)
+        await journal.write(put("a", "1", "k1", saga=top))
+        await journal.write(put("a", "2", "k2", saga=one))
+        for reader, body in ((one, 2), (two, 1), (None, 0), (SagaId("stranger"), 0)):
+            found = await journal.document("a", reader=reader)
+            equal(None if found is None else found.body, body)
+        for beside in (two, top):
+            await refusal(journal.write(put("a", "9", "k9", saga=beside)), DocumentConflictError)
+        await journal.append(one, [resumed()], after=1, summary=ENDED, lease=held(one, "w"))
+        await journal.write(put("a", "3", "k3", saga=two, expect=3))
+        equal([row.final for row in (await journal.versions("a")).rows], [True, False, False, False])
+
+    @rule
+    async def test_who_began_later_goes_back_first_so_nobody_who_began_before_goes_on_from_it(
+        self, journal: Journal
+    ) -> None:
+        _, one, two = await self.family(journal)
+        await journal.write(put("a", "2", "k2", saga=two))
+        await journal.append(two, [resumed()], after=1, summary=ENDED, lease=held(two, "w"))
+        await refusal(journal.write(put("a", "1", "k1", saga=one)), DocumentConflictError)
+        equal(await journal.document("a", reader=one), None)
+
+    @rule
+    async def test_whoever_takes_back_what_is_older_finds_its_own_again(self, journal: Journal) -> None:
+        top, one, two = await self.family(journal)
+        await journal.write(put("a", "1", "k1", saga=one))
+        await journal.append(one, [resumed()], after=1, summary=ENDED, lease=held(one, "w"))
+        await journal.write(put("a", "2", "k2", saga=two))
+        undo = put("a", None, "u1", saga=one)._replace(takes_back=1)
+        await refusal(journal.write(undo), DocumentConflictError)
+        await journal.write(put("a", "1", "u2", saga=two)._replace(takes_back=2))
+        equal((await journal.write(undo)).takes_back, 1)
+        await refusal(journal.write(undo._replace(key="u3")), DocumentConflictError)
+        await journal.append(two, [resumed()], after=1, summary=ENDED, lease=held(two, "w"))
+        await journal.write(put("a", "5", "k5", saga=top))
+        equal((await journal.write(put("a", None, "u5", saga=top)._replace(takes_back=5))).version, 6)
 
     @rule
     async def test_a_driver_that_was_replaced_writes_nothing(self, journal: Journal) -> None:
