@@ -18,7 +18,6 @@ from amends.core.marks import Checkpoint
 from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan
 from amends.core.refusals import end_of, later, on_record, require_free, require_work
 from amends.core.saga import Saga, Step, evolve
-from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.waits import open_waits
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError
