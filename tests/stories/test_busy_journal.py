@@ -60,8 +60,17 @@ async def writer() -> None:
             print(n, flush=True)
 
 
+async def rival(times: int) -> None:
+    taken = []
+    async with Coordinator.open("amends.db", signals=False) as coordinator:
+        for _ in range(times):
+            taken += [one.id for one in await coordinator.resume() if one.id != "nap"]
+            await asyncio.sleep(0.05)
+    print(*taken or ["none"])
+
+
 if __name__ == "__main__":
-    asyncio.run(worker(int(sys.argv[2])) if sys.argv[1] == "worker" else writer())
+    asyncio.run(globals()[sys.argv[1]](*map(int, sys.argv[2:])))
 """
 HOLDER = """
 import sqlite3, time
@@ -100,24 +109,18 @@ async def until_called(folder: Path, times: int) -> None:
 def test_another_worker_finds_nothing_to_take_while_the_journal_is_fought_for(tmp_path: Path) -> None:
     worker = begun(tmp_path, "worker", "10")
     assert heard(worker) == "begun"
-
-    async def look() -> list[object]:
-        await until_called(tmp_path, 10)
-        async with Coordinator.open(str(tmp_path / "amends.db"), signals=False) as other:
-            taken: list[object] = []
-            while len(taken) < 30:  # with each a wait for the lock, in which the worker may renew
-                await asyncio.to_thread(heard, holder)
-                taken.append([one.id for one in await other.resume() if one.id != "nap"])
-            return taken
-
+    asyncio.run(until_called(tmp_path, 10))
     holder = begun(tmp_path, "-c", HOLDER)
+    assert heard(holder) == "held"
+    rival = begun(tmp_path, "rival", "30")
     try:
-        taken = asyncio.run(look())
+        taken, _ = rival.communicate(timeout=60)  # what it takes, it would wait for
     finally:
-        holder.kill()
-        holder.communicate()
+        for one in (holder, rival):
+            one.kill()
+            one.communicate()
         (tmp_path / "answered").touch()
-    assert (taken, heard(worker), calls(tmp_path)) == ([[]] * 30, "completed", 10)
+    assert (taken.split(), heard(worker), calls(tmp_path)) == (["none"], "completed", 10)
     worker.communicate()
 
 
