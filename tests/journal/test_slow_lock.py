@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,13 @@ class Two:
 
 
 @asynccontextmanager
-async def in_memory(_path: Path) -> AsyncIterator[Two]:
+async def in_memory(_path: Path) -> AsyncGenerator[Two]:
     clock, memory, door = ManualClock(), Memory(), Door()
     yield Two(MemoryJournal(clock, memory), MemoryJournal(clock, memory, wait=door.passed), door, clock)
 
 
 @asynccontextmanager
-async def in_a_file(path: Path) -> AsyncIterator[Two]:
+async def in_a_file(path: Path) -> AsyncGenerator[Two]:
     clock, door = ManualClock(), Door()
     first, second = [await SqliteJournal.open(path, clock, checked=False) for _ in range(2)]
     commit = second._writer._commit

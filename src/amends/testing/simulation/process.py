@@ -123,7 +123,7 @@ class Process(Owner):
         return self.ground.providers.is_well
 
     def drives(self, saga: SagaId) -> bool:
-        return self.coordinator._engine.running(saga) is not None  # nobody else is told
+        return self.coordinator._engine.running(saga) is not None  # pyright: ignore[reportPrivateUsage] - it tells nobody else
 
     def _lock_s(self) -> float:
         """For how long the write lock is not to be had from now on."""
