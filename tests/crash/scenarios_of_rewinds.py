@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from amends import NotDone, SagaDefinition, SagaStatus, Work
+from amends import NotDone, SagaDefinition, SagaStatus, Work, saga
 from amends.errors import RefusedError, UnknownSagaError
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
@@ -183,3 +183,39 @@ async def held_in_a_block(s: Work) -> None:
             await s.do(held_mail, attempt.number)
             if attempt.number == 1:
                 raise ValueError("no good")
+
+
+# -- hold in a family ------------------------------------------------------------------------------------------------
+
+
+@saga("crash.child_holds")
+async def child_holds(s: Work) -> str:
+    await s.do(held_mail, 11)
+    return str(await s.do(keyed_a, 12))
+
+
+@saga("crash.child_of_holds")
+async def child_of_holds(s: Work) -> str:
+    await s.do(held_mail, 21)
+    return str(await s.call(child_holds))
+
+
+@scenario("what a child holds is released when its parent has done its work", COMPLETED)
+async def held_in_a_child(s: Work) -> str:
+    told = await s.call(child_holds)
+    await s.do(keyed_b, 2)
+    return str(told)
+
+
+@scenario("what is held two below is released when the root has done its work", COMPLETED)
+async def held_below(s: Work) -> str:
+    told = await s.call(child_of_holds)
+    await s.do(held_mail, 2)
+    return str(told)
+
+
+@scenario("what a child holds is dropped when its parent fails", ROLLED_BACK)
+async def held_in_a_child_and_dropped(s: Work) -> None:
+    await s.call(child_of_holds)
+    await s.do(keyed_b, 2)
+    raise ValueError("no good")

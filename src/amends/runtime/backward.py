@@ -144,7 +144,12 @@ class Backward:
         if not await ends_with(book.saga.id, step):
             book.tell(c.StartRelease(step=step))
             await book.commit()
-            if not await release(book.saga.id, step):
+            try:
+                ended = await release(book.saga.id, step)
+            except RefusedError:  # it is not driven here any more, or the journal failed under it
+                await run.wait(later(run.around.clock.now(), run.around.settings.poll_s))
+                return
+            if not ended:
                 await run.look_again(step, LOOK_AGAIN_S)
                 return
         book.tell(c.EndRelease(step=step))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -281,13 +282,11 @@ class Children:
         return state is None or state.phase.ended
 
     async def release(self, parent: SagaId, step: StepId) -> bool:
-        """Have the child of a step release what it holds; whether it has ended."""
+        """Have the child of a step release what it holds; whether it has ended. Raises RefusedError: try again."""
         child = child_id(parent, step)
-        try:
+        with suppress(RefusedError):  # it is paused, or a person has to see to it: its parent looks again
             await self._engine.request(child, c.SettleFamily(by=f"saga:{parent}"))
-            state = await self._at_rest(child)
-        except RefusedError:  # it is paused, or another worker has it: its parent looks again
-            return await self.ends_with(parent, step)
+        state = await self._at_rest(child)
         return state is None or state.phase.ended
 
     async def _at_rest(self, child: SagaId) -> Saga | None:
