@@ -83,7 +83,7 @@ def test_the_walks_come_to_every_place_in_the_tables() -> None:
 
 KEPT = {e.PolicyAdopted, *get_args(e.ControlEvent), e.FamilySettled}
 OF_FAMILIES = {e.ReleaseStarted, e.ReleaseEnded}
-"""A walk is one saga; test_family tells of those that hold something for one another."""
+"""A walk is one saga; test_family_hold tells of those that hold something for one another."""
 RARE = {(SagaStatus.PAUSED, e.ChildSpent)}
 """Once in several thousand walks; test_limits tells a paused saga so."""
 STEP_EVENTS = tuple({kind for row in STEP.values() for kind in row})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amends.clock import Clock
-from amends.core import decide, plan, step
+from amends.core import decide, incidents, plan, step
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.journal.leases import Reading
@@ -30,6 +30,8 @@ ABLATIONS = {
     "order": "the oldest step is taken back first",
     "completion": "a compensation begins before the newer one has succeeded",
     "lock": "whoever asks for a resource has it",
+    "pivot": "what may be the pivot is not waited for, and a person's word takes it back",
+    "family": "what a child holds goes out when the child has done its work",
     "clock": "who waits for the write lock goes by the time from before",
     "read-only": "what changes nothing is in doubt when its answer is lost",
     "pivot": "a saga goes back while what cannot be taken back is on its way",
@@ -63,6 +65,11 @@ def without(mechanism: str) -> Generator[Flaws]:
                 _take_back(patch, _newest_untried)
             case "lock":
                 patch.setattr(MemoryJournal, "lock", _had_for_the_asking)
+            case "pivot":
+                patch.setattr(plan, "_may_be_pivot", _never)
+                patch.setattr(incidents, "_at_pivot", _never)
+            case "family":
+                patch.setattr(Saga, "holds_for_family", False)
             case "clock":
                 patch.setattr(memory_journal, "reading", _from_before)
             case "read-only":
@@ -83,6 +90,10 @@ def first_found(mechanism: str, most: int) -> Tally:
 
 def _always(*_about: object) -> bool:
     return True
+
+
+def _never(*_about: object) -> bool:
+    return False
 
 
 def _never(*_about: object) -> bool:
