@@ -88,3 +88,12 @@ def test_a_parent_brought_to_its_end_by_hand_releases_what_its_children_hold() -
 
 def test_a_user_s_result_that_looks_like_that_of_a_call_holds_nothing() -> None:
     assert Story().does(FLIGHT, outcome=HOLDS).finishes().phase is SagaStatus.COMPLETED
+
+
+def test_a_child_with_a_pivot_of_its_own_rests_too_and_completes_without_what_is_dropped() -> None:
+    story = kid().does(FLIGHT, PIVOT).does(CAR, CALL, HOLDS).finishes()
+    assert story.saga.rests
+    story.tell(c.DropHeld(why="its parent goes back"))
+    assert story.facts == (e.StepDropped(step=HOTEL, why="its parent goes back"), e.ReleaseEnded(step=CAR))
+    assert story.comes_to_its_end().phase is SagaStatus.COMPLETED
+    story.refuses(c.DropHeld(why=""), "holds nothing")

@@ -217,3 +217,23 @@ def test_another_process_releases_what_a_child_holds() -> None:
     asyncio.run(one())
     assert asyncio.run(two()) == "completed"
     assert fam.seen == ["a", "mail(2)", "mail(3)"]
+
+
+def test_a_child_that_cannot_be_taken_back_completes_without_what_it_held() -> None:
+    fam = Family(Fatal("no", happened=False))
+    pivot = fam.world.action("pivot", no_rollback="done is done")
+
+    @saga("fam.final")
+    async def final(s: Work) -> None:
+        await s.call(fam.kid)
+        await s.do(fam.mail, 7)
+        await s.do(pivot)
+
+    async def scene(on: Coordinator) -> tuple[Ended, list[str], list[str]]:
+        ended = await on.run(fam.top(final), id="t")
+        (kid,) = await below(on, "t")
+        return ended, [kid[1]], [status for _, status in await below(on, kid[0])]
+
+    ended, kids, grandkids = play(scene)
+    assert (ended.status, kids, grandkids) == ("incident", ["completed"], ["completed"])
+    assert fam.seen == ["a", "pivot", "b"]

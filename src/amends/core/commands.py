@@ -227,6 +227,12 @@ class SettleFamily(NamedTuple):
     by: str
 
 
+class DropHeld(NamedTuple):
+    """Of a child that cannot be taken back with its parent: what it holds never goes out."""
+
+    why: str
+
+
 class StartRelease(NamedTuple):
     """The child of this step is about to release what it holds."""
 
@@ -393,6 +399,7 @@ Command: TypeAlias = (
     | RollBackTo
     | TurnBack
     | SettleFamily
+    | DropHeld
     | StartRelease
     | EndRelease
     | EndRewind

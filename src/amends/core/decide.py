@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from amends.core import commands as c, events as e
-from amends.core.approvals import answer, expire, record_verdict, use, void_all, void_outlived
+from amends.core.approvals import answer, drop, expire, record_verdict, use, void_all, void_outlived
 from amends.core.contracts import Contract, Retries, key_of
 from amends.core.control import control, pause, unpause
 from amends.core.incidents import (
@@ -84,7 +84,7 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (fitting(saga, _start_compensation(saga, command)),)
         case c.RecordCompensation(step=step):
             return (fitting(saga, _compensation(on_record(saga, step), command)),)
-        case c.SettleFamily() | c.StartRelease() | c.EndRelease():
+        case c.SettleFamily() | c.DropHeld() | c.StartRelease() | c.EndRelease():
             return _release(saga, command)
         case c.Recover():
             return tuple(_lost(saga, step, command) for step in in_flight(saga))
@@ -172,7 +172,7 @@ def _finish(saga: Saga, command: c.FinishWork) -> tuple[e.Event, ...]:
     return (*void_all(saga, "the work has finished without it", but_held=True), finished)
 
 
-def _release(saga: Saga, command: c.SettleFamily | c.StartRelease | c.EndRelease) -> tuple[e.Event, ...]:
+def _release(saga: Saga, command: c.SettleFamily | c.DropHeld | c.StartRelease | c.EndRelease) -> tuple[e.Event, ...]:
     """What children hold goes out when it is their turn; from the first one on there is no way but forward."""
     if isinstance(command, c.SettleFamily):
         if saga.family_settled:
@@ -180,6 +180,11 @@ def _release(saga: Saga, command: c.SettleFamily | c.StartRelease | c.EndRelease
         if not saga.rests:
             raise RefusedError(f"saga {saga.id} is {saga.status}, and holds nothing for its family")
         return (e.FamilySettled(by=command.by),)
+    if isinstance(command, c.DropHeld):
+        if not saga.rests:
+            raise RefusedError(f"saga {saga.id} is {saga.status}, and holds nothing for its family")
+        below = tuple(e.ReleaseEnded(step=step.id) for step in saga.lent)
+        return (*void_all(saga, command.why), *drop(saga, saga.held, command.why), *below)
     step = on_record(saga, command.step)
     require_turn(saga, step)
     if isinstance(command, c.EndRelease):

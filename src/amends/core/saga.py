@@ -122,11 +122,11 @@ class Saga:
 
         One that had begun with that, before this was so, goes on with it.
         """
-        if not self.finished or self.family_settled or self.pivot is not None or self.rollback is not None:
+        if not self.finished or self.family_settled or self.rollback is not None:
             return False
-        if self.begun is None or PARENT not in self.begun.labels:
+        if self.begun is None or PARENT not in self.begun.labels or not (self.held or self.lent):
             return False
-        return bool(self.held or self.lent) and not any(self.steps[step].attempts for step in self.held)
+        return not any(step.contract.hold and step.attempts for step in self.steps.values())
 
     @property
     def rests(self) -> bool:

@@ -240,6 +240,7 @@ class Children:
         try:
             await engine.request(child, cancel)
         except PastPivotError as exc:
+            await self._drop_held(child, why)
             raise Fatal(f"{what} {exc}", happened=False) from None
         except RefusedError:
             pass  # its rollback has begun already
@@ -255,6 +256,17 @@ class Children:
                 named = ", ".join(f"{child}/{one.number}" for one in state.open_incidents)
                 raise Fatal(f"{what} {child} could not be rolled back ({named}): {_why(state)}", happened=False)
             await self._around.clock.sleep(self._around.settings.poll_s)  # another worker has it
+
+    async def _drop_held(self, child: SagaId, why: str) -> None:
+        """One that cannot be taken back stays, and completes; but what it holds for its family never goes out."""
+        state = await self._state(child)
+        if state is None or not state.rests:
+            return
+        for step in state.lent:
+            await self._drop_held(child_id(child, step.id), why)
+        with suppress(RefusedError):  # another has had it go on meanwhile
+            await self._engine.request(child, c.DropHeld(why=why))
+        await self._engine.drive(child)
 
     async def _bury(self, child: SagaId, step: Done | Asked) -> bool:
         """Put a child that never began on record as cancelled, so that a late attempt of its parent begins nothing."""
