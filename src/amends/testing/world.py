@@ -223,6 +223,8 @@ Rule = Callable[[Account, tuple[Line, ...]], Iterator[str]]
 def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
     if account.waits_for_people:
         return
+    if account.saga.rests:
+        return  # it ends with its family; whether that has ended is asked of each of the others
     if account.saga.phase not in _ENDS:
         yield f"it has not ended: it is {account.saga.status}"
     unnamed = [step for step in account.saga.live if step not in account.named]
