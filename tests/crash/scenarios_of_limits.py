@@ -1,8 +1,9 @@
 """More of what the enumeration runs: what agents are held to. Assertions, flawed answers, sources, limits."""
 
+from contextlib import suppress
 from typing import Any
 
-from amends import Limits, SagaDefinition, Work, check, saga, to_checkpoint
+from amends import Limits, SagaDefinition, StepFailedError, Work, check, saga, to_checkpoint
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
 from tests.crash.scenarios import (
@@ -96,6 +97,13 @@ async def flawed_once(s: Work) -> None:
 async def flawed_always(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(hopeless, 2)
+
+
+@scenario("every answer is flawed, and the function goes on without", COMPLETED)
+async def flawed_and_done_without(s: Work) -> None:
+    with suppress(StepFailedError):
+        await s.do(hopeless, 2)
+    await s.do(keyed_a, 1)
 
 
 # -- where an argument comes from -------------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ async def approved_ahead_of_a_block(s: Work) -> None:
     await s.ask(keyed_a, 1)
     async for attempt in s.attempts("block", max=2):
         async with attempt:
+            back = () if attempt.feedback is None else attempt.feedback.taken_back
+            assert [one.topic for one in back] == ["keyed.a"] * (attempt.number - 1)
             await s.do(keyed_a, 1)
             if attempt.number == 1:
                 raise ValueError("no good")

@@ -28,6 +28,7 @@ from amends.errors import (
     RefusedError,
     UnknownCheckpointError,
 )
+from amends.evidence.timeline import timeline
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator, names
 from tests.runtime.test_going_back import play
@@ -311,13 +312,18 @@ def test_a_signal_that_was_taken_up_after_the_checkpoint_is_there_again_after_go
             await s.sleep(0.5)
         return await s.wait_for("go")
 
-    async def scene(on: Coordinator) -> tuple[Ended, Ended]:
+    async def scene(on: Coordinator) -> tuple[Ended, Ended, list[str]]:
         handle = await on.start(work, id="s")
         await on.signal("s", "go", "now", early=True)
-        return await handle, await on.rollback("s", to="start")
+        first, again = await handle, await on.rollback("s", to="start")
+        return first, again, [line.text for line in timeline((await on.show("s")).entries)]
 
-    first, again = play(scene)
+    first, again, lines = play(scene)
     assert told(first) == told(again) == ("completed", "now")
+    assert [line for line in lines if "signal 1," in line or line.endswith("signal 1")] == [
+        "goes on with signal 1",
+        "goes on with signal 1, again",
+    ]
     assert world.seen == ["a", "una"]
 
 
@@ -387,7 +393,28 @@ def test_a_saga_that_is_cancelled_in_the_middle_of_a_rewind_rolls_back_wholly() 
         return await on.resolve_incident(again.incidents[0], reason="by hand", by="person:ann")
 
     assert play(scene).status == "rolled_back"
-    assert world.seen == ["a", "b", "unb", "una"]
+    assert world.seen == ["a", "b", "unb", "unb", "una"]
+
+
+def test_cancelling_tries_again_what_a_rewind_could_not_take_back() -> None:
+    world = World()
+    a = world.action("a")
+    b = world.action("b", undo=[OSError("down")] * 2, compensation_retries=2)
+
+    @saga("test.tried_again")
+    async def work(s: Work) -> None:
+        await s.do(a)
+        await s.do(b)
+        await s.rollback_last(1, "away with it")
+
+    async def scene(on: Coordinator) -> tuple[Ended, Any]:
+        stuck = await on.run(work)
+        ended = await on.cancel(stuck.id, by="person:ann")
+        return ended, await on.incidents(open_only=False)
+
+    ended, (incident,) = play(scene)
+    assert (ended.status, incident.status) == ("rolled_back", "retried")
+    assert world.seen == ["a", "b", "unb", "unb", "unb", "una"]
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -119,13 +119,26 @@ def require_whole(saga: Saga) -> None:
         raise RefusedError(f"saga {saga.id} {what}")
 
 
-def closed(saga: Saga, by: str, reason: str) -> tuple[e.IncidentResolved, ...]:
-    """Somebody has the saga go back: the incidents that kept it are over, but those that only tell something."""
+def closed(saga: Saga, by: str, reason: str) -> tuple[e.IncidentResolved | e.IncidentRetried, ...]:
+    """Somebody has the saga go back: the incidents that kept it are over, but those that only tell something.
+
+    What could not be taken back before is due again, with a full measure of attempts.
+    """
     return tuple(
-        e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=())
+        e.IncidentRetried(incident=incident.number, by=by)
+        if is_tried_again(saga, incident)
+        else e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=())
         for incident in saga.open_incidents
         if not _only_tells(incident)
     )
+
+
+def is_tried_again(saga: Saga, incident: Incident) -> bool:
+    """Whether an incident stopped at a step of which something may stand that was to be taken back."""
+    step = None if incident.step is None else saga.steps[incident.step]
+    if step is None:
+        return False
+    return step.status is _S.UNCOMPENSATED or (step.status is _S.UNKNOWN and step.rewind is not None)
 
 
 def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:

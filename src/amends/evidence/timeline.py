@@ -139,6 +139,7 @@ class Timeline:
     def __init__(self) -> None:
         self._steps: dict[StepId, _Seen] = {}
         self._actor = RUNTIME
+        self._heard: set[int] = set()
 
     def line(self, entry: Entry) -> Line | None:
         """The line of this entry, or None where it adds nothing that a person would miss."""
@@ -179,7 +180,7 @@ class Timeline:
         if isinstance(event, _Back):
             return _back(event, at)
         if isinstance(event, e.WaitEvent):
-            return Direction.SAGA, Tone.PLAIN, told_of_waiting(event, at)
+            return Direction.SAGA, Tone.PLAIN, told_of_waiting(event, at) + self._again(event)
         return _forward(event, self._steps.get(event.step) or _Seen(None, "", {}), at)
 
     def _incident(self, event: e.IncidentEvent) -> _Told:
@@ -202,6 +203,14 @@ class Timeline:
                 return direction, Tone.PLAIN, text
             case _:
                 assert_never(event)
+
+    def _again(self, event: e.WaitEvent) -> str:
+        """That a signal was taken up before: a rollback from outside had given it back."""
+        if not isinstance(event, e.WaitEnded) or event.signal is None:
+            return ""
+        again = ", again" if event.signal in self._heard else ""
+        self._heard.add(event.signal)
+        return again
 
     def _renumbered(self, why: str, step: StepId | None) -> str:
         """A step's error names it by its id; a person is shown its number."""

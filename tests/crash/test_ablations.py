@@ -1,0 +1,62 @@
+"""Mends that are switched off, each by a patch, and the scenario that finds it: dead at each point, or not at all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from amends.core import decide
+from amends.core.step import Step
+from amends.journal import filing
+from amends.testing.crash import Ground, Tried, every_death
+from tests.crash.scenarios import ALL
+
+
+def _in_doubt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "may_stand", lambda step: True)
+
+
+def _at_its_asking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Step, "place", property(lambda step: step.id))
+
+
+def _strangers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(filing, "_line", lambda shelf, saga: (saga,))
+
+
+def _as_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(filing, "stem_of", lambda shelf, newest: newest)
+
+
+FOUND_BY: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "what changes nothing may be in doubt": (
+        _in_doubt,
+        "every answer is flawed, and the function goes on without",
+    ),
+    "what was asked ahead stays where it was asked for": (
+        _at_its_asking,
+        "what was approved ahead is done in a block that fails once, and passes",
+    ),
+    "a family is strangers to each other": (
+        _strangers,
+        "a family changes a document, one after the other",
+    ),
+    "a restored document is its restorer's own": (
+        _as_written,
+        "a family changes a document in turns, and all of it is restored",
+    ),
+}
+
+
+@pytest.mark.parametrize("mend", FOUND_BY)
+def test_without_one_mend_its_scenario_complains(mend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch_off, scenario = FOUND_BY[mend]
+    assert _complaints(scenario) == []
+    switch_off(monkeypatch)
+    assert _complaints(scenario) != []
+
+
+def _complaints(scenario: str) -> Any:
+    tried = Tried()
+    every_death(ALL[scenario], Ground, tried, twice=False)
+    return tried.complaints
