@@ -243,15 +243,13 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, seen=(after,))
         case e.LockAwaited(until=until):
             return altered(step, status=status, queued_until=until)
-        case e.LockTaken():
-            return altered(step, status=status)
         case e.LockRefused(error=error, deadlock=deadlock):
             return altered(step, status=status, error=error, deadlocked=deadlock, retry_at=None, given_up=True)
         case e.ActionDenied(why=why):
             return altered(step, status=status, error=why)
         case e.IncidentResolved():
             return altered(step, status=status, told=told_of(step))
-        case e.ActionAllowed() | e.StepPlaced() | e.StepDropped():
+        case e.ActionAllowed() | e.LockTaken() | e.StepPlaced() | e.StepDropped():
             return altered(step, status=status)
         case e.ReleaseStarted():
             return altered(step, status=status, releasing=True)
