@@ -21,6 +21,7 @@ from amends import (
     to_checkpoint,
 )
 from amends.errors import RefusedError
+from amends.journal.protocol import PARENT
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.rewind import Feedback
 from amends.testing.crash_life import here
@@ -40,13 +41,14 @@ class Ending:
     a status, the name of the signal that it waits for, "asked" for an approval, or "begun" for some effect in the
     middle. `before` is what they do before it is started.
 
-    `ends`: how it stands then. `stands`: what does besides the feature, in a saga that completed. `cut`: the work may
-    end before the feature has, so that less may stand.
+    `ends`: how it stands then; `or_ends`: or so, where that is for the runtime to decide. `stands`: what does besides the
+    feature, in a saga that completed. `cut`: the work may end before the feature has, so that less may stand.
     """
 
     name: str
     around: Around
     ends: SagaStatus
+    or_ends: SagaStatus | None = None
     act: Act | None = None
     when: str = ""
     before: Act | None = None
@@ -195,6 +197,13 @@ async def cancel(c: Coordinator) -> None:
     await c.cancel(ID, why="changed my mind", by=ANN)
 
 
+async def cancel_a_child(c: Coordinator) -> None:
+    """What is a part of something else is cancelled behind its back."""
+    async for row in c.list():
+        if PARENT in row.labels:
+            await c.cancel(row.id, why="changed my mind", by=ANN)
+
+
 async def back_to(c: Coordinator) -> None:
     await c.rollback(ID, to="cp", why="another way", by=ANN)
 
@@ -302,6 +311,22 @@ _ENDINGS = (
         act=cancel,
     ),
     Ending(name="cancel: in the middle", around=then(_last), ends=ROLLED_BACK, when="begun", act=cancel, cut=True),
+    Ending(
+        name="cancel: a child in the middle",
+        around=then(_last),
+        ends=COMPLETED,
+        or_ends=ROLLED_BACK,
+        when="begun",
+        act=cancel_a_child,
+    ),
+    Ending(
+        name="cancel: a child of what completed",
+        around=then(_last),
+        ends=COMPLETED,
+        or_ends=ROLLED_BACK,
+        when="completed",
+        act=cancel_a_child,
+    ),
     Ending(name="cancel: waiting", around=_waits_for("never"), ends=ROLLED_BACK, when="never", act=cancel),
     Ending(name="cancel: completed", around=then(_last), ends=ROLLED_BACK, when="completed", act=cancel),
     Ending(name="rollback to: in the middle", around=then(_last), ends=COMPLETED, when="begun", act=back_to),

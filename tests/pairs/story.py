@@ -82,7 +82,7 @@ class Pair:
         """Where something is out for good, whoever comes too late is refused, or a person is told."""
         after = {"completed": {COMPLETED}, "begun": {self.ending.ends, COMPLETED, INCIDENT}}
         late = after.get(self.ending.when) if self.feature.final else None
-        return frozenset(late or {self.ending.ends})
+        return frozenset(late or {self.ending.ends, self.ending.or_ends or self.ending.ends})
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from amends.runtime.family import PARENT_STEP
 from amends.testing.world import INTENTS, Account, Line, standing
 
 _S = StepStatus
-_AT_REST: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
+_AT_REST: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT, SagaStatus.PAUSED})
 _STEPS_ON: Final = 2
 """How many steps a child may begin, at most, once its parent has begun to take it back: one by whoever drives it at
 that moment, and one by whoever takes it up when that is gone.

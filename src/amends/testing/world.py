@@ -175,13 +175,26 @@ def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
 
 
 def _excuse(accounts: dict[SagaId, Account]) -> None:
-    """Who waits for a child that waits for a person does so too, and rightly."""
+    """Who waits for a child that waits for a person does so too, and rightly; so does a child that was stopped, to be
+    taken back with its parent, and whose parent has come to an incident on the way.
+    """
     for account in accounts.values():
-        below: Account | None = account if account.saga.phase is SagaStatus.INCIDENT else None
-        while below is not None and below.saga.begun is not None:
-            below = accounts.get(SagaId(below.saga.begun.labels.get(PARENT, "")))
-            if below is not None:
-                below.waits_for_people = True
+        above = _above(account, accounts)
+        if account.saga.phase is SagaStatus.INCIDENT:
+            for one in above:
+                one.waits_for_people = True
+        elif account.saga.phase is SagaStatus.PAUSED:
+            account.waits_for_people |= any(one.saga.phase is SagaStatus.INCIDENT for one in above)
+
+
+def _above(account: Account, accounts: dict[SagaId, Account]) -> list[Account]:
+    """Its parent, that one's parent, and so on."""
+    found: list[Account] = []
+    below: Account | None = account
+    while below is not None and below.saga.begun is not None:
+        below = accounts.get(SagaId(below.saga.begun.labels.get(PARENT, "")))
+        found += [] if below is None else [below]
+    return found
 
 
 class Account:

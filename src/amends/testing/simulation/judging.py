@@ -33,14 +33,18 @@ def simulated(memory: Memory) -> list[Record]:
 
 
 def waiting_for_people(sagas: list[Record]) -> set[str]:
-    """The sagas that wait for a child that is an incident, or waits for one."""
+    """The sagas that wait for a child that is an incident, or waits for one; and the children stopped below one."""
     waiting: set[str] = set()
     parents = {record.id: record.begun.labels.get(PARENT, "") for record in sagas}
+    stuck = {record.id for record in sagas if record.summary.status is SagaStatus.INCIDENT}
     for record in sagas:
-        below = parents[record.id] if record.summary.status is SagaStatus.INCIDENT else ""
-        while below:
-            waiting.add(below)
-            below = parents.get(SagaId(below), "")
+        above = parents[record.id]
+        while above:
+            if record.id in stuck:
+                waiting.add(above)
+            elif record.summary.status is SagaStatus.PAUSED and above in stuck:
+                waiting.add(record.id)
+            above = parents.get(SagaId(above), "")
     return waiting
 
 
