@@ -41,8 +41,8 @@ class Ending:
     a status, the name of the signal that it waits for, "asked" for an approval, or "begun" for some effect in the
     middle. `before` is what they do before it is started.
 
-    `ends`: how it stands then; `or_ends`: or so, where that is for the runtime to decide. `stands`: what does besides the
-    feature, in a saga that completed. `cut`: the work may end before the feature has, so that less may stand.
+    `ends`: how it stands then; `or_ends`: or so, where that is for the runtime to decide. `stands`: what does besides
+    the feature, in a saga that completed. `cut`: the work may end before the feature has, so that less may stand.
     """
 
     name: str

@@ -210,6 +210,8 @@ class Story:
             return any(row.topic.startswith("adopted.") for row in await self._c.approvals())
         if when in {"never", "go"}:
             return when in {wait.name for wait in open_waits(saga)}
+        if when == "paused":
+            return any(one.status is SagaStatus.PAUSED for one in await self._sagas())
         return saga.status == when
 
     # -- the people of the feature ------------------------------------------------------------------------------------

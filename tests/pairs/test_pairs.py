@@ -1,7 +1,7 @@
 """Each feature of the language with each way to end, every third of them killed on the way and taken up again.
 
-`make soak` kills all of them. Both are tables (`features`, `endings`). A pair that fails names itself, its seed, and where
-its process was killed; it is the same each time.
+`make soak` kills all of them. Both are tables (`features`, `endings`). A pair that fails names itself, its seed, and
+where its process was killed; it is the same each time.
 """
 
 import json
