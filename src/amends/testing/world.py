@@ -175,15 +175,15 @@ def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
 
 
 def _excuse(accounts: dict[SagaId, Account]) -> None:
-    """Who waits for a child that waits for a person does so too, and rightly; so does a child that was stopped, to be
-    taken back with its parent, and whose parent has come to an incident on the way.
+    """Who waits for a child that waits for a person does so too, and rightly. So does a child below an incident that was
+    stopped to be taken back, or that holds something until its family has settled.
     """
     for account in accounts.values():
         above = _above(account, accounts)
         if account.saga.phase is SagaStatus.INCIDENT:
             for one in above:
                 one.waits_for_people = True
-        elif account.saga.phase is SagaStatus.PAUSED:
+        elif account.saga.phase is SagaStatus.PAUSED or account.saga.finished:
             account.waits_for_people |= any(one.saga.phase is SagaStatus.INCIDENT for one in above)
 
 

@@ -23,6 +23,7 @@ from amends.testing.simulation.language import Program
 from amends.testing.simulation.outcomes import Programs
 from amends.testing.world import RULES, Account, Line, World, check
 
+_MAY_WAIT: Final = frozenset({SagaStatus.PAUSED, SagaStatus.WAITING})
 _EXAMINED_EACH: Final = 10
 """Signatures cost as much as half a schedule: the evidence of one in so many is examined to the end."""
 
@@ -33,7 +34,7 @@ def simulated(memory: Memory) -> list[Record]:
 
 
 def waiting_for_people(sagas: list[Record]) -> set[str]:
-    """The sagas that wait for a child that is an incident, or waits for one; and the children stopped below one."""
+    """The sagas that wait for a child that is an incident, or waits for one; and those below one that wait for it."""
     waiting: set[str] = set()
     parents = {record.id: record.begun.labels.get(PARENT, "") for record in sagas}
     stuck = {record.id for record in sagas if record.summary.status is SagaStatus.INCIDENT}
@@ -42,7 +43,7 @@ def waiting_for_people(sagas: list[Record]) -> set[str]:
         while above:
             if record.id in stuck:
                 waiting.add(above)
-            elif record.summary.status is SagaStatus.PAUSED and above in stuck:
+            elif record.summary.status in _MAY_WAIT and above in stuck:
                 waiting.add(record.id)
             above = parents.get(SagaId(above), "")
     return waiting
