@@ -175,16 +175,17 @@ def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
 
 
 def _excuse(accounts: dict[SagaId, Account]) -> None:
-    """Who waits for a child that waits for a person does so too, and rightly. So does a child below an incident that was
-    stopped to be taken back, or that holds something until its family has settled.
+    """Who waits for a child that waits for a person does so too, and rightly. So does a child below an incident that
+    was stopped to be taken back, or that holds something until its family has settled.
     """
+    stuck = [account for account in accounts.values() if account.saga.phase is SagaStatus.INCIDENT]
+    for account in stuck:
+        for one in _above(account, accounts):
+            one.waits_for_people = True
     for account in accounts.values():
-        above = _above(account, accounts)
-        if account.saga.phase is SagaStatus.INCIDENT:
-            for one in above:
-                one.waits_for_people = True
-        elif account.saga.phase is SagaStatus.PAUSED or account.saga.finished:
-            account.waits_for_people |= any(one.saga.phase is SagaStatus.INCIDENT for one in above)
+        if account.saga.phase is SagaStatus.PAUSED or account.saga.finished:
+            above = _above(account, accounts)
+            account.waits_for_people |= any(one in stuck or one.waits_for_people for one in above)
 
 
 def _above(account: Account, accounts: dict[SagaId, Account]) -> list[Account]:

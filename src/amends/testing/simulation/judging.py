@@ -35,18 +35,18 @@ def simulated(memory: Memory) -> list[Record]:
 
 def waiting_for_people(sagas: list[Record]) -> set[str]:
     """The sagas that wait for a child that is an incident, or waits for one; and those below one that wait for it."""
-    waiting: set[str] = set()
     parents = {record.id: record.begun.labels.get(PARENT, "") for record in sagas}
+
+    def above(saga: str) -> Iterator[str]:
+        while saga := parents.get(SagaId(saga), ""):
+            yield saga
+
     stuck = {record.id for record in sagas if record.summary.status is SagaStatus.INCIDENT}
-    for record in sagas:
-        above = parents[record.id]
-        while above:
-            if record.id in stuck:
-                waiting.add(above)
-            elif record.summary.status in _MAY_WAIT and above in stuck:
-                waiting.add(record.id)
-            above = parents.get(SagaId(above), "")
-    return waiting
+    waiting = {one for saga in stuck for one in above(saga)}
+    if not stuck:
+        return waiting
+    held = [record.id for record in sagas if record.summary.status in _MAY_WAIT]
+    return waiting | {saga for saga in held if not {*stuck, *waiting}.isdisjoint(above(saga))}
 
 
 async def complaints(
