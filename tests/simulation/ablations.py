@@ -1,15 +1,18 @@
 """Each safety mechanism, switched off by a patch: what the simulation has to find."""
 
 import contextlib
+import dataclasses
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from amends.clock import Clock
-from amends.core import decide, incidents, plan, step
+from amends.core import decide, incidents, plan, saga, step
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
+from amends.core.values import SagaId, StepId
+from amends.journal import filing
 from amends.journal.leases import Reading
 from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
 from amends.journal.memory import MemoryJournal, journal as memory_journal
@@ -31,14 +34,21 @@ ABLATIONS = {
     "completion": "a compensation begins before the newer one has succeeded",
     "lock": "whoever asks for a resource has it",
     "pivot": "what may be the pivot is not waited for, and a person's word takes it back",
-    "family": "what a child holds goes out when the child has done its work",
     "clock": "who waits for the write lock goes by the time from before",
     "read-only": "what changes nothing is in doubt when its answer is lost",
     "pivot": "a saga goes back while what cannot be taken back is on its way",
+    "asked ahead": "a step that was asked ahead belongs where it was asked",
+    "family's hold": "what a child holds is released when the child has done its work",
+    "family's document": "a child is a stranger to the document of its parent",
+    "stem": "a document is taken back by whoever wrote its newest version",
 }
 SOUGHT_IN: dict[str, tuple[str, ...]] = {
     "read-only": ("looks",),
     "pivot": ("pivots",),
+    "asked ahead": ("asked",),
+    "family's hold": ("held",),
+    "family's document": ("documents",),
+    "stem": ("documents",),
 }
 """The kinds of programs that have to do with it, for a mechanism that few others use; the rest are not played."""
 
@@ -68,14 +78,21 @@ def without(mechanism: str) -> Generator[Flaws]:
             case "pivot":
                 patch.setattr(plan, "_may_be_pivot", _never)
                 patch.setattr(incidents, "_at_pivot", _never)
-            case "family":
-                patch.setattr(Saga, "holds_for_family", False)
             case "clock":
                 patch.setattr(memory_journal, "reading", _from_before)
             case "read-only":
                 patch.setattr(decide, "may_stand", _always)
             case "pivot":
                 patch.setattr(plan, "_may_be_pivot", _never)
+            case "asked ahead":
+                patch.setattr(Step, "place", property(_own_name))
+                patch.setattr(saga, "_place_step", _placed_where_it_was_asked(saga._place_step))
+            case "family's hold":
+                patch.setattr(Saga, "holds_for_family", property(_never))
+            case "family's document":
+                patch.setattr(filing, "_line", _alone)
+            case "stem":
+                patch.setattr(filing, "stem_of", _newest)
             case _:
                 assert flaws != Flaws()
         yield flaws
@@ -96,8 +113,26 @@ def _never(*_about: object) -> bool:
     return False
 
 
-def _never(*_about: object) -> bool:
-    return False
+def _own_name(step: Step) -> StepId:
+    return step.id
+
+
+def _placed_where_it_was_asked(place_step: Any) -> Any:
+    def placed(saga: Saga, event: Any) -> Saga:
+        entry = saga.steps[event.step].entry
+        after: Saga = place_step(saga, event)
+        step = dataclasses.replace(after.steps[event.step], entry=entry)
+        return dataclasses.replace(after, steps=after.steps.set(event.step, step))
+
+    return placed
+
+
+def _alone(_shelf: object, saga: SagaId) -> tuple[SagaId, ...]:
+    return (saga,)
+
+
+def _newest(_shelf: object, newest: filing.Document | None) -> filing.Document | None:
+    return newest
 
 
 async def _no_commit(self: Run) -> None:
