@@ -20,7 +20,7 @@ from amends.journal.sqlite import SqliteJournal
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.registry import Registry
 from amends.testing.clock import ManualClock
-from tests.runtime.support import World, coordinator
+from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_waiting import PARKED, driven
 
 DAY = 86_400.0
@@ -28,7 +28,8 @@ DAY = 86_400.0
 
 class Ground:
     def __init__(self) -> None:
-        self.world, self.clock = World(), ManualClock()
+        self.world = World()
+        self.clock: ManualClock = ManualClock()
         self._memory = Memory()
         self.act = self.world.action("act", result="a secret of somebody's")
         self.fails = self.world.action("fails", Fatal("no"), undo=[Fatal("never")])
@@ -210,3 +211,32 @@ async def test_a_child_is_kept_as_long_as_its_parent_may_take_it_back() -> None:
         ground.clock.advance(100 * DAY)
         await process.prune("90d")
         assert await pruned(process) == {"p", "p~1"}
+
+
+@driven
+async def test_a_grandchild_is_kept_while_a_child_above_it_needs_a_person_and_its_root_is_long_over() -> None:
+    """The person may have the child's rollback go on, which takes the grandchild back."""
+    ground = Ground()
+    ground.clock = QuickClock()
+    locked = ground.world.action("locked", undo=[ValueError("locked")], compensation_retries=1)
+
+    @saga("test.child")
+    async def child(s: Work) -> None:
+        await s.call(ground.done)
+        await s.do(locked)
+        raise Fatal("and back")
+
+    @saga("test.parent")
+    async def parent(s: Work) -> None:
+        await s.call(child)
+
+    async with ground.open() as process:
+        handle = await process.start(parent, id="p")
+        await handle.halt()
+        assert (await process.cancel("p")).status == "incident"
+        await process.resolve_incident("p/1", reason="the child is seen to by itself", by="person:ann")
+        ground.clock.advance(100 * DAY)
+        await process.prune("90d")
+        assert await pruned(process) == {"p"}
+        assert (await process.retry_incident("p~1/1", by="person:ann")).status == "rolled_back"
+        assert ground.world.seen == ["act", "locked", "unlocked", "unlocked", "unact"]

@@ -33,7 +33,6 @@ ABLATIONS = {
     "order": "the oldest step is taken back first",
     "completion": "a compensation begins before the newer one has succeeded",
     "lock": "whoever asks for a resource has it",
-    "pivot": "what may be the pivot is not waited for, and a person's word takes it back",
     "clock": "who waits for the write lock goes by the time from before",
     "read-only": "what changes nothing is in doubt when its answer is lost",
     "pivot": "a saga goes back while what cannot be taken back is on its way",
@@ -82,8 +81,6 @@ def without(mechanism: str) -> Generator[Flaws]:
                 patch.setattr(memory_journal, "reading", _from_before)
             case "read-only":
                 patch.setattr(decide, "may_stand", _always)
-            case "pivot":
-                patch.setattr(plan, "_may_be_pivot", _never)
             case "asked ahead":
                 patch.setattr(Step, "place", property(_own_name))
                 patch.setattr(saga, "_place_step", _placed_where_it_was_asked(saga._place_step))

@@ -13,7 +13,7 @@ from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, S
 from amends.journal.codec import Wire, without_payload
 from amends.journal.memory import lists
 from amends.journal.memory.state import Kept, Memory, Record
-from amends.journal.protocol import ROOT, Cursor, Logged
+from amends.journal.protocol import PARENT, ROOT, Cursor, Logged
 from amends.journal.tree import Tree
 
 
@@ -201,14 +201,22 @@ class MemoryLog:
         every = self.memory.sagas.values()
         over = [record for record in every if self._is_over(record, ended_before)]
         free = [record for record in over if not spared.spares(record.id, record.begun.labels)]
-        return [record for record in free if self._root_is_over(record, ended_before, spared)]
+        return [record for record in free if self._nobody_above_needs(record, ended_before, spared)]
 
-    def _root_is_over(self, record: Record, ended_before: int, spared: Spared) -> bool:
-        """Whether nobody can have a child taken back any more: its family's root would be removed too, or is."""
-        root = self.memory.sagas.get(SagaId(record.begun.labels.get(ROOT, "")))
-        if root is None or root.removed:
-            return True
-        return self._is_over(root, ended_before) and root.id not in spared.sagas
+    def _nobody_above_needs(self, record: Record, ended_before: int, spared: Spared) -> bool:
+        """Whether nobody can have a child taken back any more: all above it would be removed too, or are."""
+        labels = record.begun.labels
+        above, seen = [labels.get(PARENT), labels.get(ROOT)], set[str]()
+        while above:
+            name = above.pop()
+            kin = None if name is None or name in seen else self.memory.sagas.get(SagaId(name))
+            if kin is None or kin.removed:
+                continue
+            if not self._is_over(kin, ended_before) or kin.id in spared.sagas:
+                return False
+            seen.add(kin.id)
+            above.append(kin.begun.labels.get(PARENT))
+        return True
 
     def _is_over(self, record: Record, ended_before: int) -> bool:
         row = lists.row(self.memory, record)

@@ -116,10 +116,18 @@ _ENDED: Final = """
        AND name NOT IN (SELECT value FROM json_each(:sagas))
        AND NOT EXISTS (SELECT 1 FROM json_each(saga.labels) AS label JOIN json_each(:labels) AS spared
                         WHERE spared.value IN (label.key, label.key || '=' || label.value))
-       AND NOT EXISTS (SELECT 1 FROM saga AS root
-                        WHERE root.name = json_extract(saga.labels, '$."amends.root"') AND root.removed = 0
-                          AND (root.ended_at IS NULL OR root.ended_at >= :ended_before OR root.open_incidents > 0
-                               OR root.open_approvals > 0 OR root.name IN (SELECT value FROM json_each(:sagas))))
+       AND NOT EXISTS (
+            WITH RECURSIVE above (name, parent) AS (
+                SELECT one.name, json_extract(one.labels, '$."amends.parent"') FROM saga AS one
+                 WHERE one.name IN (json_extract(saga.labels, '$."amends.parent"'),
+                                    json_extract(saga.labels, '$."amends.root"'))
+                 UNION
+                SELECT one.name, json_extract(one.labels, '$."amends.parent"')
+                  FROM above JOIN saga AS one ON one.name = above.parent)
+            SELECT 1 FROM above JOIN saga AS kin ON kin.name = above.name
+             WHERE kin.removed = 0
+               AND (kin.ended_at IS NULL OR kin.ended_at >= :ended_before OR kin.open_incidents > 0
+                    OR kin.open_approvals > 0 OR kin.name IN (SELECT value FROM json_each(:sagas))))
 """
 _LAST_USES: Final = """
     DELETE FROM blob WHERE digest IN (

@@ -11,7 +11,7 @@ from amends.core.values import POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
 from amends.journal.attested import Attested, Checkpoint, Removal, Spared
 from amends.journal.codec import INLINE, chain
-from amends.journal.protocol import ROOT, Journal, PersonQuery, SagaQuery, Summary
+from amends.journal.protocol import PARENT, ROOT, Journal, PersonQuery, SagaQuery, Summary
 from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, refusal, rule
 from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
@@ -305,6 +305,26 @@ class EvidenceRules(Ground):
         now = self.clock.now()
         equal(await journal.removable(ended_before=now, spared=Spared(frozenset({"p"}))), 0)
         equal((await journal.remove_payloads(ended_before=now)).sagas, 3)
+
+    @rule
+    async def test_a_child_is_spared_as_long_as_anybody_above_it_may_take_it_back(self, journal: Journal) -> None:
+        completed, halted = Summary(status=SagaStatus.COMPLETED), Summary(status=SagaStatus.INCIDENT)
+        above = {"p": "", "p~1": "p", "p~1~1": "p~1", "p~1~1~1": "p~1~1"}
+        for name, parent in above.items():
+            labels = {PARENT: parent, ROOT: "p"} if parent else {}
+            begun = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="e", labels=labels)
+            stopped = name == "p~1"
+            ended: list[e.Event] = [e.SagaHalted()] if stopped else [e.SagaCompleted(result=None)]
+            await journal.append(SagaId(name), [begun, *ended], after=0, summary=halted if stopped else completed)
+        self.clock.advance(10)
+        now = self.clock.now()
+        equal((await journal.remove_payloads(ended_before=now)).sagas, 1)
+        page = await journal.sagas(SagaQuery())
+        equal({row.id for row in page.rows if row.pruned}, {"p"})
+        resumed: list[e.Event] = [e.WorkResumed(by="a"), e.SagaCompleted(result=None)]
+        await journal.append(SagaId("p~1"), resumed, after=2, summary=completed)
+        self.clock.advance(1)
+        equal((await journal.remove_payloads(ended_before=self.clock.now())).sagas, 3)
 
     @rule
     async def test_no_more_is_removed_at_once_than_is_asked_for(self, journal: Journal) -> None:
