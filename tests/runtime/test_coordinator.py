@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 import amends
-from amends import Coordinator, Done, Fatal, Secret, SecretUnavailableError, Work, action, saga
+from amends import Coordinator, Done, Fatal, Registry, Secret, SecretUnavailableError, Work, action, saga
 from amends.errors import InputError, JournalAccessError, PolicyError, RefusedError, UnknownSagaError
+from amends.journal.memory import Memory
 from amends.journal.protocol import Entry
-from tests.runtime.support import World, coordinator
+from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_going_forward import one_after_another
 
 
@@ -97,6 +98,46 @@ def test_a_history_reads_as_a_timeline() -> None:
 def test_an_unknown_saga_is_named() -> None:
     with pytest.raises(UnknownSagaError, match="no saga has the id nope"):
         play(lambda on: on.show("nope"))
+
+
+def test_a_saga_is_there_for_whoever_looks_as_soon_as_it_was_started() -> None:
+    world = World()
+    line = one_after_another(world.action("a"))
+
+    async def scene(on: Coordinator) -> None:
+        handle = await on.start(line, id="shown")
+        assert (await on.show(handle.id)).row.definition == line.name
+        _ = await on.start(line, id="planned")
+        assert (await on.rollback("planned", plan=True)).saga == "planned"
+        _ = await on.start(line, id="held")
+        await on.hold("held", why="the auditors ask")
+        assert (await handle).status == "completed"
+        assert [entry.name for entry in (await on.show("shown")).entries] == [
+            "saga.started/1",
+            "action.dispatched/1",
+            "attempt.succeeded/1",
+            "saga.completed/1",
+        ]
+
+    play(scene)
+
+
+def test_a_saga_that_another_process_began_first_is_shown_as_that_one_began_it() -> None:
+    world, memory, clock, registry = World(), Memory(), QuickClock(), Registry()
+    line = one_after_another(world.action("a"))
+
+    async def whole() -> None:
+        async with (
+            coordinator(memory, clock=clock, registry=registry) as here,
+            coordinator(memory, clock=clock, registry=registry) as there,
+        ):
+            mine, theirs = await here.start(line, id="s"), await there.start(line, id="s")
+            shown = await there.show("s"), await here.show("s")
+            assert shown[0].entries[0] == shown[1].entries[0]
+            assert [(await mine).status, (await theirs).status] == ["completed", "completed"]
+
+    asyncio.run(whole())
+    assert world.seen == ["a"]
 
 
 def test_observers_hear_of_each_durable_entry_and_their_faults_stop_there(caplog: pytest.LogCaptureFixture) -> None:

@@ -100,6 +100,7 @@ class Controls:
         return await self._engine.release(by=who)
 
     async def _unpause_one(self, saga: SagaId, by: str) -> None:
+        await self._engine.put_on_record(saga)
         state = await load(self.journal, saga)
         await self._engine.pauses.refresh()
         wide = None if state.paused is None else self._engine.pauses.active.get(state.paused.pause)

@@ -275,6 +275,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         if last is not None and last < 1:
             raise InputError(f"last={last}: at least 1 step has to be taken back")
         if plan:
+            await self._engine.put_on_record(SagaId(saga))
             return planned(await load(self.journal, SagaId(saga)), self.registry, to=to, last=last)
         if to is None and last is None:
             return await self.cancel(saga, why=why, by=by)

@@ -66,6 +66,7 @@ class Desk:
 
     async def show(self, saga: str) -> History:
         """One saga's whole history; where that was pruned, what is left of it. Raises UnknownSagaError."""
+        await self._engine.put_on_record(SagaId(saga))
         row = await self.journal.saga(SagaId(saga))
         if row is None:
             raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")

@@ -16,6 +16,7 @@ time that is left, by a clock that nobody sets, and asks the journal when it has
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,7 @@ from amends.core.values import SagaId, StepId
 from amends.errors import (
     AmendsError,
     JournalBusyError,
+    JournalConflictError,
     JournalError,
     JournalFullError,
     JournalStoppedError,
@@ -173,6 +175,13 @@ class LocalEngine:
         if run is not None:
             return run[0].book.saga.begun
         return None if await self._journal.saga(saga) is None else (await self.load(saga)).begun
+
+    async def put_on_record(self, saga: SagaId) -> None:
+        """Have a saga on disk that was started here and has done nothing yet: somebody looks for it there."""
+        run = self._runs.get(saga)
+        if run is not None and run[0].book.is_unborn:
+            with contextlib.suppress(JournalConflictError):  # another process began it first: that one is found
+                await run[0].book.commit()
 
     def running(self, saga: SagaId) -> Handle | None:
         run = self._runs.get(saga)

@@ -69,6 +69,7 @@ class Retention:
         who = checked_actor(by)
         if not why.strip():
             raise InputError("a hold needs a reason: say in why= who asks for it")
+        await self._engine.put_on_record(SagaId(saga))
         row = await self.journal.saga(SagaId(saga))
         if row is None:
             raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
