@@ -159,6 +159,25 @@ async def back_while_running(s: Work) -> None:
     await s.do(keyed_c, 3)
 
 
+@saga("crash.rewound_leaf")
+async def rewound_leaf(s: Work) -> None:
+    await s.do(keyed_b, 1)
+
+
+@saga("crash.rewound_branch")
+async def rewound_branch(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.call(rewound_leaf)
+
+
+@scenario("back over a child that had a child of its own, from outside", COMPLETED, begin=run_and_go_back, then=go_back)
+async def back_over_generations(s: Work) -> str:
+    """The child of the second time has another id than the grandchild of the first."""
+    feedback = await s.checkpoint("here")
+    await s.call(rewound_branch)
+    return "" if feedback is None else feedback.why
+
+
 # -- hold until settled ----------------------------------------------------------------------------------------------
 
 held_mail = act("keyed.held_mail", no_rollback="a mail cannot be unsent", hold=True)

@@ -12,6 +12,8 @@ from amends.errors import InputError, UnknownIncidentError
 SYSTEM: Final = "system:local"
 LONGEST_ID: Final = 128
 ACTORS: Final = ("agent", "person", "system")
+BELOW: Final = "~"
+"""Stands between a parent's id and its step in the id of a child, and in no id that a caller asks for."""
 
 
 def incident_id(name: str) -> tuple[SagaId, int]:
@@ -41,6 +43,15 @@ def checked_id(name: str) -> str:
     if not 0 < len(name) <= LONGEST_ID or not name.isascii() or not name.isprintable() or "/" in name:
         raise InputError(f"{name!r} is not a saga id: use 1 to {LONGEST_ID} printable ASCII characters without '/'")
     return name
+
+
+def require_own_id(name: str) -> None:
+    """A saga that is to begin has no child's id: only the runtime gives those. One that exists may have any."""
+    if BELOW in name:
+        raise InputError(
+            f"the id {name!r} has a {BELOW}, as only the ids of children have, which the runtime gives: saga a's are "
+            f"a{BELOW}1, a{BELOW}2; use another character, as in {name.replace(BELOW, '-')!r}"
+        )
 
 
 def checked_status(name: str) -> SagaStatus:

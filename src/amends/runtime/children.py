@@ -2,7 +2,8 @@
 
 Judged, journaled, repeated, probed and compensated like any step, so it needs no machinery of its own: the forward call
 starts the child or joins it (its id follows from the parent's and the step's), the probe asks how the child ended, and
-the compensation takes the child back, also after it completed.
+the compensation takes the child back, also after it completed. A saga that has the id and does not say that it is this
+step's child, of the same definition and input, is a stranger's: the step certainly fails, and lets it alone.
 
 | the child                      | the parent's step                                                                 |
 |--------------------------------|-----------------------------------------------------------------------------------|
@@ -41,12 +42,12 @@ from amends.errors import (
 )
 from amends.journal.protocol import PARENT, ROOT, Journal, Summary
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
-from amends.runtime.checked import LONGEST_ID
+from amends.runtime.checked import BELOW, LONGEST_ID
 from amends.runtime.family import PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.limits import journaled, within_time
 from amends.runtime.run import LOOK_AGAIN_S
-from amends.runtime.secret import mask, secrets_in
+from amends.runtime.secret import mask, secrets_in, without_digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,7 @@ ON_BEHALF_OF: Final = "amends.on_behalf_of"
 DEEPEST: Final = 16
 _RUNTIME: Final = "system:runtime"
 _KEPT: Final = 90
+_AGAIN: Final = "@"
 _NOT_STARTED_WITH: Final = frozenset({"files", "timeout_s"})
 _here: ContextVar[Children] = ContextVar("amends_children")
 
@@ -108,12 +110,16 @@ class Children:
         files: Json,
         timeout_s: float | None = None,
     ) -> Json:
-        child = child_id(parent, step)
-        if await self._engine.begun(child) is None:
+        child = await self.known_as(parent, step)
+        begun = await self._engine.begun(child)
+        if begun is None:
             await self._begin(child, parent, step, definition, version, given, actor, files, timeout_s)
         else:
+            _require_child(begun, child, parent, step, definition, version, given)
             await self._family.let_go_on(child)
         state = await self._at_rest(child)
+        if state is not None and state.begun is not None:  # whoever began it first
+            _require_child(state.begun, child, parent, step, definition, version, given)
         if state is None or not (state.phase.ended or state.rests):
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
         await self._count(state)
@@ -189,6 +195,15 @@ class Children:
             over = ancestor.labels.get(PARENT)
             ancestor = None if over is None else await self._engine.begun(SagaId(over))
 
+    async def known_as(self, parent: SagaId, step: StepId) -> SagaId:
+        """The id of a step's child: the one that an older amends gave it, where it began under that."""
+        child, former = child_id(parent, step), former_child_id(parent, step)
+        if former != child and await self._journal.saga(child) is None:
+            row = await self._journal.saga(former)
+            if row is not None and (row.labels.get(PARENT), row.labels.get(PARENT_STEP)) == (parent, step):
+                return former
+        return child
+
     async def _state(self, saga: SagaId) -> Saga | None:
         """How a saga stands by the journal; None where there is no such saga."""
         return None if await self._journal.saga(saga) is None else await self._engine.load(saga)
@@ -207,13 +222,15 @@ class Children:
     # -- asked, and taken back ----------------------------------------------------------------------------------------
 
     async def ask(self, asked: Asked) -> Happened | NotHappened | Pending:
-        child = child_id(asked.saga, asked.step)
+        child = await self.known_as(asked.saga, asked.step)
         parent = await self._state(asked.saga)
         goes_back = parent is not None and parent.rollback is not None
         state = await self._state(child)
         if state is None and goes_back and await self._bury(child, asked):
             return NotHappened()
         state = state or await self._state(child)
+        if state is not None and _is_strange(state, asked):
+            return NotHappened()
         if state is not None and not goes_back:
             await self._family.let_go_on(child)
             state = await self._at_rest(child)
@@ -227,10 +244,21 @@ class Children:
 
     async def take_back(self, done: Done) -> None:
         """Cancel the child of a step, and see it rolled back."""
-        child = child_id(done.saga, done.step)
-        if await self._state(child) is None and await self._bury(child, done):
+        child = await self.known_as(done.saga, done.step)
+        state = await self._state(child)
+        if state is None and await self._bury(child, done):
             return
+        state = state or await self._state(child)
+        if state is None or _is_strange(state, done):
+            return  # nothing of this step stands
         await self.revert(child, f"its parent {done.saga} takes back step {done.step}")
+
+    async def revert_own(self, parent: SagaId, child: SagaId) -> None:
+        """Take a child back by its id. Raises Fatal where it is another saga's, or nobody's."""
+        begun = await self._engine.begun(child)
+        if begun is not None and begun.labels.get(PARENT) != parent:
+            raise Fatal(f"saga {child} is no child of {parent}, which cannot take it back", happened=False)
+        await self.revert(child, f"its parent {parent} reverts it")
 
     async def revert(self, child: SagaId, why: str, what: str = "child") -> None:
         engine = self._engine
@@ -290,12 +318,14 @@ class Children:
 
     async def ends_with(self, parent: SagaId, step: StepId) -> bool:
         """Whether the child of a step holds nothing any more: it has completed, or was taken back since."""
-        state = await self._state(child_id(parent, step))
-        return state is None or state.phase.ended
+        state = await self._state(await self.known_as(parent, step))
+        return state is None or state.phase.ended or not _says_it_is(state, parent, step)
 
     async def release(self, parent: SagaId, step: StepId) -> bool:
         """Have the child of a step release what it holds; whether it has ended. Raises RefusedError: try again."""
-        child = child_id(parent, step)
+        child = await self.known_as(parent, step)
+        if await self.ends_with(parent, step):
+            return True
         with suppress(RefusedError):  # it is paused, or a person has to see to it: its parent looks again
             await self._engine.request(child, c.SettleFamily(by=f"saga:{parent}"))
         state = await self._at_rest(child)
@@ -338,12 +368,64 @@ def know(definition: SagaDefinition) -> None:
     _here.get().know(definition)
 
 
+async def known_as(parent: SagaId, step: StepId) -> SagaId:
+    """The id of the child that a step of a saga calls, which this engine drives."""
+    return await _here.get().known_as(parent, step)
+
+
 def child_id(parent: SagaId, step: StepId) -> SagaId:
-    """The id of the child that a step calls: the same on every attempt, in every process."""
-    name = f"{parent}~{step.replace('/', '-')}"
+    """The id of the child that a step calls: the same on every attempt, in every process, and no other child's.
+
+    The last `~` stands before the step, whose own is written `@`: `x~2@2` is called by the second time at step 2 of x,
+    and `x~2~2` by step 2 of its child `x~2`.
+    """
+    return _named(parent, step.replace("/", "-").replace(BELOW, _AGAIN))
+
+
+def former_child_id(parent: SagaId, step: StepId) -> SagaId:
+    """The id that an older amends gave such a child: another one where the step was done again."""
+    return _named(parent, step.replace("/", "-"))
+
+
+def _named(parent: SagaId, step: str) -> SagaId:
+    name = f"{parent}{BELOW}{step}"
     if len(name) <= LONGEST_ID and name.isascii():
         return SagaId(name)
-    return SagaId(f"{parent[:_KEPT]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}")
+    return SagaId(f"{parent[:_KEPT]}{BELOW}{hashlib.sha256(name.encode()).hexdigest()[:32]}")
+
+
+def estranged(begun: SagaStarted, parent: SagaId, step: StepId, definition: str, version: int, given: object) -> str:
+    """What a saga with the id of a step's child is instead of that child; empty where it is the child."""
+    whose = (begun.labels.get(PARENT), begun.labels.get(PARENT_STEP))
+    if whose != (parent, step):
+        return "nobody's child" if whose[0] is None else f"the child of step {whose[1]} of {whose[0]}"
+    if (begun.definition, begun.version) != (definition, version):
+        return f"{begun.definition} version {begun.version}"
+    wanted = without_digests(cast("Json", mask(given, parent)))
+    return "" if canonical(without_digests(begun.input)) == canonical(wanted) else "one with another input"
+
+
+def _require_child(
+    begun: SagaStarted, child: SagaId, parent: SagaId, step: StepId, definition: str, version: int, given: object
+) -> None:
+    instead = estranged(begun, parent, step, definition, version, given)
+    if instead:
+        raise Fatal(
+            f"{definition} version {version} would be child {child}, and the saga of that id is {instead}: it is let "
+            f"alone, and step {step} of {parent} calls nothing; start {parent} anew under another id",
+            happened=False,
+        )
+
+
+def _says_it_is(state: Saga, parent: SagaId, step: StepId) -> bool:
+    labels = {} if state.begun is None else state.begun.labels
+    return (labels.get(PARENT), labels.get(PARENT_STEP)) == (parent, step)
+
+
+def _is_strange(state: Saga, called: Done | Asked) -> bool:
+    """Whether a saga is not the child that a step called, though it has its id."""
+    wanted = called.args["definition"], called.args["version"], called.args["given"]
+    return state.begun is not None and bool(estranged(state.begun, called.saga, called.step, *wanted))
 
 
 def _started(
@@ -433,7 +515,7 @@ async def _ask(asked: Asked) -> Happened | NotHappened | Pending:
 
 async def _revert(child: str) -> None:
     """Take a child of this saga back, while the saga goes on."""
-    await _here.get().revert(SagaId(child), f"its parent {current_call.get().saga} reverts it")
+    await _here.get().revert_own(current_call.get().saga, SagaId(child))
 
 
 async def _stays_reverted(done: Done) -> None:

@@ -15,7 +15,7 @@ from amends.documents.documents import Documents
 from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
-from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels
+from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels, require_own_id
 from amends.runtime.controls import Controls
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.desk import Desk
@@ -185,6 +185,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
         joined = None if id is None else await self._join(saga, start)
         if id is not None and joined is None and self._engine.running(saga) is not None:
             joined = await self._join(saga, start)  # another call of this process began it meanwhile
+        if id is not None and joined is None:
+            require_own_id(id)
         return joined or self._begin(definition, start, saga, tuple(secrets_in(dict(named))))
 
     def _begin(

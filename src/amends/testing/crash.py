@@ -16,18 +16,20 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
 from typing import Final, Self
 
 from amends.clock import Clock
+from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import JournalError
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Entry, Journal
+from amends.journal.protocol import PARENT, Entry, Journal
 from amends.runtime.coordinator import Coordinator
+from amends.runtime.family import PARENT_STEP
 from amends.runtime.settings import Settings
 from amends.testing.crash_journal import Author
 from amends.testing.crash_life import Blow, Life, Script, here
@@ -350,11 +352,22 @@ def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[
 
 
 def statuses_besides(histories: list[tuple[Entry, ...]], ends: frozenset[SagaStatus]) -> list[str]:
-    """Which sagas stand otherwise than this."""
-    found = [Account(entries).saga for entries in histories]
+    """Which sagas stand otherwise than this; not a child that was taken back with a part of its parent's work."""
+    found = {saga.id: saga for saga in (Account(entries).saga for entries in histories)}
     return [
-        f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}" for saga in found if saga.phase not in ends
+        f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}"
+        for saga in found.values()
+        if saga.phase not in ends and not _went_with_its_parent(saga, found)
     ]
+
+
+def _went_with_its_parent(saga: Saga, sagas: Mapping[SagaId, Saga]) -> bool:
+    labels = {} if saga.begun is None else saga.begun.labels
+    parent = sagas.get(SagaId(labels.get(PARENT, "")))
+    step = None if parent is None else parent.steps.get(StepId(labels.get(PARENT_STEP, "")))
+    if parent is None or step is None or saga.phase is not SagaStatus.ROLLED_BACK:
+        return False
+    return step.rewind is not None or _went_with_its_parent(parent, sagas)
 
 
 def stale(authors: list[Author]) -> list[str]:

@@ -36,7 +36,7 @@ from amends.errors import (
     Fatal,
     NotDone,
 )
-from amends.runtime.children import child_id, revert_landing
+from amends.runtime.children import known_as, revert_landing
 from amends.runtime.files.attempt import Attempt
 from amends.runtime.files.branches import give_up, is_dropped, is_pruned, life_of, place_of
 from amends.runtime.files.given import Place, SagaFiles, place_in
@@ -241,7 +241,7 @@ class Layers:
 
         async def take_with_branch(done: Done) -> None:
             """The child takes its own layers back; but if they were merged, all of its branch goes at once."""
-            branch = branch_place(place, child_id(self.saga, state.id))
+            branch = branch_place(place, await known_as(self.saga, state.id))
             if await self.in_thread(lambda: life_of(branch)) is Life.MERGED:
                 await self.in_thread(lambda: give_up(branch, self.saga))
             if declared is not None:

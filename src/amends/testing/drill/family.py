@@ -24,6 +24,10 @@ class Family:
         self.accounts = accounts
         self.drilled = accounts.get(drilled) or Account(())
         self._id = drilled
+        begun = (account.saga for account in accounts.values())
+        self._called = {
+            (each.begun.labels.get(PARENT), each.begun.labels.get(PARENT_STEP)): each for each in begun if each.begun
+        }
 
     @property
     def saga(self) -> Saga:
@@ -47,8 +51,8 @@ class Family:
         return "" if begun is None else begun.definition
 
     def child(self, saga: SagaId, step: StepId) -> Saga:
-        account = self.accounts.get(child_id(saga, step))
-        return unstarted(child_id(saga, step)) if account is None else account.saga
+        """The saga that says it is this step's child; one that never began, where there is none."""
+        return self._called.get((saga, step)) or unstarted(child_id(saga, step))
 
     def is_past_pivot(self, saga: Saga, step: Step) -> bool:
         """Whether a child has done what cannot be taken back: then its parent's rollback has to call a person."""
@@ -96,5 +100,7 @@ class Family:
             and step.contract.side_effect
             and step.contract.reversibility is not Reversibility.IRREVERSIBLE
             and step.topic != REVERT.topic
-            and not (step.topic == CALL.topic and (child_id(saga.id, step.id) in reverted or self.waits(saga, step)))
+            and not (
+                step.topic == CALL.topic and (self.child(saga.id, step.id).id in reverted or self.waits(saga, step))
+            )
         ]
