@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from amends.core import commands as c, events as e
@@ -297,6 +299,59 @@ def test_who_may_not_answer_is_told_why() -> None:
         answers("person:eve"),
         "^step flight of saga s1 does not wait for an approval: it is ready, and its approval granted$",
     )
+
+
+# -- what another saga counts on --------------------------------------------------------------------------------------
+
+ASKS_ELSEWHERE = "its parent p counts on it; cancel p"
+OF_A_CHILD: dict[str, c.CancelSaga | c.RollBackTo] = {
+    "all": c.CancelSaga(by="bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE),
+    "the last": c.RollBackTo(
+        to=None, last=1, by="bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE
+    ),
+}
+
+
+def halted_after_its_end() -> Story:
+    """An attempt that had been given up lands when all is over."""
+    story = Story().begins(HOTEL, PROBED).ends(HOTEL, LOST).hears(HOTEL, FoundNothing()).does(FLIGHT)
+    return story.finishes().lands(HOTEL)
+
+
+BEGINNINGS: dict[str, Callable[[], Story]] = {
+    "under way": lambda: Story().does(FLIGHT),
+    "waiting": lambda: Story().does(FLIGHT).tell(c.StartWait(place=HERE, name="go", until=NOW + 1)),
+    "stopped at an incident": lambda: Story().does(FLIGHT).diverges(),
+    "completed": lambda: Story().does(FLIGHT).finishes(),
+    "stopped after it had completed": halted_after_its_end,
+}
+
+
+@pytest.mark.parametrize(
+    ("how_it_stands", "may_go_back"),
+    [
+        ("under way", ["the last"]),
+        ("waiting", ["the last"]),
+        ("stopped at an incident", ["all", "the last"]),
+        ("completed", []),
+        ("stopped after it had completed", []),
+    ],
+)
+def test_what_another_saga_counts_on_goes_back_only_where_that_one_still_hears_of_it(
+    how_it_stands: str, may_go_back: list[str]
+) -> None:
+    for how, command in OF_A_CHILD.items():
+        story = BEGINNINGS[how_it_stands]()
+        if how in may_go_back:
+            assert story.tell(command).facts
+        else:
+            story.refuses(command, f"^{ASKS_ELSEWHERE}$")
+        assert BEGINNINGS[how_it_stands]().tell(command._replace(counted_on="")).facts, "where nobody counts on it"
+
+
+def test_what_goes_back_already_is_not_refused_for_those_who_count_on_it() -> None:
+    story = Story().does(FLIGHT).cancels()
+    assert story.tell(OF_A_CHILD["all"]).facts == ()
 
 
 # -- checkpoints and rewinds ------------------------------------------------------------------------------------------

@@ -240,3 +240,20 @@ async def test_a_grandchild_is_kept_while_a_child_above_it_needs_a_person_and_it
         assert await pruned(process) == {"p"}
         assert (await process.retry_incident("p~1/1", by="person:ann")).status == "rolled_back"
         assert ground.world.seen == ["act", "locked", "unlocked", "unlocked", "unact"]
+
+
+@driven
+async def test_a_child_of_a_pruned_parent_cannot_be_taken_back_alone() -> None:
+    ground = Ground()
+
+    @saga("test.parent")
+    async def parent(s: Work) -> None:
+        await s.call(ground.done)
+
+    async with ground.open() as process:
+        await process.run(parent, id="p")
+        ground.clock.advance(100 * DAY)
+        assert (await process.prune("90d", limit=1)).left == 1
+        assert await pruned(process) == {"p"}
+        with pytest.raises(RefusedError, match="the parent is pruned, so neither can be taken back any more"):
+            await process.cancel("p~1")

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from amends import (
+    CallPerson,
     Coordinator,
     Done,
     Limits,
     SagaDefinition,
+    StepFatalError,
     Work,
     action,
     saga,
@@ -69,6 +71,37 @@ async def tour(s: Work, sure: bool = True) -> str:
 def amends(tmp_path: Path) -> Shell:
     (tmp_path / "tours.py").write_text(SAGAS, encoding="utf-8")
     return Shell(tmp_path)
+
+
+def statuses(amends: Shell) -> dict[str, str]:
+    return {row["id"]: row["status"] for row in amends("saga", "list", "--json").of_type("saga")}
+
+
+def test_a_person_who_cancels_a_child_is_told_what_to_do_instead(amends: Shell) -> None:
+    assert amends("run", "tours:tour", "--id", "t").code == 0
+    for refused in (("cancel", "t~1"), ("rollback", "t~1"), ("rollback", "t~1", "--last", "1")):
+        assert amends("saga", *refused, "--by", "person:kim").complaint == (
+            "saga t~1 is a child, and its parent t, which is completed, counts on it; cancel t to take the whole "
+            "family back, or take t back to before step 1: `amends saga rollback t --last 2`"
+        )
+    plan = amends("saga", "rollback", "t~1", "--plan", "--module", "tours")
+    assert (plan.code, "refused: saga t~1 is a child" in " ".join(plan.out.split())) == (4, True)
+    assert amends.world == ["+ 7a", "+ bus"]
+    assert amends("saga", "rollback", "t", "--last", "2", "--module", "tours").code == 0
+    assert amends.world == ["+ 7a", "+ bus", "- bus", "- 7a", "+ 7a", "+ bus"]
+    assert statuses(amends) == {"t": "completed", "t~1": "rolled_back", "t~1@2": "completed"}
+    assert amends("saga", "cancel", "t", "--module", "tours").code == 0
+    assert set(statuses(amends).values()) == {"rolled_back"}
+    assert amends.world[6:] == ["- bus", "- 7a"]
+
+
+def test_a_child_that_asks_a_person_may_be_taken_back_by_them(amends: Shell) -> None:
+    assert amends("run", "tours:tour", "--id", "t", "--input", '{"sure": false}').code == 6
+    assert statuses(amends) == {"t": "waiting", "t~1": "incident"}
+    assert "amends saga cancel 't~1'" in amends("incident", "show", "t~1/1").out
+    assert amends("saga", "cancel", "t~1", "--module", "tours", "--by", "person:kim").code == 0
+    assert statuses(amends)["t~1"] == "rolled_back"
+    assert amends.world[:2] == ["+ 7a", "- 7a"]
 
 
 def test_the_id_of_a_child_cannot_be_asked_for(amends: Shell) -> None:
@@ -129,6 +162,28 @@ def putting(standing: list[str]) -> tuple[SagaDefinition, SagaDefinition]:
         raise ValueError("no")
 
     return root, top
+
+
+def test_a_parent_hears_of_a_child_that_a_person_takes_back(tmp_path: Path) -> None:
+    @saga("story.asks")
+    async def asks(s: Work) -> None:
+        raise CallPerson("is this right?")
+
+    @saga("story.without")
+    async def without(s: Work) -> str:
+        try:
+            await s.call(asks)
+        except StepFatalError as exc:
+            return exc.reason
+        return "with it"
+
+    async def script(coordinator: Coordinator) -> Any:
+        handle = await coordinator.start(without, id="t")
+        await handle.halt()
+        await coordinator.cancel("t~1", why="it is not", by="person:kim")
+        return (await handle).result
+
+    assert on_file(str(tmp_path / "a.db"), script) == "child t~1 was rolled back: it is not"
 
 
 def test_a_branch_that_is_called_again_runs_again(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from amends.cli.output import Output
 from amends.cli.session import load, opened_to_read
 from amends.core.values import SagaId
 from amends.evidence.timeline import visible
+from amends.runtime.children import counted_on
 from amends.runtime.registry import PROCESS
 from amends.runtime.rollback import planned
 from amends.sagafile import remember
@@ -24,7 +25,9 @@ def show_plan(
     async def whole() -> int:
         async with opened_to_read(journal) as opened:
             await remember(opened, saga=saga)
-            plan = planned(await load(opened, SagaId(saga)), PROCESS, to=to, last=last)
+            state = await load(opened, SagaId(saga))
+            counted = "" if state.begun is None else await counted_on(opened, state.id, state.begun)
+            plan = planned(state, PROCESS, to=to, last=last, counted_on=counted)
         for step in plan.steps:
             fields = {name: getattr(step, name) for name in ("order", "step", "topic", "undoes", "certain", "why_not")}
             out.record("planned", fields)

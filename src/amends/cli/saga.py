@@ -207,8 +207,9 @@ def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: st
 def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, journal: str, as_json: bool) -> int:
     """Take a saga back, even one that has completed.
 
-    It cannot be taken back over a pivot, the first irreversible step that took effect. The exit code is 0 once it is
-    rolled back, 4 if that needs a person, 6 if another process is at it.
+    It cannot be taken back over a pivot, the first irreversible step that took effect. A child goes back with its
+    parent, and not alone, unless it has stopped at an incident. The exit code is 0 once it is rolled back, 4 if that
+    needs a person, 6 if another process is at it.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
@@ -218,6 +219,7 @@ def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, 
     who = author(by)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        await session.require_free(coordinator.journal, state)
         session.require_known(state, coordinator.registry, forward=False)
         return await coordinator.cancel(saga_id, why=why, by=who)
 
@@ -375,7 +377,9 @@ def rollback(
     who = author(by)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
-        session.require_known(state, coordinator.registry, forward=to is not None or last is not None)
+        partly = to is not None or last is not None
+        await session.require_free(coordinator.journal, state, partly=partly)
+        session.require_known(state, coordinator.registry, forward=partly)
         return await coordinator.rollback(saga_id, to=to, last=last, why=why, by=who)
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

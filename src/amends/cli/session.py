@@ -18,13 +18,22 @@ from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
 from amends.clock import SystemClock
 from amends.core.events import Cause
+from amends.core.refusals import may_go_back_alone
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
-from amends.errors import InputError, JournalAccessError, UnknownActionError, UnknownDefinitionError, UnknownSagaError
+from amends.errors import (
+    InputError,
+    JournalAccessError,
+    RefusedError,
+    UnknownActionError,
+    UnknownDefinitionError,
+    UnknownSagaError,
+)
 from amends.evidence.timeline import Line, Timeline, visible
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.approvals import Asking, approval_id, asking, lacking
+from amends.runtime.children import counted_on
 from amends.runtime.handle import Ended
 from amends.runtime.registry import Registry
 
@@ -135,6 +144,13 @@ def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | N
             f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; "
             "name the module that declares it with --module"
         )
+
+
+async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) -> None:
+    """Refuse to take a child back that its parent counts on, before anybody is asked for its modules."""
+    counted = "" if saga.begun is None else await counted_on(journal, saga.id, saga.begun)
+    if counted and saga.rollback is None and not may_go_back_alone(saga, partly=partly):
+        raise RefusedError(counted)
 
 
 # -- following --------------------------------------------------------------------------------------------------------

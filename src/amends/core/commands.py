@@ -185,10 +185,13 @@ class FailWork(NamedTuple):
 
 
 class CancelSaga(NamedTuple):
+    """`counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead."""
+
     by: str
     why: str
     now: int
     window_s: float
+    counted_on: str = ""
 
 
 class MakeCheckpoint(NamedTuple):
@@ -211,7 +214,10 @@ class Rewind(NamedTuple):
 
 
 class RollBackTo(NamedTuple):
-    """Someone outside has the saga go back: to a checkpoint by its name, or by its `last` steps that stand."""
+    """Someone outside has the saga go back: to a checkpoint by its name, or by its `last` steps that stand.
+
+    `counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead.
+    """
 
     to: str | None
     last: int | None
@@ -219,6 +225,7 @@ class RollBackTo(NamedTuple):
     why: str
     now: int
     window_s: float
+    counted_on: str = ""
 
 
 class SettleFamily(NamedTuple):

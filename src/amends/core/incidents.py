@@ -18,7 +18,7 @@ from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns
-from amends.core.refusals import end_of, fitting, later, on_record, require_turn, require_work
+from amends.core.refusals import end_of, fitting, later, may_go_back_alone, on_record, require_turn, require_work
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.step import LIVE
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
@@ -99,6 +99,8 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.phase is _G.ROLLING_BACK:
         return ()
     require_whole(saga)
+    if command.counted_on and not may_go_back_alone(saga, partly=False):
+        raise RefusedError(command.counted_on)
     if saga.pivot is not None:
         raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga.steps[saga.pivot])}")
     if saga.awaited is not None and saga.awaited.above is None:

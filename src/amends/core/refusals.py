@@ -32,6 +32,16 @@ def require_work(saga: Saga) -> None:
         raise RefusedError(f"saga {saga.id} is {what}")
 
 
+def may_go_back_alone(saga: Saga, *, partly: bool) -> bool:
+    """Whether a saga may be taken back from outside though another one counts on how it ends.
+
+    In part as long as its work is not finished: the other has heard nothing yet, and hears how it ends after that.
+    All of it only where it has stopped at an incident before that: taking it back is one of the ways out, and the
+    other hears of it.
+    """
+    return not saga.finished and (partly or saga.phase is SagaStatus.INCIDENT)
+
+
 def require_new(saga: Saga, step: StepId) -> None:
     if step in saga.steps:
         raise RefusedError(f"saga {saga.id} has a step {step} already")

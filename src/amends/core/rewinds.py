@@ -16,7 +16,7 @@ from amends.core.effects import TurnBack
 from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
 from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan
-from amends.core.refusals import end_of, later, on_record, require_free, require_work
+from amends.core.refusals import end_of, later, may_go_back_alone, on_record, require_free, require_work
 from amends.core.saga import Saga, Step, evolve
 from amends.core.values import StepId
 from amends.core.waits import open_waits
@@ -88,6 +88,8 @@ def end_rewind(saga: Saga, command: c.EndRewind) -> tuple[e.Event, ...]:
 
 def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
     require_whole(saga)
+    if command.counted_on and not may_go_back_alone(saga, partly=True):
+        raise RefusedError(command.counted_on)
     if saga.called_back:
         raise RefusedError(f"saga {saga.id} is going back already; wait for that, then ask again")
     above, floor, to = place_of(saga, to=command.to, last=command.last)

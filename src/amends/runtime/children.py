@@ -29,7 +29,7 @@ from amends.core.approvals import DELEGATES
 from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.events import Event, SagaStarted
-from amends.core.saga import Saga, evolve, unstarted
+from amends.core.saga import Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import HOLDS, Json, SagaId, StepId, canonical
 from amends.errors import (
@@ -46,6 +46,7 @@ from amends.runtime.checked import BELOW, LONGEST_ID
 from amends.runtime.family import PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.limits import journaled, within_time
+from amends.runtime.records import load
 from amends.runtime.run import LOOK_AGAIN_S
 from amends.runtime.secret import mask, secrets_in, without_digests
 
@@ -426,6 +427,46 @@ def _is_strange(state: Saga, called: Done | Asked) -> bool:
     """Whether a saga is not the child that a step called, though it has its id."""
     wanted = called.args["definition"], called.args["version"], called.args["given"]
     return state.begun is not None and bool(estranged(state.begun, called.saga, called.step, *wanted))
+
+
+async def counted_on(journal: Journal, saga: SagaId, begun: SagaStarted) -> str:
+    """Why a saga is not taken back from outside: its parent counts on it, and what to ask for instead. Empty: nobody.
+
+    A parent does not count any more on what is rolled back with it, was taken back or vouched for, or has made its
+    rollback stop: a person is to see to that. Neither comes to count on it again.
+    """
+    row = await journal.saga(SagaId(begun.labels.get(PARENT, "")))
+    if row is None or row.status is SagaStatus.ROLLED_BACK:
+        return ""
+    said = f"saga {saga} is a child, and its parent {row.id}, which is {row.status.replace('_', ' ')}, counts on it"
+    if row.pruned:
+        return f"{said}; the parent is pruned, so neither can be taken back any more"
+    parent = await load(journal, row.id)
+    step = parent.steps.get(StepId(begun.labels[PARENT_STEP]))
+    if step is None or not step.standing:
+        return ""
+    goes_back = parent.rollback is not None or step.rewind in parent.rewinding
+    if goes_back and step.named:
+        return ""
+    if goes_back and parent.open_incidents:
+        incident = f"{row.id}/{parent.open_incidents[-1].number}"
+        return f"{said}: it goes back with it, once somebody has seen to incident {incident}"
+    if goes_back:
+        return f"{said}: it goes back with it, in its turn"
+    root = begun.labels.get(ROOT, row.id)
+    return (
+        f"{said}; cancel {root} to take the whole family back, or {await _rolled_back_instead(journal, parent, step)}"
+    )
+
+
+async def _rolled_back_instead(journal: Journal, saga: Saga, step: Step) -> str:
+    """How a step of the nearest saga above goes back that may go back in part."""
+    while saga.finished and saga.begun is not None and (above := saga.begun.labels.get(PARENT)) is not None:
+        called_by = StepId(saga.begun.labels[PARENT_STEP])
+        saga = await load(journal, SagaId(above))
+        step = saga.steps[called_by]
+    last = sum(one.standing and one.rewind is None and one.number >= step.number for one in saga.steps.values())
+    return f"take {saga.id} back to before step {step.id}: `amends saga rollback {saga.id} --last {last}`"
 
 
 def _started(

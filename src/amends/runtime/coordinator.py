@@ -16,6 +16,7 @@ from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
 from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels, require_own_id
+from amends.runtime.children import counted_on
 from amends.runtime.controls import Controls
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.desk import Desk
@@ -228,9 +229,20 @@ class Coordinator(Desk, Outside, Controls, Retention):
         return await self._engine.drive(SagaId(saga))
 
     async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM) -> Ended:
-        """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError."""
-        command = c.CancelSaga(by=checked_actor(by), why=why, now=self._clock.now(), window_s=self.settings.rollback_s)
+        """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError.
+
+        A child goes back with its parent, not alone, unless it has stopped at an incident: else RefusedError says what
+        to cancel, or to roll back.
+        """
+        who, counted_on = checked_actor(by), await self._counted_on(SagaId(saga))
+        now, window_s = self._clock.now(), self.settings.rollback_s
+        command = c.CancelSaga(by=who, why=why, now=now, window_s=window_s, counted_on=counted_on)
         return await self._ask(SagaId(saga), command)
+
+    async def _counted_on(self, saga: SagaId) -> str:
+        """Which saga counts on how this one ends, and what to ask for instead; empty where none does."""
+        begun = await self._engine.begun(saga)
+        return "" if begun is None else await counted_on(self.journal, saga, begun)
 
     @overload
     async def rollback(
@@ -269,21 +281,25 @@ class Coordinator(Desk, Outside, Controls, Retention):
         """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it.
 
         Its definition is stopped, the steps are taken back, newest first, and it is called again: what it did after
-        that place is done anew. Also for a saga that had completed. Returns when nothing more is due. With `plan`,
-        nothing is changed: it says what would be taken back. Raises UnknownCheckpointError, PastPivotError.
+        that place is done anew. Also for a saga that had completed, unless it is a child. Returns when nothing more is
+        due. With `plan`, nothing is changed: it says what would be taken back. Raises UnknownCheckpointError,
+        PastPivotError.
         """
         if to is not None and last is not None:
             raise InputError("give to= or last=, not both")
         if last is not None and last < 1:
             raise InputError(f"last={last}: at least 1 step has to be taken back")
+        one = SagaId(saga)
         if plan:
-            await self._engine.put_on_record(SagaId(saga))
-            return planned(await load(self.journal, SagaId(saga)), self.registry, to=to, last=last)
+            await self._engine.put_on_record(one)
+            state, counted = await load(self.journal, one), await self._counted_on(one)
+            return planned(state, self.registry, to=to, last=last, counted_on=counted)
         if to is None and last is None:
             return await self.cancel(saga, why=why, by=by)
+        who, counted = checked_actor(by), await self._counted_on(one)
         now, window_s = self._clock.now(), self.settings.rollback_s
-        command = c.RollBackTo(to=to, last=last, by=checked_actor(by), why=why, now=now, window_s=window_s)
-        return await self._ask(SagaId(saga), command)
+        command = c.RollBackTo(to=to, last=last, by=who, why=why, now=now, window_s=window_s, counted_on=counted)
+        return await self._ask(one, command)
 
     async def land(
         self,

@@ -28,7 +28,10 @@ class Desk:
 
     async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
         state = await self._engine.request(saga, command)
-        return await self._engine.drive(saga) or self._engine.told(state)
+        driven = await self._engine.drive(saga)
+        if driven is None:
+            self._engine.tell_parent(state)
+        return driven or self._engine.told(state)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 

@@ -252,6 +252,10 @@ class LocalEngine:
         self._children.ended(book.saga)
         return self.told(book.saga)
 
+    def tell_parent(self, saga: Saga) -> None:
+        """A request has brought a saga to its end that nobody drove: where it is a child, its parent hears of it."""
+        self._children.ended(saga)
+
     def told(self, saga: Saga) -> Ended:
         """Where a saga stands, with its evidence at hand."""
         return ended(saga, partial(evidence, self._journal))

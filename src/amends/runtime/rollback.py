@@ -9,6 +9,7 @@ from amends.core.contracts import Reversibility
 from amends.core.frontier import walked_back
 from amends.core.plan import is_pivot, turns
 from amends.core.pmap import Pmap
+from amends.core.refusals import may_go_back_alone
 from amends.core.rewinds import place_of, steps_above
 from amends.core.saga import Saga, Step
 from amends.core.step import LIVE, altered
@@ -59,8 +60,11 @@ def _line(step: PlannedStep) -> str:
     return what + (f"cannot be taken back: {step.why_not}" if step.why_not else step.undoes)
 
 
-def planned(saga: Saga, registry: Registry, *, to: str | None, last: int | None) -> RollbackPlan:
-    """Raises UnknownCheckpointError, or RefusedError where there is nothing to plan."""
+def planned(saga: Saga, registry: Registry, *, to: str | None, last: int | None, counted_on: str = "") -> RollbackPlan:
+    """Raises UnknownCheckpointError, or RefusedError where there is nothing to plan.
+
+    counted_on: which saga counts on how this one ends, where one does.
+    """
     if saga.rollback is not None and saga.phase is SagaStatus.ROLLED_BACK:
         raise RefusedError(f"saga {saga.id} is rolled back already: nothing of it stands")
     if to is None and last is None:
@@ -71,7 +75,9 @@ def planned(saga: Saga, registry: Registry, *, to: str | None, last: int | None)
         going = [(step,) for step in steps_above(saga, entry, floor) if step.standing]
     steps = tuple(_planned(order, step, registry) for order, turn in enumerate(going, 1) for step in turn)
     standing = [step for turn in going for step in turn]
-    return RollbackPlan(saga=saga.id, place=place, steps=steps, refused=_refused(saga, standing))
+    is_free = not counted_on or may_go_back_alone(saga, partly=to is not None or last is not None)
+    refused = _refused(saga, standing) or ("" if is_free else counted_on)
+    return RollbackPlan(saga=saga.id, place=place, steps=steps, refused=refused)
 
 
 def _turn_by_turn(saga: Saga) -> list[tuple[Step, ...]]:
