@@ -19,6 +19,7 @@ from tests.crash.scenarios import (
     keyed_b,
     keyed_c,
     scenario,
+    slow,
     with_people,
 )
 
@@ -240,3 +241,97 @@ async def held_in_a_child_and_dropped(s: Work) -> None:
     await s.call(child_of_holds)
     await s.do(keyed_b, 2)
     raise ValueError("no good")
+
+
+# -- children of what goes back --------------------------------------------------------------------------------------
+
+
+@saga("crash.child_long")
+async def long_child(s: Work) -> None:
+    await s.do(keyed_a, 11)
+    await s.do(reaching, 12)
+    for n in range(13, 16):
+        await s.do(slow, n)
+
+
+@saga("crash.child_between")
+async def between(s: Work) -> None:
+    await s.do(keyed_b, 21)
+    await s.call(long_child)
+
+
+@saga("crash.child_patient")
+async def patient_child(s: Work) -> None:
+    await s.do(keyed_a, 31)
+    here().signal.set()
+    await s.wait_for("never")
+
+
+@scenario("back to a checkpoint from outside, while a child's child runs", COMPLETED, begin=go_back_while_running)
+async def back_over_a_running_child(s: Work) -> None:
+    if await s.checkpoint("here") is None:
+        await s.call(between)
+    await s.do(keyed_c, 3)
+
+
+async def go_back_while_it_waits(coordinator: Coordinator) -> None:
+    """Once; where nobody has gone back yet, and it waits."""
+    with suppress(RefusedError, UnknownSagaError):
+        if not (await coordinator.show(ID)).saga.rewinds:
+            await coordinator.rollback(ID, to="here", why="another way")
+
+
+@scenario(
+    "back to a checkpoint from outside, while a child waits for a signal",
+    COMPLETED,
+    begin=go_back_while_running,
+    people=go_back_while_it_waits,
+)
+async def back_over_a_waiting_child(s: Work) -> None:
+    if await s.checkpoint("here") is None:
+        await asyncio.gather(s.call(patient_child), s.do(keyed_b, 1))
+    await s.do(keyed_c, 3)
+
+
+@scenario("a block fails beside a child that waits, and another goes on", COMPLETED)
+async def block_fails_beside_a_child(s: Work) -> None:
+    async def fails() -> None:
+        await s.sleep(2)
+        raise ValueError("no good")
+
+    async def block() -> None:
+        async for attempt in s.attempts("block", max=2):
+            async with attempt:
+                if attempt.number == 1:
+                    await asyncio.gather(s.call(patient_child), fails())
+                await s.do(keyed_b, attempt.number)
+
+    await asyncio.gather(block(), s.call(long_child))
+
+
+@saga("crash.child_asleep")
+async def child_asleep(s: Work) -> None:
+    await s.do(keyed_a, 41)
+    here().signal.set()
+    await s.sleep(3)
+    await s.do(keyed_b, 42)
+    await s.do(keyed_b, 43)
+
+
+async def a_minute_passes(coordinator: Coordinator) -> None:
+    await here().clock.sleep(60)
+    coordinator._engine._renew()  # by the clock of these lives no heartbeat comes
+    for row in await coordinator.list(status="waiting"):  # newest first: a child before its parent
+        await coordinator.drive(row.id)
+
+
+@scenario(
+    "back to a checkpoint from outside, while a child sleeps",
+    COMPLETED,
+    begin=go_back_while_running,
+    people=a_minute_passes,
+)
+async def back_over_a_sleeping_child(s: Work) -> None:
+    if await s.checkpoint("here") is None:
+        await s.call(child_asleep)
+    await s.do(keyed_c, 3)

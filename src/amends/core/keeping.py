@@ -100,10 +100,15 @@ def _timed(saga: Saga, command: c.CountChild | c.KeepLimits) -> tuple[e.Event, .
     return _respond(saga, LimitName.SECONDS, used, why, command)
 
 
+def goes_back(saga: Saga, step: StepId) -> bool:
+    """Whether a step is taken back, alone or with all of its saga, and so is the child that it calls."""
+    called = saga.steps.get(step)
+    return saga.rollback is not None or (called is not None and called.rewind is not None)
+
+
 def halts_child(saga: Saga, step: StepId) -> Response | None:
     """What its parent has the child of a step do: go back, or stand still; None where it may go on."""
-    called = saga.steps.get(step)
-    if saga.rollback is not None or (called is not None and called.rewind is not None):
+    if goes_back(saga, step):
         return Response.ROLLBACK
     if saga.phase is SagaStatus.PAUSED and saga.paused is not None and saga.paused.by == FAMILY:
         return Response.PAUSE

@@ -29,6 +29,7 @@ from amends.core.approvals import DELEGATES
 from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.events import Event, SagaStarted
+from amends.core.keeping import goes_back
 from amends.core.saga import Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import HOLDS, Json, SagaId, StepId, canonical
@@ -43,8 +44,9 @@ from amends.errors import (
 from amends.journal.protocol import PARENT, ROOT, Journal, Summary
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
 from amends.runtime.checked import BELOW, LONGEST_ID
-from amends.runtime.family import PARENT_STEP, Family, current
+from amends.runtime.family import CALL_TOPIC, PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
+from amends.runtime.handle import parent_of
 from amends.runtime.limits import journaled, within_time
 from amends.runtime.records import load
 from amends.runtime.run import LOOK_AGAIN_S
@@ -65,6 +67,7 @@ _RUNTIME: Final = "system:runtime"
 _KEPT: Final = 90
 _AGAIN: Final = "@"
 _NOT_STARTED_WITH: Final = frozenset({"files", "timeout_s"})
+_GO_BACK: Final = frozenset({SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT, SagaStatus.PAUSED})
 _here: ContextVar[Children] = ContextVar("amends_children")
 
 
@@ -84,7 +87,7 @@ class Children:
         self._journal = journal
         self._nudge = nudge
         self._errands = errands
-        self._family = Family(engine, around, journal, nudge, errands)
+        self.family = Family(engine, around, journal, nudge, errands)
         self.closing = asyncio.Event()
         for built_in in BUILT_IN:
             around.registry.ensure_action(built_in)
@@ -92,7 +95,7 @@ class Children:
     def enter(self) -> None:
         """The calling task drives sagas of this engine; so does whatever it starts."""
         _here.set(self)
-        current.set(self._family)
+        current.set(self.family)
 
     def know(self, definition: SagaDefinition) -> None:
         """A saga has called it: it is found by its name from now on, here and in the steps to come."""
@@ -117,7 +120,8 @@ class Children:
             await self._begin(child, parent, step, definition, version, given, actor, files, timeout_s)
         else:
             _require_child(begun, child, parent, step, definition, version, given)
-            await self._family.let_go_on(child)
+            if not goes_back(await self._engine.state(parent), step):
+                await self.family.let_go_on(child)
         state = await self._at_rest(child)
         if state is not None and state.begun is not None:  # whoever began it first
             _require_child(state.begun, child, parent, step, definition, version, given)
@@ -147,8 +151,8 @@ class Children:
         above, row = await self._engine.begun(parent), await self._journal.saga(parent)
         if above is None or row is None:
             raise Fatal(f"saga {parent} calls {definition}, and is not on record", happened=False)
-        if row.status in {SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK}:  # another worker has it, and takes it back
-            raise Fatal(f"saga {parent} goes back, and begins no child any more", happened=False)
+        if row.status in _GO_BACK and goes_back(await self._engine.load(parent), step):  # by another worker, perhaps
+            raise _begins_no_child(parent)
         try:
             declared = self._around.registry.definition(definition, version)
         except UnknownDefinitionError as exc:
@@ -158,6 +162,8 @@ class Children:
         start = _started(child, above, parent, step, definition, version, given, actor)
         await self._require_an_end(start, above)
         start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
+        if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
+            raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop
         _ = self._engine.begin(declared, start, child, tuple(secrets_in(cast("Any", given))))
 
     async def _handed_down(self, parent: SagaId, files: Json, start: c.StartSaga, child: SagaId) -> Json:
@@ -173,7 +179,7 @@ class Children:
     async def _count(self, ended: Saga) -> None:
         """What a child has used up is on its parent's record before its end is."""
         if ended.budget is not None:
-            await self._family.count(ended)
+            await self.family.count(ended)
 
     async def _require_an_end(self, start: c.StartSaga, above: SagaStarted) -> None:
         """A saga that calls itself, or whoever called it, with what it was given, would never end."""
@@ -211,9 +217,9 @@ class Children:
 
     def ended(self, saga: Saga) -> None:
         """A saga is not driven any more. Where it is a child that has ended, its parent need not wait to look."""
-        parent = None if saga.begun is None else saga.begun.labels.get(PARENT)
+        parent = parent_of(saga)
         if parent is not None and (saga.phase.ended or saga.rests) and not self.closing.is_set():
-            self._errands.run(self._stir(SagaId(parent)))
+            self._errands.run(self._stir(parent))
 
     async def _stir(self, parent: SagaId) -> None:
         begun = await self._engine.begun(parent)
@@ -225,21 +231,21 @@ class Children:
     async def ask(self, asked: Asked) -> Happened | NotHappened | Pending:
         child = await self.known_as(asked.saga, asked.step)
         parent = await self._state(asked.saga)
-        goes_back = parent is not None and parent.rollback is not None
+        is_taken_back = parent is not None and goes_back(parent, asked.step)
         state = await self._state(child)
-        if state is None and goes_back and await self._bury(child, asked):
+        if state is None and is_taken_back and await self._bury(child, asked):
             return NotHappened()
         state = state or await self._state(child)
         if state is not None and _is_strange(state, asked):
             return NotHappened()
-        if state is not None and not goes_back:
-            await self._family.let_go_on(child)
+        if state is not None and not is_taken_back:
+            await self.family.let_go_on(child)
             state = await self._at_rest(child)
         if state is not None and (state.phase.ended or state.rests):
             await self._count(state)
         if state is None or state.phase is SagaStatus.ROLLED_BACK:
             return NotHappened()
-        if state.phase is SagaStatus.COMPLETED or state.rests or goes_back:
+        if state.phase is SagaStatus.COMPLETED or state.rests or is_taken_back:
             return Happened(_told(state))
         return Pending(LOOK_AGAIN_S)
 
@@ -270,6 +276,7 @@ class Children:
             await engine.request(child, cancel)
         except PastPivotError as exc:
             await self._drop_held(child, why)
+            await self.family.let_go_on(child)  # its pivot landed as it stood still: it goes forward only
             raise Fatal(f"{what} {exc}", happened=False) from None
         except RefusedError:
             pass  # its rollback has begun already
@@ -292,7 +299,7 @@ class Children:
         if state is None or not state.rests:
             return
         for step in state.lent:
-            await self._drop_held(child_id(child, step.id), why)
+            await self._drop_held(await self.known_as(child, step.id), why)
         with suppress(RefusedError):  # another has had it go on meanwhile
             await self._engine.request(child, c.DropHeld(why=why))
         await self._engine.drive(child)
@@ -515,6 +522,10 @@ def _left_behind(child: Saga) -> dict[str, Json]:
     return brought_back(child)
 
 
+def _begins_no_child(parent: SagaId) -> Fatal:
+    return Fatal(f"saga {parent} goes back, and begins no child any more", happened=False)
+
+
 def _stands(state: Saga | None) -> str:
     return "has not begun" if state is None else f"is {state.status.replace('_', ' ')}"
 
@@ -580,6 +591,6 @@ def _built_in(topic: str, function: Any, undo: Any, probe: Any = None) -> Action
     return built_in
 
 
-CALL: Final = _built_in("amends.call", _call, _take_back, _ask)
+CALL: Final = _built_in(CALL_TOPIC, _call, _take_back, _ask)
 REVERT: Final = _built_in("amends.revert", _revert, _stays_reverted)
 BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)

@@ -25,6 +25,7 @@ from typing import Any, cast
 
 from amends.core import commands as c
 from amends.core.events import Cause, IncidentKind
+from amends.core.keeping import FAMILY
 from amends.core.plan import plan
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, StepId, canonical
@@ -46,7 +47,7 @@ from amends.errors import (
 from amends.runtime.assertions import verify
 from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
-from amends.runtime.family import heed
+from amends.runtime.family import Family, calls_going_back, current, heed
 from amends.runtime.forward import Forward
 from amends.runtime.keeping import Keeper
 from amends.runtime.logbook import Logbook
@@ -79,6 +80,9 @@ class Driver:
         self._keeper = Keeper(self.run, self._forward)
         self._function: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._family: Family | None = None
+        self._calls_stopped: frozenset[StepId] = frozenset()
+        """Whose children have been told that they go back."""
         book.on_moved = self.look_again
         self.run.on_parked = self._stop_function
         self.run.on_stopped = self.look_again
@@ -86,14 +90,18 @@ class Driver:
     async def drive(self) -> None:
         """Do everything that is due, until nothing is: the saga has ended, or a person is needed."""
         book, clock = self.book, self._around.clock
+        self._family = current.get(None)
         self._open_office()
         try:
             heed(book)
+            if book.saga.works and not book.is_unborn and (why := await self._above_goes_back()):
+                book.tell(c.PauseSaga(by=FAMILY, why=why))
             if book.saga.live:
                 book.tell(c.Recover(now=clock.now(), jitter=clock.jitter()))
             while True:
                 if book.saga.works:
                     await self._work()
+                self.stop_children()
                 await Backward(self.run).walk()
                 await book.commit()
                 while plan(book.saga, clock.now()):  # someone asked for more during the last write
@@ -179,8 +187,8 @@ class Driver:
             return self._failed(Cause.ERROR, str(exc), None, exc)
         # Whatever leaves a saga's function starts its rollback; that is the contract.
         except Exception as exc:
-            if self.book.broken is not None:
-                raise
+            if self.book.broken is not None:  # whatever the function made of that, this is why it ended
+                raise self.book.broken from exc
             if (gave_up := first(Abort, exc)) is not None:
                 return self._failed(Cause.ABORTED, str(gave_up), None)
             if (call := first(CallPerson, exc)) is not None:
@@ -208,7 +216,7 @@ class Driver:
             self._keeper,
             self.run.in_flight.__contains__,
             lambda: self.run.layers,
-            rewinds=Rewinds(self.run, self._forward),
+            rewinds=Rewinds(self.run, self._forward, self.stop_children),
         )
         await self._keeper.report()
         result, early = await self._ended(definition, work, named)
@@ -261,11 +269,23 @@ class Driver:
     def look_again(self) -> None:
         """Another author wrote, or the pen broke: stop a function whose saga is not running any more."""
         self.run.news.tell()
+        self.stop_children()
         taken_over = isinstance(self.book.broken, LeaseLostError)
         if self.book.broken is not None and not taken_over:
             self._stop_function()
         elif (taken_over or not self.book.saga.works) and self._function and not self._stopping:
             self._stopping = asyncio.ensure_future(self._stop_function_gently())
+
+    async def _above_goes_back(self) -> str:
+        """Why a saga that was taken up again may not go on; empty where it may."""
+        return "" if self._family is None else await self._family.above_goes_back(self.book.saga)
+
+    def stop_children(self) -> None:
+        """What is taken back begins nothing more, and neither do the children that it called."""
+        calls = calls_going_back(self.book.saga)
+        if self._family is not None and not calls <= self._calls_stopped:
+            self._calls_stopped |= calls
+            self._family.heed_return(self.book)
 
     def _stop_function(self) -> bool:
         """Whether it was still running."""

@@ -7,21 +7,28 @@ one spending, and by no step: a child's step is counted by all above it before i
 
 Where a limit of one above is reached, the child stands still or goes back with it, at its next step; at once, where the
 limit says that it stops the children too. Nothing here loosens anything: a child's limits are never the parent's.
+
+Where a saga goes back, in whole or in part, the children of what is taken back stand still at once, all the way down,
+and are taken back when it is the turn of the step that called them: they begin nothing more, and newest first stays
+newest first. One with a pivot goes forward only, and is left alone. Whoever takes a child up after a kill looks above
+before it goes on.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amends.core import commands as c
+from amends.core.contracts import Topic
 from amends.core.events import Cause
-from amends.core.keeping import FAMILY, halts_child
+from amends.core.keeping import FAMILY, goes_back, halts_child
 from amends.core.limits import Response
 from amends.core.saga import Saga
-from amends.core.transitions import SagaStatus
+from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
-from amends.errors import PastPivotError, RefusedError
+from amends.errors import JournalError, PastPivotError, RefusedError
 from amends.journal.protocol import PARENT, Journal, SagaQuery
 
 if TYPE_CHECKING:
@@ -33,7 +40,10 @@ if TYPE_CHECKING:
     from amends.runtime.surroundings import Surroundings
 
 PARENT_STEP: Final = "amends.parent_step"
+CALL_TOPIC: Final = Topic("amends.call")
 _UNFINISHED: Final = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.PAUSED, SagaStatus.INCIDENT)
+_GOES_ON: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.COMPLETED})
+_UNDER_WAY: Final = frozenset({StepStatus.RUNNING, StepStatus.UNKNOWN})
 current: ContextVar[Family] = ContextVar("amends_family")
 
 
@@ -128,8 +138,50 @@ class Family:
             return c.CancelSaga(by=FAMILY, why=why, now=now, window_s=window_s)
         return c.PauseSaga(by=FAMILY, why=why)
 
+    def heed_return(self, book: Logbook) -> None:
+        """A saga goes back: have the children of what is taken back stand still, once that is on record."""
+        budget = book.saga.budget
+        if budget is None or budget.reached is None or not _stops_children(book.saga):  # else the limit stops them
+            self._errands.run(self._return_when_durable(book))
+
+    async def _return_when_durable(self, book: Logbook) -> None:
+        with suppress(JournalError):  # then it is for whoever drives it next
+            await book.commit()
+            await self.hold_still(book.saga, _goes_back(book.saga))
+
+    def asked_to_return(self, saga: Saga) -> None:
+        """Somebody here had a saga go back that is not driven here: its children need not wait for who drives it."""
+        if calls_going_back(saga):
+            self._errands.run(self.hold_still(saga, _goes_back(saga)))
+
+    async def hold_still(self, saga: Saga, why: str, *, whole: bool = False) -> None:
+        """Have the children of what is taken back, or with `whole` all of them, begin nothing more; and theirs."""
+        for child in dict.fromkeys((*self._engine.driven_children(saga.id), *await self._unended(saga.id))):
+            state = await self._engine.state(child)
+            if state.pivot is not None or state.begun is None:
+                continue
+            if whole or goes_back(saga, StepId(state.begun.labels[PARENT_STEP])):
+                with suppress(RefusedError):  # it has ended, waits for a person, or goes back already
+                    state = await self._engine.request(child, c.PauseSaga(by=FAMILY, why=why))
+                await self.hold_still(state, why, whole=True)
+
+    async def above_goes_back(self, saga: Saga) -> str:
+        """Why a child that is taken up may not go on: one above takes back what it belongs to. Empty: it may."""
+        labels = {} if saga.begun is None or saga.pivot is not None else saga.begun.labels
+        while (name := labels.get(PARENT)) is not None:
+            row = await self._journal.saga(SagaId(name))
+            if row is None:
+                break
+            if row.status not in _GOES_ON:
+                above, step = await self._engine.load(row.id), StepId(labels[PARENT_STEP])
+                called = above.steps.get(step)
+                if goes_back(above, step) and called is not None and called.standing:
+                    return _goes_back(above)
+            labels = row.labels
+        return ""
+
     async def let_go_on(self, child: SagaId) -> None:
-        """What stood still because of its parent goes on with it, and so does what is below."""
+        """What stood still because of its parent goes on with it, and so does what is below and not taken back."""
         row = await self._journal.saga(child)
         if row is None or row.status.ended or row.status is SagaStatus.INCIDENT:
             return
@@ -138,19 +190,31 @@ class Family:
             if state.paused is None or state.paused.by != FAMILY:
                 return
             await self._engine.let_go_on(child, by=FAMILY)
-        for below in await self.children_of(child):
-            await self.let_go_on(below)
+        below = await self.children_of(child)
+        above = await self._engine.state(child) if below else None
+        for one in below:
+            begun = await self._engine.begun(one)
+            step = None if begun is None else StepId(begun.labels[PARENT_STEP])
+            if above is not None and step is not None and halts_child(above, step) is None:
+                await self.let_go_on(one)
 
     async def children_of(self, saga: SagaId) -> list[SagaId]:
         """Those that have not ended, and do not go back."""
+        return await self._rows(saga, _UNFINISHED)
+
+    async def _unended(self, saga: SagaId) -> list[SagaId]:
+        """Those that have not ended; one that takes a part of itself back is seen as rolling back, and runs."""
+        return await self._rows(saga, (*_UNFINISHED, SagaStatus.ROLLING_BACK))
+
+    async def _rows(self, saga: SagaId, statuses: tuple[SagaStatus, ...]) -> list[SagaId]:
         found: list[SagaId] = []
-        query = SagaQuery(parent=saga, statuses=_UNFINISHED)
+        query = SagaQuery(parent=saga, statuses=statuses)
         while True:
             page = await self._journal.sagas(query)
             found.extend(row.id for row in page.rows)
             if page.cursor is None:
                 return found
-            query = SagaQuery(parent=saga, statuses=_UNFINISHED, before=page.cursor)
+            query = SagaQuery(parent=saga, statuses=statuses, before=page.cursor)
 
 
 def _stops_children(saga: Saga) -> bool:
@@ -158,6 +222,18 @@ def _stops_children(saga: Saga) -> bool:
     if saga.budget is None or saga.works:
         return False
     return any(bound.children and bound.reached for bound in saga.budget.bounds.values())
+
+
+def calls_going_back(saga: Saga) -> frozenset[StepId]:
+    """The calls that are taken back, and whose children may be under way."""
+    if (saga.rollback is None and not saga.rewinding) or all(topic != CALL_TOPIC for topic, _ in saga.contracts):
+        return frozenset()
+    calls = (step for step in saga.steps.values() if step.topic == CALL_TOPIC and step.status in _UNDER_WAY)
+    return frozenset(step.id for step in calls if goes_back(saga, step.id))
+
+
+def _goes_back(saga: Saga) -> str:
+    return f"saga {saga.id} goes back"
 
 
 def _halt(above: Saga, step: StepId) -> Halt | None:

@@ -14,6 +14,7 @@ from amends.core.values import Json, SagaId, StepId
 from amends.core.waits import open_waits
 from amends.dataclass import dataclass
 from amends.errors import RefusedError
+from amends.journal.protocol import PARENT
 from amends.runtime.turns import is_in_line
 
 Source: TypeAlias = Callable[[SagaId], Awaitable[dict[str, Json]]]
@@ -36,12 +37,19 @@ class Ended:
     source: Source | None = field(default=None, repr=False, compare=False)
     in_line: bool = field(default=False, repr=False, compare=False)
     """It waits for what other sagas hold, and goes on by itself before long."""
+    parent: SagaId | None = field(default=None, repr=False, compare=False)
+    """The saga that called it, where it is a child."""
 
     async def evidence(self) -> dict[str, Json]:
         """Its record, with every fact of its timeline: await it while the coordinator is open."""
         if self.source is None:
             raise RefusedError(f"saga {self.id} was not run here; `amends evidence record {self.id}` prints its record")
         return await self.source(self.id)
+
+
+def parent_of(saga: Saga) -> SagaId | None:
+    parent = None if saga.begun is None else saga.begun.labels.get(PARENT)
+    return None if parent is None else SagaId(parent)
 
 
 def ended(saga: Saga, source: Source | None = None) -> Ended:
@@ -59,6 +67,7 @@ def ended(saga: Saga, source: Source | None = None) -> Ended:
         waits_for=tuple(dict.fromkeys(wait.name for wait in open_waits(saga) if wait.name)),
         source=source,
         in_line=is_in_line(saga),
+        parent=parent_of(saga),
     )
 
 

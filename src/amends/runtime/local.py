@@ -43,7 +43,7 @@ from amends.errors import (
     UnknownDefinitionError,
 )
 from amends.gate.protocol import Gate
-from amends.journal.protocol import Journal, Lease
+from amends.journal.protocol import PARENT, Journal, Lease
 from amends.runtime.checked import SYSTEM
 from amends.runtime.children import Children
 from amends.runtime.definition import SagaDefinition
@@ -182,6 +182,20 @@ class LocalEngine:
         if run is not None and run[0].book.is_unborn:
             with contextlib.suppress(JournalConflictError):  # another process began it first: that one is found
                 await run[0].book.commit()
+
+    def driven(self, saga: SagaId) -> Saga | None:
+        """How a saga stands that is driven here, with what is about to be durable; None for any other."""
+        run = self._runs.get(saga)
+        return None if run is None else run[0].book.saga
+
+    def driven_children(self, parent: SagaId) -> list[SagaId]:
+        """Those that are driven here, also where nothing of them is on record yet."""
+        begun = ((saga, driver.book.saga.begun) for saga, (driver, _) in self._runs.items())
+        return [saga for saga, start in begun if start is not None and start.labels.get(PARENT) == parent]
+
+    async def state(self, saga: SagaId) -> Saga:
+        """How a saga stands: as its driver here knows it, else by the journal."""
+        return self.driven(saga) or await self.load(saga)
 
     def running(self, saga: SagaId) -> Handle | None:
         run = self._runs.get(saga)
@@ -383,7 +397,9 @@ class LocalEngine:
                 _log.info("saga %s: %s goes to who drives it now", saga, type(command).__name__)
             finally:
                 driver.look_again()  # also where whoever asks is stopped meanwhile: it has been told
-        return await requested(self._journal, self._observers, saga, command)
+        state = await requested(self._journal, self._observers, saga, command)
+        self._children.family.asked_to_return(state)
+        return state
 
     def _nudge(self, sagas: tuple[SagaId, ...]) -> None:
         for saga in sagas:

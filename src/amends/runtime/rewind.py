@@ -7,7 +7,7 @@ a branch beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar, cast
 
 from amends.core import commands as c
@@ -88,9 +88,10 @@ class Passed:
 class Rewinds:
     """The rollbacks of one call of a saga's function."""
 
-    def __init__(self, run: Run, forward: Forward) -> None:
+    def __init__(self, run: Run, forward: Forward, stop_children: Callable[[], None]) -> None:
         self.forward = forward
         self._run = run
+        self._stop_children = stop_children
         self._passed: list[Passed] = []
 
     @property
@@ -167,6 +168,7 @@ class Rewinds:
         if scope is not None:
             self.forward.closed.append(scope)
             self._passed = [one for one in self._passed if not scope.holds(one.checkpoint.place)]
+        self._stop_children()
         await Backward(self._run).take_back(place)
         rewind = self.saga.rewinds[place]
         self._run.went_back(rewind.taken_back)

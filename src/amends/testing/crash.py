@@ -16,25 +16,23 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import field
 from typing import Final, Self
 
 from amends.clock import Clock
-from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import JournalError
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import PARENT, Entry, Journal
+from amends.journal.protocol import Entry, Journal
 from amends.runtime.coordinator import Coordinator
-from amends.runtime.family import PARENT_STEP
 from amends.runtime.settings import Settings
 from amends.testing.crash_journal import Author
 from amends.testing.crash_life import Blow, Life, Script, here
 from amends.testing.crash_loop import PatientLoop
-from amends.testing.world import Account, World, check
+from amends.testing.world import Account, World, begun_after_return, check, went_with_its_step
 
 __all__ = [
     "Ground",
@@ -99,6 +97,9 @@ class Tried:
 class Ground:
     """What lives leave behind: a journal in memory, the world, and the time."""
 
+    told_within_ms = 1_000
+    """How long after a saga has begun to go back its children may not know of it yet."""
+
     def __init__(self) -> None:
         self.world = World()
         self.authors: list[Author] = []
@@ -161,6 +162,8 @@ class SlowGround(Ground):
 
     `keeps_alive`: whoever is known to live renews while somebody waits, as its heartbeat would.
     """
+
+    told_within_ms = round(10 * LOCK_S * 1000)
 
     def __init__(self) -> None:
         super().__init__()
@@ -346,28 +349,20 @@ def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[
     found = [] if life.trouble is None else [f"it raised {type(life.trouble).__name__}: {life.trouble}"]
     if life.trouble is None:
         found += check(ground.world, life.entries)
+        found += begun_after_return(life.entries, ground.told_within_ms)
         found += statuses_besides(life.entries, ends)
     found += stale(ground.authors)
     return [f"{scenario.name}: {story}: {what}" for what in found]
 
 
 def statuses_besides(histories: list[tuple[Entry, ...]], ends: frozenset[SagaStatus]) -> list[str]:
-    """Which sagas stand otherwise than this; not a child that was taken back with a part of its parent's work."""
+    """Which sagas stand otherwise than this. A child that went back with the step that called it stands rightly."""
     found = {saga.id: saga for saga in (Account(entries).saga for entries in histories)}
     return [
         f"saga {saga.id} is {saga.phase}, not {' or '.join(sorted(ends))}"
         for saga in found.values()
-        if saga.phase not in ends and not _went_with_its_parent(saga, found)
+        if saga.phase not in ends and not went_with_its_step(saga, found)
     ]
-
-
-def _went_with_its_parent(saga: Saga, sagas: Mapping[SagaId, Saga]) -> bool:
-    labels = {} if saga.begun is None else saga.begun.labels
-    parent = sagas.get(SagaId(labels.get(PARENT, "")))
-    step = None if parent is None else parent.steps.get(StepId(labels.get(PARENT_STEP, "")))
-    if parent is None or step is None or saga.phase is not SagaStatus.ROLLED_BACK:
-        return False
-    return step.rewind is not None or _went_with_its_parent(parent, sagas)
 
 
 def stale(authors: list[Author]) -> list[str]:

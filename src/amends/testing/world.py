@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Literal
@@ -172,6 +172,52 @@ def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
         gone = parent.phase is SagaStatus.ROLLED_BACK or step is None or step.status is not _S.SUCCEEDED
         if parent.phase.ended and gone and saga.phase is not SagaStatus.ROLLED_BACK:
             yield f"saga {saga.id} is {saga.phase}, and its parent {parent.id} is {parent.phase} without it"
+
+
+def went_with_its_step(child: Saga, sagas: Mapping[SagaId, Saga]) -> bool:
+    """Whether a child is rolled back, and a step above it that called it, or one that did, was set aside for that."""
+    labels = {} if child.begun is None else child.begun.labels
+    parent = sagas.get(SagaId(labels.get(PARENT, "")))
+    if parent is None or child.phase is not SagaStatus.ROLLED_BACK:
+        return False
+    step = parent.steps.get(StepId(labels.get(_PARENT_STEP, "")))
+    return (step is not None and step.rewind is not None) or went_with_its_step(parent, sagas)
+
+
+def begun_after_return(histories: Iterable[Iterable[Entry]], grace_ms: int) -> list[str]:
+    """What children began although their parents had begun, so long before, to take them back.
+
+    A child is told from another journal than its own, so that takes a moment: `grace_ms`, where all that drives them
+    lives. One with a pivot goes forward only, and may.
+    """
+    accounts = {account.saga.id: account for account in map(Account, map(tuple, histories))}
+    complaints: list[str] = []
+    for child in accounts.values():
+        since, above = _returned_at(child, accounts)
+        begun = [entry for entry in child.entries if isinstance(entry.event, INTENTS)]
+        late = [entry for entry in begun if since is not None and entry.at > since + grace_ms]
+        if late and child.saga.pivot is None:
+            complaints.append(f"saga {child.saga.id} began {len(late)} steps after {above} had begun to go back")
+    return complaints
+
+
+def _returned_at(child: Account, accounts: Mapping[SagaId, Account]) -> tuple[int | None, SagaId | None]:
+    """When the first of those above began to take back what a child belongs to, and which of them it was."""
+    found: list[tuple[int, SagaId]] = []
+    below: Account | None = child
+    while below is not None and below.saga.begun is not None:
+        labels = below.saga.begun.labels
+        step = labels.get(_PARENT_STEP, "")
+        below = accounts.get(SagaId(labels.get(PARENT, "")))
+        for entry in () if below is None else below.entries:
+            match entry.event:
+                case e.RollbackStarted():
+                    found.append((entry.at, entry.saga))
+                case e.RewindStarted(steps=steps) if step in steps:
+                    found.append((entry.at, entry.saga))
+                case _:
+                    pass
+    return min(found, default=(None, None))
 
 
 def _excuse(accounts: dict[SagaId, Account]) -> None:
