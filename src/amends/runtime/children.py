@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from amends.runtime.definition import SagaDefinition
     from amends.runtime.errands import Errands
+    from amends.runtime.handle import Ended
     from amends.runtime.local import LocalEngine
     from amends.runtime.surroundings import Surroundings
 
@@ -85,10 +86,11 @@ class Children:
         self._engine = engine
         self._around = around
         self._journal = journal
-        self._nudge = nudge
         self._errands = errands
         self.family = Family(engine, around, journal, nudge, errands)
         self.closing = asyncio.Event()
+        self.stirs: dict[asyncio.Future[Ended | None], SagaId] = {}
+        """The parents that look again because a child of theirs has ended."""
         for built_in in BUILT_IN:
             around.registry.ensure_action(built_in)
 
@@ -219,12 +221,15 @@ class Children:
         """A saga is not driven any more. Where it is a child that has ended, its parent need not wait to look."""
         parent = parent_of(saga)
         if parent is not None and (saga.phase.ended or saga.rests) and not self.closing.is_set():
-            self._errands.run(self._stir(parent))
+            stir = self._errands.begin(self._stir(parent))
+            self.stirs[stir] = parent
+            stir.add_done_callback(self.stirs.pop)
 
-    async def _stir(self, parent: SagaId) -> None:
+    async def _stir(self, parent: SagaId) -> Ended | None:
         begun = await self._engine.begun(parent)
         if begun is not None and f"{begun.definition}/{begun.version}" in self._around.registry.definition_names():
-            self._nudge((parent,))
+            return await self._engine.stir(parent)
+        return None
 
     # -- asked, and taken back ----------------------------------------------------------------------------------------
 

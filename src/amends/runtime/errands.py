@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 _log = logging.getLogger("amends.engine")
+_Made = TypeVar("_Made")
 
 
 class Errands:
@@ -15,9 +16,14 @@ class Errands:
         self._running: set[asyncio.Task[Any]] = set()
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
+        _ = self.begin(work)
+
+    def begin(self, work: Coroutine[Any, Any, _Made]) -> asyncio.Task[_Made]:
+        """Run it, for whoever wants to know how it ended."""
         errand = asyncio.ensure_future(work)
         self._running.add(errand)
         errand.add_done_callback(self._done)
+        return errand
 
     def _done(self, errand: asyncio.Task[Any]) -> None:
         self._running.discard(errand)

@@ -43,7 +43,7 @@ from amends.errors import (
     UnknownDefinitionError,
 )
 from amends.gate.protocol import Gate
-from amends.journal.protocol import PARENT, Journal, Lease
+from amends.journal.protocol import Journal, Lease
 from amends.runtime.checked import SYSTEM
 from amends.runtime.children import Children
 from amends.runtime.definition import SagaDefinition
@@ -51,7 +51,7 @@ from amends.runtime.drills import Drills
 from amends.runtime.driver import Driver
 from amends.runtime.errands import Errands, cancelled
 from amends.runtime.executor import Executor
-from amends.runtime.handle import Ended, Handle, at_its_end, ended
+from amends.runtime.handle import Ended, Handle, at_its_end, ended, halted, parent_of
 from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
 from amends.runtime.joining import driven_or_joined, followed
 from amends.runtime.logbook import Logbook, due_in, unrecorded_ends
@@ -69,6 +69,7 @@ _log = logging.getLogger("amends.engine")
 _MARGIN: Final = 0.1
 _SHORTEST_S: Final = 0.05
 _AGAIN_S: Final = 5.0
+_DRIVABLE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK})
 _UNDER_WAY: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
 
@@ -190,16 +191,17 @@ class LocalEngine:
 
     def driven_children(self, parent: SagaId) -> list[SagaId]:
         """Those that are driven here, also where nothing of them is on record yet."""
-        begun = ((saga, driver.book.saga.begun) for saga, (driver, _) in self._runs.items())
-        return [saga for saga, start in begun if start is not None and start.labels.get(PARENT) == parent]
+        return [saga for saga, (driver, _) in self._runs.items() if parent_of(driver.book.saga) == parent]
 
     async def state(self, saga: SagaId) -> Saga:
         """How a saga stands: as its driver here knows it, else by the journal."""
         return self.driven(saga) or await self.load(saga)
 
     def running(self, saga: SagaId) -> Handle | None:
-        run = self._runs.get(saga)
-        return None if run is None else Handle(saga, run[1], self._watch)
+        return self._handle(saga) if saga in self._runs else None
+
+    def _handle(self, saga: SagaId) -> Handle:
+        return Handle(saga, self._runs[saga][1], self._watch)
 
     def follow(self, saga: SagaId) -> Handle:
         """A handle on a saga that exists: drives it where nobody else does."""
@@ -307,7 +309,24 @@ class LocalEngine:
         """Drive every unfinished saga that no living worker has and whose definition is known here."""
         await self.release(take_up=False)
         await self.void_outlived()
-        return await resumed(self, Seats(self, self._settings, self._clock))
+        return await resumed(self, Seats(self, self._settings, self._clock), self._clock.now())
+
+    async def drive_parent(self, parent: SagaId, since: int) -> Ended | None:
+        """Drive a saga whose child has just ended, as far as it goes. None where it is not for this worker to drive.
+
+        Its child's end stirs it too: where it has ended by that since then, that is how it ended.
+        """
+        row = await self._journal.saga(parent)
+        if row is None or f"{row.definition}/{row.version}" not in self._registry.definition_names():
+            return None
+        if row.status in _DRIVABLE:
+            if (run := self._runs.get(parent)) is not None:
+                await run[0].nudge()
+            if (driven := await self.drive(parent)) is not None:
+                return driven
+            row = await self._journal.saga(parent) or row
+        has_ended = row.ended_at is not None and row.ended_at >= since
+        return self.told(await self.load(parent)) if has_ended else None
 
     async def next_halt(self, saga: SagaId) -> Ended | None:
         """Wait until a saga that is not in memory has been driven again, as far as it goes."""
@@ -322,6 +341,12 @@ class LocalEngine:
         """The attempts that a saga waits for just now, where it has nothing to write; each is itself while it runs."""
         run = self._runs.get(saga)
         return () if run is None or run[0].book.is_writing else tuple(run[0].run.in_flight.values())
+
+    def families_under_way(self) -> Driven:
+        """What is driven here without who called it, because somebody has just answered it; and who looks again."""
+        above = {saga: parent_of(driver.book.saga) for saga, (driver, _) in self._runs.items()}
+        alone = [saga for saga, parent in above.items() if parent is not None and parent not in above]
+        return {asyncio.ensure_future(halted(self._handle(saga))): saga for saga in alone} | self._children.stirs
 
     async def take_up_due(self, most: int, trouble: Callable[[SagaId, AmendsError], None]) -> Driven:
         """Drive what is due now, that no living worker has and whose definition is known here; up to so many."""
@@ -410,7 +435,7 @@ class LocalEngine:
                 self._queued.add(saga)
                 self._errands.run(self._drive_if_due(saga))
 
-    async def _drive_if_due(self, saga: SagaId) -> None:
+    async def _drive_if_due(self, saga: SagaId) -> Ended | None:
         """Someone gave one of this worker's sagas something to do again: it had ended, or waited for a person."""
         handle = None
         try:
@@ -421,7 +446,17 @@ class LocalEngine:
             self._queued.discard(saga)
         if handle is not None:
             with suppress(LeaseLostError):  # which has been said
-                await handle.halt()
+                return await handle.halt()
+        return None
+
+    async def stir(self, saga: SagaId) -> Ended | None:
+        """Have a saga look whether what it waits for has come. How far it came, where nobody drove it here."""
+        run = self._runs.get(saga)
+        if run is None:
+            self._queued.add(saga)
+            return await self._drive_if_due(saga)
+        await run[0].nudge()
+        return None
 
     def _ended_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """An attempt that had been given up took effect, or may have; its saga is not driven here any more."""

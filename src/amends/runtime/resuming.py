@@ -29,9 +29,13 @@ class Engine(Protocol):
 
     def take_up_dropped(self) -> Driven: ...
 
+    def families_under_way(self) -> Driven: ...
+
     async def take_up_due(self, most: int, trouble: Callable[[SagaId, AmendsError], None]) -> Driven: ...
 
     async def next_halt(self, saga: SagaId) -> Ended | None: ...
+
+    async def drive_parent(self, parent: SagaId, since: int) -> Ended | None: ...
 
     def attempts(self, saga: SagaId) -> tuple[object, ...]: ...
 
@@ -113,10 +117,11 @@ class Seats:
             )
 
 
-async def resumed(engine: Engine, seats: Seats) -> list[Ended]:
+async def resumed(engine: Engine, seats: Seats, since: int) -> list[Ended]:
+    """`since` is when it began. A parent that waited for a child goes on when that has ended, and so on upwards."""
     found = Resumed()
     seats.seat(engine.take_up_dropped())
-    others: Driven = {}  # they wait in an action, or for what may be held by those that are not yet taken up
+    others = engine.families_under_way()  # and who waits in an action, or for what those hold that wait for a seat
     while True:
         taken = await engine.take_up_due(seats.free, found.add_trouble)
         seats.seat(taken)
@@ -127,8 +132,14 @@ async def resumed(engine: Engine, seats: Seats) -> list[Ended]:
             over, inside = seats.leave()
             over |= {one: saga for one, saga in others.items() if one.done()}
             others = {one: saga for one, saga in others.items() if one not in over} | inside
-            for saga in [saga for one in over if (saga := found.add(one)) is not None]:
-                others[asyncio.ensure_future(engine.next_halt(saga))] = saga
+            for one in over:
+                match found.add(one):
+                    case Ended(in_line=True, id=saga):
+                        others[asyncio.ensure_future(engine.next_halt(saga))] = saga
+                    case Ended(parent=parent, status=status) if parent is not None and status.ended:
+                        seats.seat({asyncio.ensure_future(engine.drive_parent(parent, since)): parent})
+                    case _:
+                        pass
 
 
 async def taken_up(
@@ -150,23 +161,27 @@ async def taken_up(
 
 
 class Resumed:
-    """How the sagas of one `resume` ended. What is wrong with one of them is raised when the others are through."""
+    """How the sagas of one `resume` ended. What is wrong with one of them is raised when the others are through.
+
+    One that was driven more than once, because a child of its ended meanwhile, is told of once, as it stood at last.
+    """
 
     def __init__(self) -> None:
-        self._ended: list[Ended] = []
+        self._ended: dict[SagaId, Ended] = {}
         self._trouble: BaseException | None = None
 
-    def add(self, driven: asyncio.Future[Ended | None]) -> SagaId | None:
-        """The saga, where it has not ended but only stands in line for what others hold."""
+    def add(self, driven: asyncio.Future[Ended | None]) -> Ended | None:
+        """How far it came. Where it only stands in line for what others hold, it is driven on."""
         error = driven.exception()
         if isinstance(error, JournalConflictError):
             _log.info("a resumed saga is driven elsewhere: %s", error)
         elif error is not None:
             self._trouble = self._trouble or error
-        elif (saga := driven.result()) is not None and saga.in_line:
-            return saga.id
-        elif saga is not None:
-            self._ended.append(saga)
+        elif (saga := driven.result()) is not None:
+            self._ended.pop(saga.id, None)
+            if not saga.in_line:
+                self._ended[saga.id] = saga
+            return saga
         return None
 
     def add_trouble(self, saga: SagaId, error: AmendsError) -> None:
@@ -176,4 +191,4 @@ class Resumed:
     def all_ended(self) -> list[Ended]:
         if self._trouble is not None:
             raise self._trouble
-        return self._ended
+        return list(self._ended.values())
