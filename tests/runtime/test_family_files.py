@@ -312,3 +312,54 @@ def test_what_makes_no_sense_is_refused(tree: Path) -> None:
     ]
     with pytest.raises(DeclarationError, match="files='both' is none of"):
         child(small, files=cast("Any", "both"))
+
+
+@both
+@pytest.mark.parametrize("from_outside", [True, False])
+def test_a_child_that_is_stopped_in_the_middle_of_its_work_leaves_nothing(
+    tree: Path, how: Any, *, from_outside: bool
+) -> None:
+    """Its parent goes back to before the call while the child waits; what it had written goes, and the rest lands."""
+    at_work = asyncio.Event()
+
+    @saga("files.patient")
+    async def patient(s: Work) -> None:
+        files = s.files(tree, **API)
+        await s.do(write, files, "b", "half\n")
+        at_work.set()
+        await s.wait_for("never")
+        await s.do(write, files, "c", "never\n")
+
+    @saga("files.big")
+    async def big(s: Work) -> Any:
+        files = s.files(tree, **API)
+        await s.do(write, files, "a", "big\n")
+        told = await s.checkpoint("here")
+        if from_outside and told is None:
+            await s.call(patient, files=how)
+        elif not from_outside:
+            calling = asyncio.ensure_future(s.call(patient, files=how))
+            await at_work.wait()
+            await s.rollback_to("here", "another way")
+            await asyncio.gather(calling, return_exceptions=True)
+        await s.call(writer(tree, "small", "d"), files=how)
+        await s.land(files)
+        return "landed"
+
+    async def whole() -> None:
+        async with (
+            asyncio.timeout(60),
+            Coordinator.open(str(tree.parent / "j.db"), settings=QUICK, registry=Registry()) as opened,
+        ):
+            handle = await opened.start(big, id="p")
+            if from_outside:
+                await at_work.wait()
+                await opened.rollback("p", to="here", why="another way")
+            ended = await handle
+            assert (ended.status, ended.result) == ("completed", "landed"), ended
+            rows = {row.definition: str(row.status) for row in await opened.list()}
+            assert rows == {"files.big": "completed", "files.patient": "rolled_back", "files.small": "completed"}
+
+    asyncio.run(whole())
+    assert [(tree / name).read_text() for name in ("a", "d")] == ["big\n", "small\n"]
+    assert not {"b", "c"} & {path.name for path in tree.iterdir()}
