@@ -119,8 +119,7 @@ def test_a_child_that_another_process_drives_stops_when_its_parent_goes_back(tmp
         assert any(line == "put 5\n" for line in worker.stdout)
         if dies:
             asked = place.start("-m", "amends", "saga", "rollback", "h", "-m", "app", "--to", "empty")
-            while place.sagas["shelf.fill"] != "paused":
-                pass
+            assert any(place.sagas["shelf.fill"] == "paused" for _ in range(60))
             worker.send_signal(signal.SIGKILL)
             place.go()
             asked.communicate(timeout=60)
