@@ -16,6 +16,7 @@ from amends.journal import filing
 from amends.journal.leases import Reading
 from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
 from amends.journal.memory import MemoryJournal, journal as memory_journal
+from amends.runtime.family import Family
 from amends.runtime.local import LocalEngine
 from amends.runtime.run import Run
 from amends.testing.crash_journal import Mortal
@@ -40,6 +41,7 @@ ABLATIONS = {
     "family's hold": "what a child holds is released when the child has done its work",
     "family's document": "a child is a stranger to the document of its parent",
     "stem": "a document is taken back by whoever wrote its newest version",
+    "children": "the children of what goes back are not told, and do not look",
 }
 SOUGHT_IN: dict[str, tuple[str, ...]] = {
     "read-only": ("looks",),
@@ -48,6 +50,7 @@ SOUGHT_IN: dict[str, tuple[str, ...]] = {
     "family's hold": ("held",),
     "family's document": ("documents",),
     "stem": ("documents",),
+    "children": ("thwarted",),
 }
 """The kinds of programs that have to do with it, for a mechanism that few others use; the rest are not played."""
 
@@ -90,6 +93,9 @@ def without(mechanism: str) -> Generator[Flaws]:
                 patch.setattr(filing, "_line", _alone)
             case "stem":
                 patch.setattr(filing, "stem_of", _newest)
+            case "children":
+                patch.setattr(Family, "hold_still", _untold)
+                patch.setattr(Family, "above_goes_back", _unlooked)
             case _:
                 assert flaws != Flaws()
         yield flaws
@@ -130,6 +136,14 @@ def _alone(_shelf: object, saga: SagaId) -> tuple[SagaId, ...]:
 
 def _newest(_shelf: object, newest: filing.Document | None) -> filing.Document | None:
     return newest
+
+
+async def _untold(self: Family, *_about: object, **_how: object) -> None:
+    """They hear of it when it is their turn."""
+
+
+async def _unlooked(self: Family, saga: Saga) -> str:
+    return ""
 
 
 async def _no_commit(self: Run) -> None:

@@ -283,8 +283,8 @@ class Children:
             await self._drop_held(child, why)
             await self.family.let_go_on(child)  # its pivot landed as it stood still: it goes forward only
             raise Fatal(f"{what} {exc}", happened=False) from None
-        except RefusedError:
-            pass  # its rollback has begun already
+        except RefusedError:  # its rollback has begun already
+            await self.family.let_go_on(child)
         while True:
             await engine.drive(child)
             state = await self._state(child)

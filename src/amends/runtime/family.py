@@ -161,8 +161,9 @@ class Family:
             if state.pivot is not None or state.begun is None:
                 continue
             if whole or goes_back(saga, StepId(state.begun.labels[PARENT_STEP])):
-                with suppress(RefusedError):  # it has ended, waits for a person, or goes back already
-                    state = await self._engine.request(child, c.PauseSaga(by=FAMILY, why=why))
+                if state.phase is SagaStatus.RUNNING:  # else it begins nothing as it is; unpaused, it looks above
+                    with suppress(RefusedError):
+                        state = await self._engine.request(child, c.PauseSaga(by=FAMILY, why=why))
                 await self.hold_still(state, why, whole=True)
 
     async def above_goes_back(self, saga: Saga) -> str:
