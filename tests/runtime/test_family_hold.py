@@ -65,8 +65,7 @@ def test_a_child_s_mail_goes_out_after_its_parent_has_done_its_work() -> None:
     async def scene(on: Coordinator) -> tuple[Ended, list[tuple[str, str]], list[str], list[str]]:
         ended = await on.run(fam.top(fam.kid), id="t")
         (kid,) = await below(on, "t")
-        told = [names((await on.show(one)).entries) for one in ("t", kid[0])]
-        return ended, [kid], *told
+        return ended, [kid], names((await on.show("t")).entries), names((await on.show(kid[0])).entries)
 
     ended, kids, of_top, of_kid = play(scene)
     assert (ended.status, ended.result) == ("completed", ["kid 1"])

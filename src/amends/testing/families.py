@@ -83,6 +83,8 @@ class Families:
             step = parent.steps.get(step_id)
             if step is None:
                 continue
+            if parent.phase.ended and child.rests:
+                yield f"saga {parent.id} was {parent.phase}, and its child {name} still holds what nobody will release"
             if parent.phase is SagaStatus.COMPLETED and child.phase is SagaStatus.ROLLED_BACK:
                 if step.status is _S.SUCCEEDED and not _reverted(parent, name):
                     yield f"saga {parent.id} completed, and its child {name} was taken back unseen"
