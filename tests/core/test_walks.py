@@ -41,6 +41,18 @@ GIVEN_UP_THEN_CALLED_AGAIN = Tape(
 )
 
 
+# Cancelled after it had finished early, with a step on its way beside the pivot; the process died, and that was lost.
+LOST_BESIDE_THE_PIVOT = Tape(
+    bytes.fromhex(
+        "7438160c4c545f6599a3031b3b446161aec297d2d6e71d60646db1e477848df26ef4fc0d124c7179798a9ce57e0c7f53aa104ede85f6774fa73909"
+        "2a3743515c647173798290a2707f7fed858e94a6b6c8cfd1ebef010538580f7e08491f343a54737e89b2ccde3b79bfef2a363d3e85138bc96ff476"
+        "270539a8b2c0c9000225fc3297d4d6ee454d8badbff2f9e80672fc3b9e0b0e0f0f1213151c1e24272c2c3437373c3c3d48484b4e4e50575b5b6066"
+        "66686b71717274797c7c7f838587878a8c8e909295a0a5afb2b4bbbec1c1c6cacbd2d2d2d3d3d5dadadbe0e1ebf1f4f8f9fafbffff4a8fbe2f6cf9"
+        "90dccbb4"
+    )
+)
+
+
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
@@ -48,6 +60,7 @@ GIVEN_UP_THEN_CALLED_AGAIN = Tape(
 @given(tape=tapes())
 @example(tape=Tape(b""))
 @example(tape=GIVEN_UP_THEN_CALLED_AGAIN)
+@example(tape=LOST_BESIDE_THE_PIVOT)
 def test_every_history_and_every_prefix_of_it_ends_and_its_end_is_true(tape: Tape) -> None:
     """It ends completed, rolled back or as an incident; newest first, one at a time; and the world agrees."""
     judge(tape)

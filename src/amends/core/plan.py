@@ -111,7 +111,11 @@ def _turning(saga: Saga, now: int) -> Effect:
     pivots = may_be_pivots(saga)
     if live := tuple(step.id for step in pivots if step.status is StepStatus.RUNNING):
         return Settle(live)
-    return backward(pivots[0], now) if pivots else TurnBack()
+    if pivots:
+        return backward(pivots[0], now)
+    if saga.finished and saga.live:  # nobody counts on it any more: an incident names it only if it ends in doubt
+        return Settle(in_flight(saga))
+    return TurnBack()
 
 
 def may_be_pivots(saga: Saga) -> tuple[Step, ...]:
