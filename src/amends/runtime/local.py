@@ -198,9 +198,9 @@ class LocalEngine:
         return self.driven(saga) or await self.load(saga)
 
     def running(self, saga: SagaId) -> Handle | None:
-        return self._handle(saga) if saga in self._runs else None
+        return self._held(saga) if saga in self._runs else None
 
-    def _handle(self, saga: SagaId) -> Handle:
+    def _held(self, saga: SagaId) -> Handle:
         return Handle(saga, self._runs[saga][1], self._watch)
 
     def follow(self, saga: SagaId) -> Handle:
@@ -346,7 +346,7 @@ class LocalEngine:
         """What is driven here without who called it, because somebody has just answered it; and who looks again."""
         above = {saga: parent_of(driver.book.saga) for saga, (driver, _) in self._runs.items()}
         alone = [saga for saga, parent in above.items() if parent is not None and parent not in above]
-        return {asyncio.ensure_future(halted(self._handle(saga))): saga for saga in alone} | self._children.stirs
+        return {asyncio.ensure_future(halted(self._held(saga))): saga for saga in alone} | self._children.stirs
 
     async def take_up_due(self, most: int, trouble: Callable[[SagaId, AmendsError], None]) -> Driven:
         """Drive what is due now, that no living worker has and whose definition is known here; up to so many."""
