@@ -244,10 +244,12 @@ def test_what_was_rolled_back_is_not_cancelled(story: Story) -> None:
 
 
 def test_cancelling_a_halted_saga_takes_back_the_step_that_halted_it_too() -> None:
-    """The incident is closed by the cancellation, so nothing names that step any more: it is owed like all others."""
+    """The cancellation has it tried again, so nothing names that step any more: it is owed like all others."""
     story = Story().does(FLIGHT).does(HOTEL, STUBBORN, LOST).finishes()
     story.takes_back(HOTEL, LOST).calls_person(HOTEL).cancels()
-    assert [type(fact) for fact in story.facts] == [e.IncidentResolved, e.RollbackStarted]
+    assert [type(fact) for fact in story.facts] == [e.IncidentRetried, e.RollbackStarted]
+    assert story.due() == Compensate(HOTEL)
+    story.takes_back(HOTEL, LOST)
     assert story.due() == CallPerson(IncidentKind.COMPENSATION_FAILED, HOTEL, "no answer")
     assert story.calls_person(HOTEL).incident.left == (HOTEL, FLIGHT)
 
