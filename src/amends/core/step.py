@@ -251,10 +251,9 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, told=told_of(step))
         case e.ActionAllowed() | e.LockTaken() | e.StepPlaced() | e.StepDropped():
             return altered(step, status=status)
-        case e.ReleaseStarted():
-            return altered(step, status=status, releasing=True)
-        case e.ReleaseEnded():
-            return altered(step, status=status, released=True)
+        case e.ReleaseStarted() | e.ReleaseEnded():
+            over = isinstance(event, e.ReleaseEnded)
+            return altered(step, status=status, releasing=step.releasing or not over, released=over)
         case (
             e.ApprovalRequested()
             | e.ApprovalSigned()
