@@ -15,9 +15,9 @@ from amends.core.values import Json, SagaId, StepId
 from amends.errors import InputError
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.protocol import PARENT, ROOT, Summary
-from amends.runtime import children
-from amends.runtime.children import child_id, former_child_id
+from amends.runtime import children, kinship
 from amends.runtime.family import PARENT_STEP
+from amends.runtime.kinship import child_id, former_child_id
 from amends.runtime.secret import mask, without_digests
 from tests.runtime.support import QuickClock, World, coordinator
 
@@ -152,7 +152,7 @@ def test_a_parent_that_had_adopted_a_stranger_does_not_take_it_back() -> None:
         await written(memory, "order-7~1", "test.kid", {"n": 1}, {}, COMPLETED)
         async with coordinator(memory, registry=registry) as opened:
             with patch.context() as older:
-                older.setattr(children, "estranged", lambda *_: "")
+                older.setattr(kinship, "estranged", lambda *_: "")
                 ended = await opened.run(top, id="order-7")
             return [ended.result, (await opened.cancel("order-7")).status, await statuses(opened)]
 

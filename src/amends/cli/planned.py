@@ -10,7 +10,7 @@ from amends.cli.output import Output
 from amends.cli.session import load, opened_to_read
 from amends.core.values import SagaId
 from amends.evidence.timeline import visible
-from amends.runtime.children import counted_on
+from amends.runtime.kinship import counted_on
 from amends.runtime.registry import PROCESS
 from amends.runtime.rollback import planned
 from amends.sagafile import remember

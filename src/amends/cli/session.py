@@ -33,8 +33,8 @@ from amends.errors import (
 from amends.evidence.timeline import Line, Timeline, visible
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.approvals import Asking, approval_id, asking, lacking
-from amends.runtime.children import counted_on
 from amends.runtime.handle import Ended
+from amends.runtime.kinship import counted_on
 from amends.runtime.registry import Registry
 
 DONE: Final = 0

@@ -19,7 +19,6 @@ step's child, of the same definition and input, is a stranger's: the step certai
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -30,7 +29,7 @@ from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.events import Event, SagaStarted
 from amends.core.keeping import goes_back
-from amends.core.saga import Saga, Step, evolve, unstarted
+from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import HOLDS, Json, SagaId, StepId, canonical
 from amends.errors import (
@@ -43,14 +42,13 @@ from amends.errors import (
 )
 from amends.journal.protocol import PARENT, ROOT, Journal, Summary
 from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
-from amends.runtime.checked import BELOW, LONGEST_ID
 from amends.runtime.family import CALL_TOPIC, PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.handle import parent_of
+from amends.runtime.kinship import child_id, former_child_id, is_strange, require_child, says_it_is
 from amends.runtime.limits import journaled, within_time
-from amends.runtime.records import load
 from amends.runtime.run import LOOK_AGAIN_S
-from amends.runtime.secret import mask, secrets_in, without_digests
+from amends.runtime.secret import mask, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,8 +63,6 @@ DEPTH: Final = "amends.depth"
 ON_BEHALF_OF: Final = "amends.on_behalf_of"
 DEEPEST: Final = 16
 _RUNTIME: Final = "system:runtime"
-_KEPT: Final = 90
-_AGAIN: Final = "@"
 _NOT_STARTED_WITH: Final = frozenset({"files", "timeout_s"})
 _GO_BACK: Final = frozenset({SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT, SagaStatus.PAUSED})
 _here: ContextVar[Children] = ContextVar("amends_children")
@@ -121,12 +117,12 @@ class Children:
         if begun is None:
             await self._begin(child, parent, step, definition, version, given, actor, files, timeout_s)
         else:
-            _require_child(begun, child, parent, step, definition, version, given)
+            require_child(begun, child, parent, step, definition, version, given)
             if not goes_back(await self._engine.state(parent), step):
                 await self.family.let_go_on(child)
         state = await self._at_rest(child)
         if state is not None and state.begun is not None:  # whoever began it first
-            _require_child(state.begun, child, parent, step, definition, version, given)
+            require_child(state.begun, child, parent, step, definition, version, given)
         if state is None or not (state.phase.ended or state.rests):
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
         await self._count(state)
@@ -241,7 +237,7 @@ class Children:
         if state is None and is_taken_back and await self._bury(child, asked):
             return NotHappened()
         state = state or await self._state(child)
-        if state is not None and _is_strange(state, asked):
+        if state is not None and is_strange(state, asked):
             return NotHappened()
         if state is not None and not is_taken_back:
             await self.family.let_go_on(child)
@@ -261,7 +257,7 @@ class Children:
         if state is None and await self._bury(child, done):
             return
         state = state or await self._state(child)
-        if state is None or _is_strange(state, done):
+        if state is None or is_strange(state, done):
             return  # nothing of this step stands
         await self.revert(child, f"its parent {done.saga} takes back step {done.step}")
 
@@ -332,7 +328,7 @@ class Children:
     async def ends_with(self, parent: SagaId, step: StepId) -> bool:
         """Whether the child of a step holds nothing any more: it has completed, or was taken back since."""
         state = await self._state(await self.known_as(parent, step))
-        return state is None or state.phase.ended or not _says_it_is(state, parent, step)
+        return state is None or state.phase.ended or not says_it_is(state, parent, step)
 
     async def release(self, parent: SagaId, step: StepId) -> bool:
         """Have the child of a step release what it holds; whether it has ended. Raises RefusedError: try again."""
@@ -384,101 +380,6 @@ def know(definition: SagaDefinition) -> None:
 async def known_as(parent: SagaId, step: StepId) -> SagaId:
     """The id of the child that a step of a saga calls, which this engine drives."""
     return await _here.get().known_as(parent, step)
-
-
-def child_id(parent: SagaId, step: StepId) -> SagaId:
-    """The id of the child that a step calls: the same on every attempt, in every process, and no other child's.
-
-    The last `~` stands before the step, whose own is written `@`: `x~2@2` is called by the second time at step 2 of x,
-    and `x~2~2` by step 2 of its child `x~2`.
-    """
-    return _named(parent, step.replace("/", "-").replace(BELOW, _AGAIN))
-
-
-def former_child_id(parent: SagaId, step: StepId) -> SagaId:
-    """The id that an older amends gave such a child: another one where the step was done again."""
-    return _named(parent, step.replace("/", "-"))
-
-
-def _named(parent: SagaId, step: str) -> SagaId:
-    name = f"{parent}{BELOW}{step}"
-    if len(name) <= LONGEST_ID and name.isascii():
-        return SagaId(name)
-    return SagaId(f"{parent[:_KEPT]}{BELOW}{hashlib.sha256(name.encode()).hexdigest()[:32]}")
-
-
-def estranged(begun: SagaStarted, parent: SagaId, step: StepId, definition: str, version: int, given: object) -> str:
-    """What a saga with the id of a step's child is instead of that child; empty where it is the child."""
-    whose = (begun.labels.get(PARENT), begun.labels.get(PARENT_STEP))
-    if whose != (parent, step):
-        return "nobody's child" if whose[0] is None else f"the child of step {whose[1]} of {whose[0]}"
-    if (begun.definition, begun.version) != (definition, version):
-        return f"{begun.definition} version {begun.version}"
-    wanted = without_digests(cast("Json", mask(given, parent)))
-    return "" if canonical(without_digests(begun.input)) == canonical(wanted) else "one with another input"
-
-
-def _require_child(
-    begun: SagaStarted, child: SagaId, parent: SagaId, step: StepId, definition: str, version: int, given: object
-) -> None:
-    instead = estranged(begun, parent, step, definition, version, given)
-    if instead:
-        raise Fatal(
-            f"{definition} version {version} would be child {child}, and the saga of that id is {instead}: it is let "
-            f"alone, and step {step} of {parent} calls nothing; start {parent} anew under another id",
-            happened=False,
-        )
-
-
-def _says_it_is(state: Saga, parent: SagaId, step: StepId) -> bool:
-    labels = {} if state.begun is None else state.begun.labels
-    return (labels.get(PARENT), labels.get(PARENT_STEP)) == (parent, step)
-
-
-def _is_strange(state: Saga, called: Done | Asked) -> bool:
-    """Whether a saga is not the child that a step called, though it has its id."""
-    wanted = called.args["definition"], called.args["version"], called.args["given"]
-    return state.begun is not None and bool(estranged(state.begun, called.saga, called.step, *wanted))
-
-
-async def counted_on(journal: Journal, saga: SagaId, begun: SagaStarted) -> str:
-    """Why a saga is not taken back from outside: its parent counts on it, and what to ask for instead. Empty: nobody.
-
-    A parent does not count any more on what is rolled back with it, was taken back or vouched for, or has made its
-    rollback stop: a person is to see to that. Neither comes to count on it again.
-    """
-    row = await journal.saga(SagaId(begun.labels.get(PARENT, "")))
-    if row is None or row.status is SagaStatus.ROLLED_BACK:
-        return ""
-    said = f"saga {saga} is a child, and its parent {row.id}, which is {row.status.replace('_', ' ')}, counts on it"
-    if row.pruned:
-        return f"{said}; the parent is pruned, so neither can be taken back any more"
-    parent = await load(journal, row.id)
-    step = parent.steps.get(StepId(begun.labels[PARENT_STEP]))
-    if step is None or not step.standing:
-        return ""
-    goes_back = parent.rollback is not None or step.rewind in parent.rewinding
-    if goes_back and step.named:
-        return ""
-    if goes_back and parent.open_incidents:
-        incident = f"{row.id}/{parent.open_incidents[-1].number}"
-        return f"{said}: it goes back with it, once somebody has seen to incident {incident}"
-    if goes_back:
-        return f"{said}: it goes back with it, in its turn"
-    root = begun.labels.get(ROOT, row.id)
-    return (
-        f"{said}; cancel {root} to take the whole family back, or {await _rolled_back_instead(journal, parent, step)}"
-    )
-
-
-async def _rolled_back_instead(journal: Journal, saga: Saga, step: Step) -> str:
-    """How a step of the nearest saga above goes back that may go back in part."""
-    while saga.finished and saga.begun is not None and (above := saga.begun.labels.get(PARENT)) is not None:
-        called_by = StepId(saga.begun.labels[PARENT_STEP])
-        saga = await load(journal, SagaId(above))
-        step = saga.steps[called_by]
-    last = sum(one.standing and one.rewind is None and one.number >= step.number for one in saga.steps.values())
-    return f"take {saga.id} back to before step {step.id}: `amends saga rollback {saga.id} --last {last}`"
 
 
 def _started(

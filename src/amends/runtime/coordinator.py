@@ -16,7 +16,6 @@ from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
 from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels, require_own_id
-from amends.runtime.children import counted_on
 from amends.runtime.controls import Controls
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.desk import Desk
@@ -25,6 +24,7 @@ from amends.runtime.executor import Executor
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.heartbeat import Heartbeat, MakeHeart
 from amends.runtime.joining import require_same
+from amends.runtime.kinship import counted_on
 from amends.runtime.limits import Amount, Limits, journaled, raised
 from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers

@@ -14,8 +14,9 @@ from amends.core.saga import Saga, Step, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
 from amends.journal.protocol import PARENT
-from amends.runtime.children import CALL, REVERT, child_id
+from amends.runtime.children import CALL, REVERT
 from amends.runtime.family import PARENT_STEP
+from amends.runtime.kinship import child_id
 from amends.testing.world import Account
 
 
