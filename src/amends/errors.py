@@ -23,6 +23,7 @@ AmendsError
 │   ├── PastPivotError          it would roll back over an irreversible step
 │   └── DivergedError           the code asks for something else than the journal remembers
 ├── WaitTimeoutError            nobody sent what a saga waited for in time; also a TimeoutError
+├── DirectCallError             an action was called in a saga's function without `s.do`; nothing was done
 ├── DeclarationError            an action or a definition is declared wrongly
 │   └── TopicError              a topic's name is not one
 ├── InputError                  a value that cannot be stored
@@ -208,6 +209,10 @@ class PastPivotError(RefusedError):
 
 class DivergedError(RefusedError):
     """The definition asks for something else than the journal remembers."""
+
+
+class DirectCallError(AmendsError):
+    """A saga's function called an action directly, and not with `await s.do(…)`; nothing was done."""
 
 
 class DeclarationError(AmendsError):

@@ -72,8 +72,12 @@ class Shell:
 
     def __call__(self, *words: str, stdin: bytes = b"", **env: str) -> Said:
         """Run a command as a process of its own."""
+        return self.python("-m", "amends.cli.main", *words, stdin=stdin, **env)
+
+    def python(self, *words: str, stdin: bytes = b"", **env: str) -> Said:
+        """Run a program of the user's own, or a module."""
         done = subprocess.run(
-            [sys.executable, "-m", "amends.cli.main", *words],
+            [sys.executable, *words],
             cwd=self.place,
             env=self._env(env),
             input=stdin,

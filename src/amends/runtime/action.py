@@ -18,7 +18,7 @@ from amends.core.outcomes import Outcome
 from amends.core.step import KEPT_REASONS
 from amends.core.values import Json, SagaId, StepId
 from amends.dataclass import dataclass
-from amends.errors import DeclarationError, TopicError
+from amends.errors import DeclarationError, DirectCallError, RefusedError, TopicError
 from amends.runtime.resources import checked_templates, listed
 from amends.runtime.signature import Signature
 from amends.runtime.sourcing import listed_sources
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
 Examine: TypeAlias = "Callable[[Run, Step, Outcome], Awaitable[Outcome]]"
@@ -46,7 +47,36 @@ class Current(Protocol):
     key: str
 
 
-current_call: ContextVar[Current] = ContextVar("amends_call")
+@dataclass(frozen=True, slots=True)
+class InFunction:
+    """A saga's own function runs, and none of its steps: an action has to be asked for with `s.do` here."""
+
+    definition: str
+
+
+current_call: ContextVar[Current | InFunction | None] = ContextVar("amends_call", default=None)
+"""Whose code runs: a call's, with all that it starts; a saga's function's; or, where it is None, nobody's here."""
+
+
+def call_under_way() -> Current:
+    """The call that the asking code is part of. For the runtime's own actions, which are always called by a step."""
+    call = current_call.get()
+    if call is None or isinstance(call, InFunction):
+        raise RefusedError("this is a part of a step, and no step runs here; ask for it with `await s.do(…)`")
+    return call
+
+
+def outside(function: Callable[[T], R]) -> Callable[[T], R]:
+    """The same function as code that belongs to no saga, whichever saga's function happens to run beside it."""
+
+    def called(given: T) -> R:
+        token = current_call.set(None)
+        try:
+            return function(given)
+        finally:
+            current_call.reset(token)
+
+    return called
 
 
 def key() -> str:
@@ -54,8 +84,8 @@ def key() -> str:
 
     In an action that is called as a plain function, outside any saga, each call to key() is a new one.
     """
-    call = current_call.get(None)
-    return f"plain-{SystemClock().new_id()}" if call is None else call.key
+    call = current_call.get()
+    return f"plain-{SystemClock().new_id()}" if call is None or isinstance(call, InFunction) else call.key
 
 
 def feedback() -> tuple[str, ...]:
@@ -113,7 +143,7 @@ ProbeAnswer: TypeAlias = "Happened | NotHappened | None"
 
 
 class Action(Generic[P, R_co]):
-    """A function with a contract. Called outside a saga it is just the function."""
+    """A function with a contract. Called, it is just the function; but in a saga's function, where `s.do` is meant."""
 
     def __init__(self, function: Callable[P, R_co], contract: Contract) -> None:
         functools.update_wrapper(self, function)
@@ -137,6 +167,12 @@ class Action(Generic[P, R_co]):
         self.contract = replace(contract, does=_words(function), tool=self._tool(), resources=resources)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        if isinstance(asker := current_call.get(), InFunction):
+            name = getattr(self, "__name__", self.topic)
+            raise DirectCallError(
+                f"{self.topic} was called directly in the function of saga {asker.definition}, where the gate and the "
+                f"journal would not know of it, and nothing was done; write `await s.do({name}, …)`"
+            )
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:

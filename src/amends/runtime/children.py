@@ -41,7 +41,7 @@ from amends.errors import (
     UnknownDefinitionError,
 )
 from amends.journal.protocol import PARENT, ROOT, Journal, Summary
-from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, current_call
+from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pending, call_under_way
 from amends.runtime.family import CALL_TOPIC, PARENT_STEP, Family, current
 from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.handle import parent_of
@@ -458,7 +458,7 @@ async def _call(
     timeout_s: float | None = None,
 ) -> Json:
     """Run another saga to its end, as a child of this one."""
-    here = current_call.get()
+    here = call_under_way()
     return await _here.get().call(here.saga, here.step, definition, version, given, actor, files, timeout_s)
 
 
@@ -473,7 +473,7 @@ async def _ask(asked: Asked) -> Happened | NotHappened | Pending:
 
 async def _revert(child: str) -> None:
     """Take a child of this saga back, while the saga goes on."""
-    await _here.get().revert_own(current_call.get().saga, SagaId(child))
+    await _here.get().revert_own(call_under_way().saga, SagaId(child))
 
 
 async def _stays_reverted(done: Done) -> None:

@@ -15,6 +15,7 @@ from amends.documents.documents import Documents
 from amends.errors import InputError, RefusedError
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
+from amends.runtime.action import outside
 from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels, require_own_id
 from amends.runtime.controls import Controls
 from amends.runtime.definition import SagaDefinition
@@ -118,7 +119,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Tell `observer` of every entry that this coordinator makes durable; the answer ends that."""
-        return self._observers.add(observer)
+        return self._observers.add(outside(observer))
 
     # -- running ------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from amends.errors import (
     AmendsError,
     CallPerson,
     Complete,
+    DirectCallError,
     DivergedError,
     JournalError,
     LeaseLostError,
@@ -44,6 +45,7 @@ from amends.errors import (
     UnknownDefinitionError,
     UnverifiedError,
 )
+from amends.runtime.action import InFunction, current_call
 from amends.runtime.assertions import verify
 from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
@@ -198,7 +200,8 @@ class Driver:
                 return self._failed(_cause(cause), str(cause), StepId(cause.step))
             if not isinstance(exc, AmendsError):
                 _log.info("saga %s: its function raised", self.book.saga.id, exc_info=exc)
-            return self._failed(Cause.ERROR, f"{type(exc).__name__}: {exc}", None)
+            told = first(DirectCallError, exc) or exc  # a group's own words would not say what to write instead
+            return self._failed(Cause.ERROR, f"{type(told).__name__}: {told}", None)
 
     async def _result(self) -> c.FinishWork:
         name, begun = self.book.saga.id, self.run.begun  # and not the saga: a version that is kept keeps all after it
@@ -207,6 +210,7 @@ class Driver:
         except UnknownDefinitionError as exc:
             raise DivergedError(str(exc)) from None
         self._forward.places.enter()
+        current_call.set(InFunction(begun.definition))
         named = cast("dict[str, Any]", unmask(begun.input, name, self._secrets))
         work = Work(
             name,
