@@ -110,6 +110,25 @@ def test_only_those_who_are_named_may_approve() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("pattern", "named", "others"),
+    [
+        ("person:[ab]", ["person:[ab]", "person:[AB]"], ["person:a", "person:b"]),
+        ("person:[!a]", ["person:[!a]"], ["person:b", "person:!"]),
+        ("person:[*]", ["person:*"], ["person:a", "person:[*]"]),
+        ("person:*@Example.org", ["person:kim@example.ORG", "person:a.b@example.org"], ["person:kim@example.orgs"]),
+        ("person:k?m", ["person:kim", "person:K.M"], ["person:km", "person:kiim"]),
+    ],
+)
+def test_who_is_named_is_read_as_a_policy_reads_any_pattern(pattern: str, named: list[str], others: list[str]) -> None:
+    """Brackets are no set of letters: nobody is let in whom the policy's own words do not name."""
+    by_rule = replace(ONE, needs=(Need(rule="money", approvers=(pattern,)),))
+    for one in named:
+        assert kinds(answers(asked(by_rule), one)) == [e.ApprovalGranted]
+    for one in others:
+        asked(by_rule).refuses(answer(asked(by_rule), one), "is not among those who may approve")
+
+
 @pytest.mark.parametrize("by", ["agent:bot", "system:local", "bob", "Person:bob"])
 def test_only_people_answer(by: str) -> None:
     asked().refuses(answer(asked(), by), "is not a person")

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Final
 
 from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, described
+from amends.core.globs import glob
 from amends.core.refusals import fitting, later, on_record
 from amends.core.saga import Saga, Step
 from amends.core.step import Approval
@@ -165,7 +165,7 @@ def _same(name: str) -> str:
 
 
 def _names(need: Need, by: str) -> bool:
-    return not need.approvers or any(fnmatchcase(_same(by), _same(pattern)) for pattern in need.approvers)
+    return not need.approvers or any(glob(_same(pattern))(_same(by)) for pattern in need.approvers)
 
 
 def is_met(needs: Iterable[Need], signers: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What one rule asks of people: so many distinct ones, each named by one of `approvers` (globs; none: anyone)."""
+    """What one rule asks of people: so many distinct ones, each named by one of `approvers`, as globs; none: anyone."""
 
     rule: str
     approvals: int = 1

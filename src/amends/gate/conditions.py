@@ -13,9 +13,9 @@ from dataclasses import field
 from operator import ge, gt, le, lt
 from typing import Final, TypeAlias, cast
 
+from amends.core.globs import glob, is_glob
 from amends.core.values import Json, canonical
 from amends.dataclass import dataclass
-from amends.gate.globs import glob, is_glob
 from amends.gate.protocol import Facts
 from amends.gate.vocabulary import Fact, Kind, Read
 

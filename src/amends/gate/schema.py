@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from amends.core.globs import glob, is_glob, misplaced_run
 from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
-from amends.gate.globs import glob, is_glob, misplaced_run
 from amends.gate.policy import DEFAULT, ERROR, Limit, Policy, Rule
 from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
 from amends.source.duration import DAY_S, duration_s

@@ -7,11 +7,11 @@ from typing import Literal
 
 from amends.clock import Clock
 from amends.core import commands as c, events as e
+from amends.core.globs import misplaced_run
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId
 from amends.errors import InputError, RefusedError
-from amends.gate.globs import misplaced_run
 from amends.journal.protocol import Journal
 from amends.runtime.checked import SYSTEM, checked_actor
 from amends.runtime.local import LocalEngine

@@ -20,12 +20,12 @@ from typing import Final
 from amends.clock import Clock
 from amends.core import commands as c, events as e
 from amends.core.decide import decide
+from amends.core.globs import Matches, glob
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, SagaId
 from amends.dataclass import dataclass
 from amends.errors import JournalConflictError, JournalError
-from amends.gate.globs import Matches, glob
 from amends.journal.protocol import Journal, Summary
 from amends.runtime.records import load, rows
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from amends.core.events import RollbackStarted
+from amends.core.globs import some_match
 from amends.core.outcomes import Succeeded
 from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, SagaStatus
@@ -272,7 +273,7 @@ def _approver(patterns: tuple[str, ...], number: int) -> str:
     """Somebody whom these patterns name."""
     if not patterns:
         return f"{PERSON}-{number}"
-    return patterns[number % len(patterns)].replace("*", f"drill-{number}").replace("?", "x")
+    return some_match(patterns[number % len(patterns)], f"drill-{number}")
 
 
 async def _called(hook: Callable[[], object] | None) -> object:

@@ -1,4 +1,4 @@
-"""Globs: the one kind of pattern that a policy has.
+"""Globs: the one kind of pattern there is, in a policy's conditions, its approvers and a pause's topics.
 
 `*` is any run of characters and `?` is one; `[*]` and `[?]` are those characters themselves. In a dotted name (a topic,
 a definition) neither crosses a dot, and `**` stands for one or more whole segments: `payments.*` is `payments.charge`
@@ -22,6 +22,17 @@ _RUN: Final = "**"
 
 def is_glob(pattern: str) -> bool:
     return _PIECES.search(pattern) is not None
+
+
+def some_match(pattern: str, run: str) -> str:
+    """One of the texts that a pattern matches: with `run` for each run, and a letter for each single character."""
+    return "".join(_filled(piece, run) for piece in _PIECES.split(pattern))
+
+
+def _filled(piece: str, run: str) -> str:
+    if piece.startswith("*"):
+        return run
+    return "x" if piece == "?" else piece[1] if _is_escape(piece) else piece
 
 
 def glob(pattern: str, *, dotted: bool = False) -> Matches:

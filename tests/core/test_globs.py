@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.gate.globs import glob, is_glob, misplaced_run
+from amends.core.globs import glob, is_glob, misplaced_run, some_match
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,11 @@ def test_two_stars_are_a_whole_segment_or_nothing() -> None:
 def test_a_pattern_is_one_only_with_a_star_or_a_question_mark() -> None:
     assert [text for text in ("", "a.b", "[a]", "\\", "a[") if is_glob(text)] == []
     assert all(map(is_glob, ("*", "?", "a*", "[*]", "[?]")))
+
+
+@given(pattern=st.text("ab*?[]", max_size=9), run=st.text("a?*[", max_size=3))
+def test_somebody_can_be_made_up_whom_a_pattern_names(pattern: str, run: str) -> None:
+    assert glob(pattern)(some_match(pattern, run))
 
 
 def by_definition(pattern: str, text: str) -> bool:
