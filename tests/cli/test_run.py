@@ -83,10 +83,12 @@ def test_the_input_can_be_a_file_or_stdin(amends: Shell) -> None:
     assert amends("run", "shop:buy", "--input", "-", stdin=DEAR_LAMP.encode()).code == 3
 
 
-def test_without_input_a_saga_takes_its_defaults_or_the_one_value_it_has(amends: Shell) -> None:
+def test_without_input_a_saga_takes_its_defaults_and_one_value_alone_where_that_is_asked_for(amends: Shell) -> None:
     (amends.place / "unjammed").touch()
     assert "shelf=A" in amends("run", "shop:tidy").out
-    assert "shelf=B" in amends("run", "shop:tidy", "--input", '"B"').out
+    assert "shelf=B" in amends("run", "shop:tidy", "--input", '"B"', "--input-as", "shelf").out
+    refused = amends.here("run", "shop:tidy", "--input", '"B"').complaint
+    assert refused == "saga shop.tidy takes an object of inputs, not 'B'; write {\"shelf\": …}, or say --input-as shelf"
 
 
 def test_json_is_each_entry_and_then_the_end(amends: Shell) -> None:

@@ -244,26 +244,90 @@ def test_a_list_of_steps_is_checked_when_it_is_made(line: SagaDefinition) -> Non
     ("document", "bound"),
     [
         ({"trip": 1}, {"trip": 1, "fast": False}),
-        ({"trip": 1, "fast": True}, {"trip": 1, "fast": True}),
-        ({"flight": 1}, {"trip": {"flight": 1}, "fast": False}),
-        ([1], {"trip": [1], "fast": False}),
+        ({"trip": {"trip": 1}, "fast": True}, {"trip": {"trip": 1}, "fast": True}),
+        ({"trip": None}, {"trip": None, "fast": False}),
     ],
 )
-def test_one_json_document_is_the_keywords_or_the_only_argument(document: object, bound: dict[str, object]) -> None:
+def test_one_json_document_is_the_inputs_by_name(document: object, bound: dict[str, object]) -> None:
+    assert _document_saga().bind_document(document) == bound
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (None, "needs trip; give it with --input '{\"trip\": …}'"),
+        ({}, "needs trip; give it with --input '{\"trip\": …}'"),
+        ({"fast": True}, "needs trip; give it with --input '{\"trip\": …}'"),
+        ({"tripp": 1}, "has no input 'tripp'; did you mean trip?"),
+        ({"trip": 1, "flight": 1}, "has no input 'flight'; it takes trip, fast"),
+        ([1], 'takes an object of inputs, not [1]; write {"trip": …}, or say --input-as trip'),
+    ],
+)
+def test_a_document_is_never_made_to_fit(document: object, told: str) -> None:
+    """What is missing, or has another name, is not made up of what is there."""
+    with pytest.raises(InputError) as refused:
+        _document_saga().bind_document(document)
+    assert str(refused.value) == f"saga test.document {told}"
+
+
+def _document_saga() -> SagaDefinition:
     @saga("test.document")
     async def book(s: Work, trip: Any, fast: bool = False) -> None: ...
 
-    assert book.bind_document(document) == bound
+    return book
 
 
-def test_a_document_that_does_not_fit_names_the_parameters() -> None:
+def test_a_call_that_does_not_fit_is_told_as_python_tells_it_with_the_word_that_was_meant() -> None:
     @saga("test.two")
-    async def two(s: Work, a: int, b: int) -> None: ...
+    async def two(s: Work, a: int, beta: int) -> None: ...
 
-    with pytest.raises(InputError, match="keys a, b"):
-        two.bind_document({"a": 1})
-    with pytest.raises(InputError, match=r"it takes \(a, b\)"):
-        two.bind((1,), {})
+    def told(*args: Any, **kwargs: Any) -> str:
+        with pytest.raises(InputError) as refused:
+            two.bind(args, kwargs)
+        return str(refused.value)
+
+    assert told(1) == "saga test.two: missing a required argument: 'beta'; it takes (a, beta)"
+    assert told(1, 2, 3) == "saga test.two: too many positional arguments; it takes (a, beta)"
+    said = "saga test.two: got an unexpected keyword argument 'betta'; did you mean beta? it takes (a, beta)"
+    assert told(1, betta=2) == said
+    assert told(1, 2, z=2) == "saga test.two: got an unexpected keyword argument 'z'; it takes (a, beta)"
+
+
+def test_a_list_takes_what_its_steps_resources_and_assertions_ask_for_and_nothing_else() -> None:
+    @action("test.named", read_only=True)
+    def named(name: str, size: int = 1) -> str:
+        return name
+
+    def holds(result: object, wanted: str = "") -> None: ...
+
+    line = SagaDefinition(
+        "test.inputs", [Step(named, {"size": given("big")})], verify=[holds], resources=["shelf:{shelf.name}"]
+    )
+    every = {"big": 1, "name": "a", "wanted": "a", "shelf": {"name": "x"}}
+    assert line.bind_document(every) == line.bind((), every) == {"given": every}
+    for given_now, said in (
+        ({**every, "nmae": 1}, "saga test.inputs has no input 'nmae'; did you mean name?"),
+        ({**every, "size": 1}, "saga test.inputs has no input 'size'; it takes big, name, wanted, shelf"),
+        ({"big": 1}, "saga test.inputs, step named needs name in the input"),
+    ):
+        for bind in (line.bind_document, lambda it: line.bind((), it)):
+            with pytest.raises(InputError) as refused:
+                bind(given_now)
+            assert str(refused.value) == said
+    assert SagaDefinition("test.needs_none", [Step(named, {"name": "x"})]).bind_document(None) == {"given": {}}
+
+
+def test_inputs_by_name_reach_parameters_of_every_kind() -> None:
+    @saga("test.every_kind")
+    async def every(s: Work, a: int, /, b: int, *rest: int, c: int = 3, **more: int) -> None: ...
+
+    bound = {"a": 1, "b": 2, "rest": [4, 5], "c": 6, "more": {"d": 7}}
+    assert every.bind_document({"a": 1, "b": 2, "rest": [4, 5], "c": 6, "d": 7}) == bound
+    assert every.bind_document({"b": 2, "a": 1}) == {"a": 1, "b": 2, "c": 3}
+    with pytest.raises(InputError, match="input rest has to be a list, not 4"):
+        every.bind_document({"a": 1, "b": 2, "rest": 4})
+    with pytest.raises(InputError, match="needs b"):
+        every.bind_document({"a": 1})
 
 
 def test_every_kind_of_parameter_is_bound_by_name_and_called_again() -> None:

@@ -190,6 +190,8 @@ def test_a_list_of_steps_is_verified_by_its_result_and_its_input() -> None:
     assert play(lambda on: on.run(definition, n=7)).status == "completed"
     assert play(lambda on: on.run(definition, n=8)).status == "rolled_back"
     with pytest.raises(InputError, match="assertion holds asks for n, which is not in the input"):
+        play(lambda on: on.run(definition))
+    with pytest.raises(InputError, match=r"saga verify\.list has no input 'm'; it takes n"):
         play(lambda on: on.run(definition, m=7))
 
 

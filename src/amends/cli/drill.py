@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from amends.cli.options import with_journal
+from amends.cli.options import with_input, with_journal
 
 if TYPE_CHECKING:
     from amends.cli.output import Output, Part
@@ -59,7 +59,7 @@ def _with_reports(command: F) -> F:
 
 @click.command()
 @click.argument("target", metavar="[MODULE:SAGA|FILE]", required=False)
-@click.option("--input", "document", metavar="JSON|@FILE|-", help="The saga's input: JSON, a file of it, or stdin.")
+@with_input
 @click.option("--changed", is_flag=True, help="Only what has changed since it was last drilled, with the input it had.")
 @click.option("--only", metavar="FAULT|STEP:FAULT", multiple=True, help="Only this; may be given several times.")
 @click.option("--env", default="drill", show_default=True, help="Where it runs, as the gate is told.")
@@ -88,7 +88,7 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
         raise InputError("name a saga to drill, as in trip:book_trip; or --changed for what was drilled before")
     with out.kept_clean():
         load(cast("tuple[str, ...]", options["modules"]))
-        due = _changed(target, options) if changed else [(cast("str", target), document, options)]
+        due = _changed(target, document, options) if changed else [(cast("str", target), document, options)]
         load([module for _, _, each in due for module in each["modules"]])
         reports = [_one(out, find_saga(name), name, given, each) for name, given, each in due]
         _write(reports, options)
@@ -110,13 +110,30 @@ def _code(report: Report, *, strict: bool) -> int:
 
 def _one(out: Output, definition: SagaDefinition, target: str, document: object, options: dict[str, Any]) -> Report:
     """Drill one saga, and show the matrix."""
-    from amends.cli.inputs import read_document
+    from amends.cli.inputs import read_input
     from amends.cli.session import finish
 
-    given = document.document if isinstance(document, _Given) else read_document(cast("str | None", document))
+    if isinstance(document, _Given):
+        given = _still_fits(definition, target, document.document)
+    else:
+        given = read_input(cast("str | None", document), options["input_as"])
     report = finish(_drilled(out, definition, target, given, options))
     tell(out, report)
     return report
+
+
+def _still_fits(definition: SagaDefinition, target: str, document: object) -> object:
+    """The input of an earlier drill. Raises InputError where the saga takes another one by now."""
+    from amends.errors import InputError
+    from amends.evidence.timeline import visible
+
+    try:
+        definition.bind_document(document)
+    except InputError as exc:
+        raise InputError(
+            f"{visible(target)} does not take the input of its last drill: {exc}; drill it once without --changed"
+        ) from None
+    return document
 
 
 def _write(reports: Sequence[Report], options: dict[str, Any]) -> None:
@@ -213,7 +230,9 @@ def _world(named: str | None) -> Callable[..., object] | None:
     return None if named is None else find_function(named, "--world")
 
 
-def _changed(target: str | None, options: dict[str, Any]) -> list[tuple[str, object, dict[str, Any]]]:
+def _changed(
+    target: str | None, document: str | None, options: dict[str, Any]
+) -> list[tuple[str, object, dict[str, Any]]]:
     """What was drilled before and is not the same any more, with the input and the doubles that it was drilled with."""
     import asyncio
 
@@ -233,7 +252,7 @@ def _changed(target: str | None, options: dict[str, Any]) -> list[tuple[str, obj
 
     on_record = asyncio.run(newest())
     if target is not None and target not in on_record:
-        return [(target, None, options)]
+        return [(target, document, options)]
     wanted = on_record.values() if target is None else [on_record[target]]
     return [
         (drilled.target, _Given(drilled.input), {**options, **_doubles(drilled, options)})

@@ -30,6 +30,16 @@ def read_document(given: str | None, *, option: str = "--input") -> object:
         raise InputError(f"{option} {given}: {exc.strerror}") from None
 
 
+def read_input(given: str | None, name: str | None) -> object:
+    """A saga's input, which is an object; or, where its `name` is given, the value of that one alone."""
+    document = read_document(given)
+    if name is None:
+        return document
+    if given is None:
+        raise InputError(f"--input-as {name} says what the input is, and there is none; give it with --input")
+    return {name: document}
+
+
 def _parsed(text: bytes, where: str) -> object:
     try:
         return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)

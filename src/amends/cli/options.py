@@ -62,6 +62,22 @@ def with_modules(command: F) -> F:
     )(command)
 
 
+def with_input(command: F) -> F:
+    """A saga's input: an object of all that it takes or, where that is asked for, the value of one of them."""
+    given = click.option(
+        "--input",
+        "document",
+        metavar="JSON|@FILE|-",
+        help="The saga's inputs by name: a JSON object, a file of it, or stdin.",
+    )
+    alone = click.option(
+        "--input-as",
+        metavar="NAME",
+        help="What --input gives is the value of this one input, and not an object of all.",
+    )
+    return given(alone(command))
+
+
 def with_policy(command: F) -> F:
     return click.option(
         "--policy",

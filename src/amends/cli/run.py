@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from amends.cli import configured
-from amends.cli.options import with_journal, with_policy
+from amends.cli.options import with_input, with_journal, with_policy
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:SAGA|FILE")
-@click.option("--input", "document", metavar="JSON|@FILE|-", help="The saga's input: JSON, a file of it, or stdin.")
+@with_input
 @click.option(
     "--id", "saga_id", metavar="ID", help="The saga's id; the same id twice is one saga.  [default: a new one]"
 )
@@ -33,6 +33,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     *,
     target: str,
     document: str | None,
+    input_as: str | None,
     saga_id: str | None,
     env: str,
     actor: str,
@@ -52,7 +53,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     import asyncio
 
     from amends.bootstrap import Coordinator
-    from amends.cli.inputs import read_document, read_labels, read_policy
+    from amends.cli.inputs import read_input, read_labels, read_policy
     from amends.cli.modules import find_saga, is_file
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
@@ -78,7 +79,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
 
     with out.kept_clean():
         definition = find_saga(target, show=out.show_output)
-        named = definition.bind_document(read_document(document))
+        named = definition.bind_document(read_input(document, input_as))
         checked_actor(actor)
         if policy is not None:
             read_policy(policy)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from amends.core.values import Json
 from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
-from amends.runtime.assertions import checks
+from amends.runtime.assertions import RESULT, checks
 from amends.runtime.course import Course
 from amends.runtime.graph import Graph, graph_of
 from amends.runtime.options import OptionNames, Options
 from amends.runtime.registry import PROCESS
-from amends.runtime.resources import checked_templates, listed, resources_of
-from amends.runtime.signature import Signature
-from amends.runtime.steps import Step, arguments, check_given
+from amends.runtime.resources import checked_templates, fields_of, listed, resources_of
+from amends.runtime.signature import Signature, named_inputs
+from amends.runtime.steps import Step, arguments, check_given, inputs_of
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
@@ -73,11 +75,19 @@ class SagaDefinition:
         try:
             bound = self.signature.bind(args, kwargs)
         except TypeError as exc:
-            raise InputError(f"saga {self.name}: {exc}; it takes ({', '.join(self.signature.names)})") from None
+            raise InputError(f"saga {self.name}: {self.signature.misfit(exc, kwargs)}") from None
         if self.steps:
-            check_given(self.name, self.steps, cast("Mapping[str, object]", bound["given"]))
+            named_inputs(self.name, bound["given"], self._inputs, ())
+            check_given(self.name, self.steps, bound["given"])
             self._require_inputs(self.given(bound), InputError)
         return bound
+
+    @cached_property
+    def _inputs(self) -> tuple[str, ...]:
+        """What a list of steps takes: what its steps, its assertions and its resources ask for, by name."""
+        asked = [one.action.signature.names for one in self.checks]
+        found = dict.fromkeys((*inputs_of(self.steps), *itertools.chain(*asked), *fields_of(self.resources)))
+        return tuple(name for name in found if name != RESULT)
 
     def _require_inputs(self, names: Iterable[str], error: type[AmendsError]) -> None:
         for one in self.checks:
@@ -89,19 +99,14 @@ class SagaDefinition:
         return cast("Mapping[str, Any]", named["given"]) if self.steps else named
 
     def bind_document(self, document: object) -> dict[str, object]:
-        """Bind one JSON document, as a command line has it: its keys are the parameters, or it is the only one."""
+        """Bind one JSON document, as a command line has it: an object of the saga's inputs by name."""
         if self.steps:
-            return self.bind((document,), {})
-        names, required = self.signature.names, self.signature.required
-        if isinstance(document, dict):
-            keys = set(cast("dict[str, object]", document))
-            if set(required) <= keys <= set(names):
-                return self.bind((), cast("dict[str, object]", document))
-        if document is None and not required:
-            return self.bind((), {})
-        if len(required) == 1 or (len(names) == 1 and not required):
-            return self.bind((document,), {})  # pyright: ignore[reportUnknownArgumentType] - any JSON document
-        raise InputError(f"saga {self.name} takes an object with the keys {', '.join(names)}; the input does not fit")
+            return self.bind((named_inputs(self.name, document, self._inputs, ()),), {})
+        one = self.signature
+        args, kwargs = one.from_names(
+            named_inputs(self.name, document, one.names, one.required, takes_any=one.takes_any)
+        )
+        return self.bind(args, kwargs)
 
     async def run(self, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
         options = self.options

@@ -37,6 +37,12 @@ def checked_templates(what: str, templates: Iterable[str], names: Iterable[str] 
     return checked
 
 
+def fields_of(templates: Iterable[str]) -> tuple[str, ...]:
+    """The names of the arguments that they are filled from."""
+    fields = [field for template in templates for _, field, _, _ in _parse(template) if field is not None]
+    return tuple(field.partition(".")[0] for field in fields)
+
+
 def resources_of(what: str, templates: Iterable[str], args: Json) -> tuple[str, ...]:
     """The resources that these arguments stand for, each once. Raises InputError for a value that cannot name one."""
     found: dict[str, None] = {}

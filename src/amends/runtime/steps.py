@@ -70,6 +70,13 @@ def with_recoveries(steps: Iterable[Step]) -> Iterator[Step]:
             yield from with_recoveries((step.on_failure,))
 
 
+def inputs_of(steps: Iterable[Step]) -> Iterator[str]:
+    """The parts of the input that steps take, in their order, some of them several times."""
+    for step in with_recoveries(steps):
+        yield from (value.name for value in references(list(step.args.values())) if isinstance(value, Given))
+        yield from (name for name in step.action.signature.names if name not in step.args)
+
+
 def check_given(name: str, steps: Iterable[Step], given: object) -> None:
     if not isinstance(given, dict):
         raise InputError(f"saga {name} takes an object of inputs, not {given!r}")

@@ -228,4 +228,4 @@ def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
     try:
         return action.signature.bind(args, dict(kwargs))
     except TypeError as exc:
-        raise InputError(f"{action.topic}: {exc}; it takes ({', '.join(action.signature.names)})") from None
+        raise InputError(f"{action.topic}: {action.signature.misfit(exc, kwargs)}") from None

@@ -8,9 +8,9 @@ from typing import Final, cast
 
 from amends.core.values import LARGEST_INT, Json
 from amends.errors import InputError
+from amends.runtime.signature import named_inputs
 from amends.sagafile.model import Input
 from amends.source.marked import shown
-from amends.source.words import nearest
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "text": (str,),
@@ -40,18 +40,9 @@ def pattern_mistake(pattern: str) -> str | None:
 
 def checked_inputs(saga: str, inputs: Iterable[Input], document: object) -> dict[str, Json]:
     """The inputs by name, defaults put in. Raises InputError, which says what is wrong with which."""
-    if document is not None and not isinstance(document, dict):
-        raise InputError(f"saga {saga} takes an object of inputs, not {shown(document)}")
     known = {each.name: each for each in inputs}
-    values = cast("dict[str, Json]", document or {})
-    for name in values:
-        if name not in known:
-            right = nearest(str(name), known)
-            hint = f"did you mean {right}?" if right else f"it takes {', '.join(known) or 'none'}"
-            raise InputError(f"saga {saga} has no input {shown(name)}; {hint}")
-    missing = [name for name, each in known.items() if name not in values and not each.has_default]
-    if missing:
-        raise InputError(f"saga {saga} needs {', '.join(missing)}; give it with --input")
+    required = [name for name, each in known.items() if not each.has_default]
+    values = cast("dict[str, Json]", named_inputs(saga, document, known, required))
     return {name: _checked(saga, each, values.get(name, each.default)) for name, each in known.items()}
 
 

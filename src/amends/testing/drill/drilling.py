@@ -52,7 +52,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
 ) -> Report:
     """Run a saga once for each place where it can go wrong, and see whether the world comes back.
 
-    input: one JSON document, as `amends run --input` takes it.
+    input: an object of the saga's inputs by name, as `amends run --input` takes it.
     env: what the gate is told; production is refused unless allow_production.
     fresh: called before each run, to put doubles back as they were.
     world: called before and after each run, for a snapshot that has to be the same when all has been taken back.
