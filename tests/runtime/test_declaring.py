@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -310,10 +314,11 @@ def test_a_list_takes_what_its_steps_resources_and_assertions_ask_for_and_nothin
         ({**every, "size": 1}, "saga test.inputs has no input 'size'; it takes big, name, wanted, shelf"),
         ({"big": 1}, "saga test.inputs, step named needs name in the input"),
     ):
-        for bind in (line.bind_document, lambda it: line.bind((), it)):
-            with pytest.raises(InputError) as refused:
-                bind(given_now)
-            assert str(refused.value) == said
+        with pytest.raises(InputError) as of_document:
+            line.bind_document(given_now)
+        with pytest.raises(InputError) as of_call:
+            line.bind((), given_now)
+        assert str(of_document.value) == str(of_call.value) == said
     assert SagaDefinition("test.needs_none", [Step(named, {"name": "x"})]).bind_document(None) == {"given": {}}
 
 
@@ -374,3 +379,202 @@ def test_a_wrong_call_is_an_error_that_names_the_parameters() -> None:
     assert "it takes (n)" in wrongly
     assert "is not an action; decorate it with @action" in plainly
     assert world.seen == []
+
+
+# -- parts that could never be called ---------------------------------------------------------------------------------
+
+
+def _charge(order: str, cents: int) -> str:
+    return f"{order} {cents}"
+
+
+def _quote(order: str) -> int:
+    return len(order)
+
+
+def _none() -> None: ...
+def _two(done: Done, key: str) -> None: ...
+def _by_keyword(*, done: Done) -> None: ...
+def _any_keywords(**done: Any) -> None: ...
+def _of_another(cents: int, room: str) -> None: ...
+def _yields(done: Done) -> Any:
+    yield done
+
+
+async def _yields_later(done: Done) -> Any:
+    yield done
+
+
+MISFITS = [
+    ("compensation", _none, "it is called with one argument, a Done: _none(done); too many positional arguments"),
+    ("compensation", _two, "a Done: _two(done); missing a required argument: 'key'"),
+    ("compensation", _by_keyword, "a Done: _by_keyword(done); too many positional arguments"),
+    ("compensation", _any_keywords, "a Done: _any_keywords(done); too many positional arguments"),
+    ("compensation", _yields, "is a generator: called, it would not run a line of it; return what it gives"),
+    ("compensation", _yields_later, "is a generator: called, it would not run a line of it; return what it gives"),
+    ("probe", _none, "it is called with one argument, an Asked: _none(asked); too many positional arguments"),
+    ("probe", _two, "an Asked: _two(asked); missing a required argument: 'key'"),
+    ("probe", _yields, "is a generator"),
+    ("reread", _none, "it is called with one argument, a Done: _none(done); too many positional arguments"),
+    ("reread", _two, "a Done: _two(done); missing a required argument: 'key'"),
+    ("before", _of_another, "or with any of order, cents by name; missing a required argument: 'room'"),
+    ("before", _any_keywords, "an Asked: _any_keywords(asked), or with any of order, cents by name; too many"),
+    ("before", _yields, "is a generator"),
+    (
+        "validate",
+        _two,
+        "called with the result: _two(result), or with any of result, order by name; missing a required",
+    ),
+    ("validate", _by_keyword, "the result: _by_keyword(result), or with any of result, order by name; too many"),
+    ("validate", _yields, "is a generator"),
+]
+
+
+@pytest.mark.parametrize(("part", "function", "told"), MISFITS)
+def test_a_part_that_could_never_be_called_is_refused_where_it_is_declared(part: str, function: Any, told: str) -> None:
+    acts: Any = _quote if part == "validate" else _charge
+    contract: Any = {"read_only": True} if part == "validate" else {}
+    bare = register("test.parts", acts, **contract)
+    for declare in (
+        lambda: getattr(bare, part)(function),
+        lambda: register("test.parts", acts, **contract, **{part: function}),
+    ):
+        with pytest.raises(DeclarationError) as refused:
+            declare()
+        said = str(refused.value)
+        assert said.startswith(f"test.parts: its {part} tests.runtime.test_declaring:{function.__name__}, line ")
+        assert told in said
+    assert bare.contract.reversibility is not Reversibility.COMPENSATABLE
+
+
+class _Bank:
+    def refund(self, done: Done) -> None: ...
+
+    def charge(self, order: str) -> str:
+        return order
+
+    @staticmethod
+    def look(asked: Asked) -> amends.NotHappened:
+        return amends.NotHappened()
+
+
+def test_parts_of_every_possible_kind_are_taken() -> None:
+    def with_defaults(done: Done, tries: int = 3) -> None: ...
+    def with_rest(*things: Any) -> None: ...
+    async def by_name(cents: int, order: str = "") -> int:
+        return cents
+
+    undoes: list[Callable[[Any], object]] = [with_defaults, with_rest, lambda done: None, _Bank().refund, print]
+    for undo in undoes:
+        assert register("test.kinds_of_parts", _charge, compensation=undo).compensate == undo
+
+    def by_order(order: str) -> int:
+        return 1
+
+    def one(asked: Asked) -> None: ...
+    def with_result(order: str, result: int) -> None: ...
+
+    captures: list[Callable[..., object]] = [by_name, _none, one, by_order]
+    for capture in captures:
+        assert register("test.kinds_of_parts", _charge, before=capture).capture is capture
+    assert register("test.kinds_of_parts", _charge, probe=_Bank.look, reread=with_rest).ask is _Bank.look
+    looks: list[Callable[..., object]] = [one, with_result, by_order, _none]
+    for check in looks:
+        register("test.kinds_of_results", _quote, read_only=True, validate=check)
+
+
+@pytest.mark.parametrize("part", ["compensation", "probe", "before", "reread", "validate"])
+def test_a_second_part_does_not_take_the_firsts_place(part: str) -> None:
+    acts: Any = _quote if part == "validate" else _charge
+    contract: Any = {"read_only": True} if part == "validate" else {}
+
+    def first(thing: Any) -> None: ...
+    def second(thing: Any) -> None: ...
+
+    declared = register("test.second", acts, **contract, **{part: first})
+    getattr(declared, part)(first)  # the same once more
+    with pytest.raises(DeclarationError) as refused:
+        getattr(declared, part)(second)
+    assert str(refused.value).startswith(f"test.second has a {part} already, ")
+    assert ".first, line " in str(refused.value)
+    assert ".second, line " in str(refused.value)
+    assert "would take its place unseen; keep one of them" in str(refused.value)
+
+
+def test_a_cell_that_is_run_again_declares_its_part_again() -> None:
+    """At a prompt or in a notebook the action stays, and the function is another object of the same name."""
+    charge = register("test.cells", _charge)
+    prompt: dict[str, Any] = {"charge": charge, "__name__": "__main__"}
+    cell = "@charge.compensation\ndef undo(done): return {}\n"
+    exec(compile(cell.format(1), "cell-1", "exec"), prompt)
+    exec(compile(cell.format(1), "cell-1", "exec"), prompt)
+    exec(compile(cell.format(2), "cell-2", "exec"), prompt)
+    assert charge.compensate is prompt["undo"]
+    with pytest.raises(DeclarationError, match="has a compensation already, __main__:undo, line 1, and __main__:undo"):
+        exec(compile("\n\n" + cell.format(3), "cell-2", "exec"), prompt)
+
+
+def test_a_module_that_is_loaded_again_declares_all_of_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from amends import action\n@action('test.again')\ndef do(): ...\n@do.compensation\ndef undo(done): ...\n"
+    (tmp_path / "declared_again.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    module = importlib.import_module("declared_again")
+    first = module.do
+    (tmp_path / "declared_again.py").write_text("\n\n" + text, encoding="utf-8")
+    assert importlib.reload(module).do is not first
+    del sys.modules["declared_again"]
+
+
+def test_an_action_is_no_method() -> None:
+    said = (
+        "is a method, and no step would give it its object; put @staticmethod above @action, move it out of the class"
+    )
+    for first, above in (("self", ""), ("cls", "    @classmethod\n")):
+        text = f"class Shop:\n{above}    @action('test.method')\n    def sell({first}, item): ...\n"
+        with pytest.raises(DeclarationError, match=said):
+            exec(text, {"action": action, "__name__": "shop"})
+
+    with pytest.raises(DeclarationError, match=r"register\('test\.unbound', an_object\.charge\)"):
+        register("test.unbound", _Bank.charge)
+
+
+def test_static_methods_bound_methods_and_functions_with_a_self_are_actions() -> None:
+    class Shop:
+        @staticmethod
+        @action("test.static_above")
+        def sell(item: str) -> str:
+            return f"sold {item}"
+
+        @action("test.static_below")
+        @staticmethod
+        async def buy(item: str) -> str:
+            return f"bought {item}"
+
+    @action("test.self")
+    def describe(self: str) -> str:
+        return f"it is {self}"
+
+    charge = register("test.bound", _Bank().charge)
+
+    @saga("test.statics")
+    async def all_of_them(s: Work) -> list[str]:
+        return [
+            await s.do(Shop.sell, "a"),
+            await s.do(Shop.buy, "b"),
+            await s.do(describe, "c"),
+            await s.do(charge, "d"),
+        ]
+
+    async def told() -> Any:
+        async with coordinator() as on:
+            return (await on.run(all_of_them)).result
+
+    assert asyncio.run(told()) == ["sold a", "bought b", "it is c", "d"]
+    assert Shop.buy.is_async
+
+
+def test_an_action_that_yields_is_refused_for_none_of_it_would_run() -> None:
+    with pytest.raises(DeclarationError, match=r"its action .*_yields, line .* is a generator"):
+        register("test.yields", _yields)

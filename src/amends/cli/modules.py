@@ -8,10 +8,15 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from amends.errors import InputError, SagaFileError, UnknownDefinitionError
 from amends.runtime.definition import SagaDefinition
+
+_OURS: Final = str(Path(__file__).parents[1]) + os.sep
+"""Where amends itself is: what a person has to mend is in a file of theirs."""
 
 
 def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
@@ -103,6 +108,7 @@ def _load(name: str) -> ModuleType:
 def _broken(name: str, exc: BaseException) -> str:
     if isinstance(exc, SyntaxError):
         return f"module {name} cannot be imported: {exc.filename}:{exc.lineno}: {exc.msg}"
-    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if "importlib" not in frame.filename]
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
+    trace = traceback.extract_tb(exc.__traceback__)
+    frames = [frame for frame in trace if "importlib" not in frame.filename and not frame.filename.startswith(_OURS)]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return f"module {name} cannot be imported: {type(exc).__name__}: {exc}{where}"

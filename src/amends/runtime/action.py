@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from amends.clock import SystemClock
 from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic
@@ -19,6 +19,7 @@ from amends.core.step import KEPT_REASONS
 from amends.core.values import Json, SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, DirectCallError, RefusedError, TopicError
+from amends.runtime.parts import require_function, require_part, require_part_by_name, wanted_names
 from amends.runtime.resources import checked_templates, listed
 from amends.runtime.signature import Signature
 from amends.runtime.sourcing import listed_sources
@@ -146,6 +147,7 @@ class Action(Generic[P, R_co]):
     """A function with a contract. Called, it is just the function; but in a saga's function, where `s.do` is meant."""
 
     def __init__(self, function: Callable[P, R_co], contract: Contract) -> None:
+        require_function(contract.topic, function)
         functools.update_wrapper(self, function)
         self.function = function
         self.signature = Signature(function)
@@ -158,6 +160,7 @@ class Action(Generic[P, R_co]):
         self.examine: Examine | None = None
         """What is made of an attempt's outcome before it goes on record; None: it goes as it is."""
         self.look: Callable[..., object] | None = None
+        self.looks_at_result: Callable[..., object] | None = None
         self.on_files: Literal["", "layer", "changeset"] = "layer" if _takes_files(function) else ""
         """Whether it works on a saga's files: in a layer of its own, or, of the built-in ones, on all of them."""
         self._declared = contract
@@ -188,6 +191,7 @@ class Action(Generic[P, R_co]):
             raise DeclarationError(
                 f"{self.topic} has a compensation and also says that it needs none; remove no_rollback= or read_only="
             )
+        require_part(self.topic, "compensation", function, "Done", self.compensate)
         self.compensate = function
         undoes = _words(function) or getattr(function, "__name__", repr(function))
         self.contract = replace(
@@ -209,6 +213,7 @@ class Action(Generic[P, R_co]):
 
     def probe(self, function: F) -> F:
         """Declare the read-only question that settles a lost attempt. It gets an Asked; see Happened, NotHappened."""
+        require_part(self.topic, "probe", function, "Asked", self.ask)
         self.ask = function
         self.contract = replace(self.contract, probe=True)
         return function
@@ -218,6 +223,7 @@ class Action(Generic[P, R_co]):
 
         It gets an Asked, or any of the action's own parameters by name.
         """
+        require_part_by_name(self.topic, "before", function, "Asked", self.signature.names, self.capture)
         self.capture = function
         self.contract = replace(self.contract, before=True)
         return function
@@ -234,8 +240,11 @@ class Action(Generic[P, R_co]):
             raise DeclarationError(f"{self.topic}: tries={tries} must be between 1 and {KEPT_REASONS}")
 
         def declare(function: Callable[..., object]) -> Callable[..., object]:
-            from amends.runtime.validating import validation
+            from amends.runtime.validating import RESULT, validation
 
+            names = (RESULT, *self.signature.names)
+            require_part_by_name(self.topic, "validate", function, "result", names, self.looks_at_result)
+            self.looks_at_result = function
             self.examine = validation(self, function, tries)
             return function
 
@@ -247,6 +256,7 @@ class Action(Generic[P, R_co]):
         It is asked right after the action's success, and again before the compensation: another answer means that
         someone changed it since, and the compensation is not run.
         """
+        require_part(self.topic, "reread", function, "Done", self.look)
         self.look = function
         self.contract = replace(self.contract, reread=True)
         return function
@@ -308,6 +318,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     def declare(function: Callable[P, R]) -> Action[P, R]:
         if not callable(function):
             raise DeclarationError(f"@action({topic!r}) goes on a function, not on {function!r}")
+        if isinstance(function, staticmethod):
+            function = cast("Callable[P, R]", function.__func__)
         from amends.runtime.registry import PROCESS
 
         declared = Action(function, contract)
@@ -416,7 +428,7 @@ def _retries(topic: str, retries: Retries | int) -> Retries:
 
 def captures(capture: Callable[..., object], names: Iterable[str], asked: Asked) -> Callable[[], object]:
     """A call of a before-image: it wants an Asked, or some of the action's own parameters, and gets those."""
-    wanted = inspect.signature(capture).parameters
-    if len(wanted) == 1 and not set(wanted) <= set(names):
+    wanted = wanted_names(capture, tuple(names))
+    if wanted is None:
         return lambda: capture(asked)
     return lambda: capture(**{name: value for name, value in asked.args.items() if name in wanted})

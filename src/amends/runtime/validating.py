@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.values import Json
+from amends.runtime.parts import wanted_names
 from amends.runtime.secret import unmask
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ async def _looked_at(
     run: Run, state: Step, function: Callable[..., object], names: tuple[str, ...], result: Json
 ) -> Outcome:
     known = unmask(result, run.book.saga.id, run.secrets.get(state.id, ()))
-    wanted = inspect.signature(function).parameters
     given = {**{name: value for name, value in run.args(state).items() if name in names}, RESULT: known}
-    if len(wanted) == 1 and not set(wanted) <= set(given):
+    wanted = wanted_names(function, (RESULT, *names))
+    if wanted is None:
         call = run.call(state, "validate", function, known, key=run.key(state), timeout_s=state.contract.timeout_s)
     else:
         by_name = {name: value for name, value in given.items() if name in wanted}
