@@ -1017,14 +1017,16 @@ steps_back = SagaDefinition(
 )
 
 
-def list_scenario(name: str, definition: SagaDefinition, unharmed: SagaStatus, *ends: SagaStatus) -> None:
+def list_scenario(
+    name: str, definition: SagaDefinition, unharmed: SagaStatus, *ends: SagaStatus, given: dict[str, int] | None = None
+) -> None:
     async def run(coordinator: Coordinator) -> None:
-        await coordinator.run(definition, id=ID, n=2)
+        await coordinator.run(definition, given or {}, id=ID)
 
     ALL[name] = Scenario(name=name, begin=run, unharmed=unharmed, ends=frozenset({unharmed, *ends}))
 
 
-list_scenario("a list of steps completes", steps, COMPLETED, ROLLED_BACK)
+list_scenario("a list of steps completes", steps, COMPLETED, ROLLED_BACK, given={"n": 2})
 list_scenario("a list of steps is rolled back", steps_back, ROLLED_BACK)
 
 

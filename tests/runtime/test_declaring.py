@@ -334,6 +334,12 @@ def test_inputs_by_name_reach_parameters_of_every_kind() -> None:
     with pytest.raises(InputError, match="needs b"):
         every.bind_document({"a": 1})
 
+    @saga("test.defaults_between")
+    async def between(s: Work, a: int = 1, b: int = 2, /, c: int = 3, *rest: int) -> None: ...
+
+    assert between.bind_document({"b": 5}) == {"a": 1, "b": 5, "c": 3}
+    assert between.bind_document({"a": 4, "rest": [9]}) == {"a": 4, "b": 2, "c": 3, "rest": [9]}
+
 
 def test_every_kind_of_parameter_is_bound_by_name_and_called_again() -> None:
     seen: list[Any] = []

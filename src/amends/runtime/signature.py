@@ -65,18 +65,20 @@ class Signature:
         return f"got an unexpected keyword argument {wrong!r}; {meant}{takes}"
 
     def from_names(self, named: Mapping[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
-        """The arguments of a call that are given all by name, also those that Python itself takes only by place."""
+        """The arguments of a call that are given all by name, also those that Python itself takes only by place.
+
+        What is required is there; what is left out before them is its default.
+        """
         keywords = dict(named)
         if self._by_keyword:
             return (), keywords
-        positional: list[object] = []
         parameters = self._parameters.values()
         rest = next((one.name for one in parameters if one.kind is _P.VAR_POSITIONAL and one.name in named), None)
         by_place = {_P.POSITIONAL_ONLY} if rest is None else {_P.POSITIONAL_ONLY, _P.POSITIONAL_OR_KEYWORD}
-        for one in parameters:
-            if one.kind not in by_place or one.name not in keywords:
-                break
-            positional.append(keywords.pop(one.name))
+        placed = [one for one in parameters if one.kind in by_place]
+        while placed and rest is None and placed[-1].name not in named:
+            placed.pop()
+        positional: list[object] = [keywords.pop(one.name, one.default) for one in placed]
         if rest is not None:
             positional += _items(rest, keywords.pop(rest))
         return tuple(positional), keywords
