@@ -105,19 +105,23 @@ class Families:
         now: dict[SagaId, Saga] = {}
         taken_back: dict[tuple[SagaId, StepId], str] = {}
         going_back: dict[tuple[SagaId, StepId], Counter[SagaId]] = {}
+        late: set[SagaId] = set()
+        """Begun by a worker that slept, and had not heard: it has to go back, and is told when it is found."""
         for name, number in self._order:
             account = self._accounts.get(name)
             if account is None:
                 continue
             before, event = account.before[number - 1]
             after = account.before[number][0] if number < len(account.before) else account.saga
+            if isinstance(event, e.SagaStarted) and self._parents.get(name) in going_back:
+                late.add(name)
             if isinstance(event, INTENTS):
                 yield from self._released(now, name, before, event.step)
                 above = self._parents.get(name)
                 while above is not None:
                     if above in taken_back:
                         yield f"saga {name} begins step {event.step} after {taken_back[above]}"
-                    if above in going_back and isinstance(event, e.ActionDispatched):
+                    if above in going_back and name not in late and isinstance(event, e.ActionDispatched):
                         going_back[above][name] += 1
                         if going_back[above][name] > _STEPS_ON:
                             yield f"saga {name} still begins step {event.step}, and {above[0]} takes back {above[1]}"
