@@ -7,25 +7,42 @@ import pytest
 
 from amends.core import decide
 from amends.core.step import Step
+from amends.core.values import SagaId, StepId
 from amends.journal import filing
 from amends.testing.crash import Ground, Tried, every_death
 from tests.crash.scenarios import ALL
 
 
+def _always(_step: Step) -> bool:
+    return True
+
+
+def _own_name(step: Step) -> StepId:
+    return step.id
+
+
+def _alone(_shelf: object, saga: SagaId) -> tuple[SagaId, ...]:
+    return (saga,)
+
+
+def _newest(_shelf: object, newest: filing.Document | None) -> filing.Document | None:
+    return newest
+
+
 def _in_doubt(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "may_stand", lambda step: True)
+    patch.setattr(decide, "may_stand", _always)
 
 
 def _at_its_asking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Step, "place", property(lambda step: step.id))
+    patch.setattr(Step, "place", property(_own_name))
 
 
 def _strangers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(filing, "_line", lambda shelf, saga: (saga,))
+    patch.setattr(filing, "_line", _alone)
 
 
 def _as_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(filing, "stem_of", lambda shelf, newest: newest)
+    patch.setattr(filing, "stem_of", _newest)
 
 
 FOUND_BY: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {

@@ -102,7 +102,8 @@ def _in(root: Path, pair: Pair, point: int | None) -> dict[str, Any]:
 
 def main() -> None:
     logging.getLogger("amends").setLevel(logging.CRITICAL + 1)
-    builtin_policy(), first_policy(), notary()  # what each child would have to make by itself
+    for made in (builtin_policy, first_policy, notary):  # what each child would have to make by itself
+        made()
     gc.disable()  # a collection would touch, and so copy, every page that a child shares with us
     gc.freeze()
     for line in sys.stdin:

@@ -13,7 +13,7 @@ import pytest
 
 from amends import Coordinator, Registry, SagaDefinition, Secret, Settings, StepDeniedError, saga
 from amends.bootstrap import Coordinator as Opened
-from amends.core import decide
+from amends.core import commands, decide
 from amends.core.contracts import Topic
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -496,8 +496,12 @@ async def test_a_step_that_an_old_journal_has_at_its_asking_stays_there(monkeypa
 
     definition = paying(body, pay)
     propose = decide._propose
+
+    def not_ahead(saga: Saga, command: commands.ProposeStep) -> Any:
+        return propose(saga, command._replace(ahead=False))
+
     with monkeypatch.context() as old:
-        old.setattr(decide, "_propose", lambda saga, command: propose(saga, command._replace(ahead=False)))
+        old.setattr(decide, "_propose", not_ahead)
         async with coordinator(ALLOW, memory, clock=clock) as c:
             running = await c.start(definition, id="s")
             await c.grant(await parked(c, "s"), by="person:ann")

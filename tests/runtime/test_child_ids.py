@@ -22,6 +22,10 @@ from amends.runtime.secret import mask, without_digests
 from tests.runtime.support import QuickClock, World, coordinator
 
 
+def _nothing_strange(*_about: object) -> str:
+    return ""
+
+
 async def statuses(opened: Coordinator) -> dict[str, str]:
     return {row.id: str(row.status) async for row in opened.list()}
 
@@ -152,7 +156,7 @@ def test_a_parent_that_had_adopted_a_stranger_does_not_take_it_back() -> None:
         await written(memory, "order-7~1", "test.kid", {"n": 1}, {}, COMPLETED)
         async with coordinator(memory, registry=registry) as opened:
             with patch.context() as older:
-                older.setattr(kinship, "estranged", lambda *_: "")
+                older.setattr(kinship, "estranged", _nothing_strange)
                 ended = await opened.run(top, id="order-7")
             return [ended.result, (await opened.cancel("order-7")).status, await statuses(opened)]
 

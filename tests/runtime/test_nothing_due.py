@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -178,7 +178,7 @@ topic, `lock` while another saga has what it needs; the approval of `asked_at_re
 
 
 @asynccontextmanager
-async def opened(memory: Memory) -> AsyncIterator[Coordinator]:
+async def opened(memory: Memory) -> AsyncGenerator[Coordinator]:
     clock, registry = SystemClock(), Registry()
     settings = Settings(poll_s=0.02, park_s=0.05, settle_s=0.2, drain_s=0.2, lock_wait_s=3600)
     parts: dict[str, Any] = {

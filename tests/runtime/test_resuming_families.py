@@ -16,6 +16,10 @@ from tests.runtime.support import World
 QUICK = Settings(park_s=0.05, poll_s=0.05)
 
 
+def _silent(*_about: object) -> None:
+    """Whoever would have heard of it does not."""
+
+
 def opened(path: Path, registry: Registry) -> AbstractAsyncContextManager[Coordinator]:
     return Coordinator.open(str(path / "j.db"), settings=QUICK, registry=registry)
 
@@ -57,7 +61,7 @@ def test_resuming_brings_a_family_to_its_end_and_tells_of_all_of_it(tmp_path: Pa
             leaf = (await second.list(definition="test.leaf"))[0].id
         async with asyncio.timeout(20), opened(tmp_path, registry) as third:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(type(third._engine._children), "ended", lambda *_: None)  # nobody else stirs a parent
+                patch.setattr(type(third._engine._children), "ended", _silent)  # nobody else stirs a parent
                 await third._engine.request(leaf, c.SendSignal(name="go", payload=None, by="person:ann"))
                 ended = await third.resume()
             assert {one.status for one in ended} == {"completed"}

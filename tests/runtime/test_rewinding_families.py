@@ -76,6 +76,10 @@ class Desk:
         return body
 
 
+def _silent(*_about: object) -> None:
+    """Whoever would have heard of it does not."""
+
+
 def on(path: Path, scene: Callable[[Coordinator], Any], settings: Settings = QUICK) -> None:
     play(path, scene, settings)
 
@@ -469,7 +473,7 @@ def test_a_child_of_what_goes_back_is_taken_up_and_begins_nothing(tmp_path: Path
             now = second._clock.now()
             goes = c.RollBackTo(to="here", last=None, by="person:ann", why="another way", now=now, window_s=900)
             with pytest.MonkeyPatch.context() as killed:
-                killed.setattr(type(engine._children.family), "asked_to_return", lambda *_: None)
+                killed.setattr(type(engine._children.family), "asked_to_return", _silent)
                 await engine.request(SagaId("p"), goes)
             await second.signal(row.id, "go", None)
             stopped = await second.drive(row.id)

@@ -95,6 +95,7 @@ def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
     above, floor, to = place_of(saga, to=command.to, last=command.last)
     steps = steps_above(saga, above, floor)
     require_no_pivot(saga, steps)
+    _require_no_release(saga)
     cause = e.Cause.LIMIT if command.by == _RUNTIME else e.Cause.CANCELLED
     asked = e.RollbackAwaited(cause=cause, why=command.why, step=None, by=command.by, to=to, above=above, floor=floor)
     over = closed(saga, command.by, "the saga goes back")
@@ -102,6 +103,17 @@ def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
     if any(step.id in pending for step in steps):
         return (*over, asked)
     return (*over, *_begun_back_to(saga, asked, above, steps, later(command.now, command.window_s)))
+
+
+def _require_no_release(saga: Saga) -> None:
+    """What is held goes out when nothing can fail any more: meanwhile nothing is done again that could."""
+    going_out = [step for step in saga.lent if step.releasing]
+    going_out += [step for name in saga.live if (step := saga.steps[name]).contract.hold]
+    if going_out:
+        raise RefusedError(
+            f"saga {saga.id} has done its work and releases what it holds: step {going_out[0].id} "
+            f"({going_out[0].topic}) is on its way; wait until that has ended, then ask again"
+        )
 
 
 def _begun_back_to(

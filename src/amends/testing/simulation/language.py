@@ -115,9 +115,9 @@ class _Course:
                         if attempt.number == 1:
                             raise ValueError("not this way")
             case "ask":
-                await s.ask(APPROVED[more[0]], n=more[1])
+                await s.ask(_approved(more[0]), n=more[1])
             case "pay":
-                await s.do(APPROVED[more[0]], n=more[1])
+                await s.do(_approved(more[0]), n=more[1])
             case "look":
                 await self._look(number)
             case "pivot":
@@ -160,6 +160,10 @@ LIMITED: Final = SagaDefinition("sim.limited", function=_work, limits=Limits(usd
 THRIFTY: Final = SagaDefinition(
     "sim.thrifty", function=_work, limits=Limits(usd=_MOST_USD, then=to_checkpoint(MARK, "for less"))
 )
+
+
+def _approved(which: int) -> Action[..., Any]:
+    return APPROVED[which]
 
 
 def _graph(name: str, actions: tuple[int, int, int, int], **after: list[str]) -> SagaDefinition:

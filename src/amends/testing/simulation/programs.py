@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Final
 
+from amends.runtime.action import Action
 from amends.testing.simulation.actions import ACTIONS, APPROVED, HELD, LOCKED, PIVOT
 from amends.testing.simulation.language import GRAPHS, LIMITED, THRIFTY, WORK, Program
 from amends.testing.simulation.loop import Dice
@@ -99,10 +100,14 @@ def _within(part: Part) -> list[list[Part]]:
 # -- what is to stand -------------------------------------------------------------------------------------------------
 
 
+def _topic(which: int, actions: tuple[Action[..., Any], ...]) -> str:
+    return actions[which].topic
+
+
 def effects(program: Program) -> Counter[str]:
     """How often the effect of each action stands once all of it was done, and none of it was in doubt."""
     if "groups" in program:
-        found = Counter(ACTIONS[which].topic for group in program["groups"] for which in group)
+        found = Counter(_topic(which, ACTIONS) for group in program["groups"] for which in group)
     else:
         found = _effects(program["parts"])
         for part in _every(program["parts"]):
@@ -121,15 +126,15 @@ def _effects(parts: list[Part]) -> Counter[str]:
     for before, part in pairwise([[], *parts]):
         match part:
             case ["do", which]:
-                found[ACTIONS[which].topic] += 1
+                found[_topic(which, ACTIONS)] += 1
             case ["block", *which]:
-                found.update(ACTIONS[one].topic for one in which)
+                found.update(_topic(one, ACTIONS) for one in which)
             case ["hold"]:
                 found[HELD.topic] += 1
             case ["lock"]:
                 found[LOCKED.topic] += 1
             case ["pay", which, _]:
-                found[APPROVED[which].topic] += 1
+                found[_topic(which, APPROVED)] += 1
             case ["pivot"]:
                 found[PIVOT.topic] += 1
             case ["mark"]:
@@ -137,7 +142,7 @@ def _effects(parts: list[Part]) -> Counter[str]:
             case ["back"]:
                 found = since.copy()
             case ["last"]:
-                found[ACTIONS[before[1]].topic] -= 1
+                found[_topic(before[1], ACTIONS)] -= 1
             case _:
                 for within in _within(part):
                     found += _effects(within)
