@@ -150,14 +150,14 @@ class Story:
     async def tell(self) -> None:
         await self._within("start", self._start())
         for number in range(ROUNDS):
-            await self._interfere()
-            await self._answer()
             await self._while_driven(self._c.resume())
             left = await self._left_behind()
             if left:
                 self.complaints.append(f"after resume(), {left}")
             if await self._is_over():
                 return
+            await self._interfere()
+            await self._answer()
             await self._life.clock.sleep(min(2.0**number, 600.0))
 
     async def _start(self) -> None:

@@ -143,7 +143,9 @@ class Backward:
         run.stop_if_draining()
         if not await ends_with(book.saga.id, step):
             book.tell(c.StartRelease(step=step))
-            await book.commit()
+            await run.commit_to_dispatch()
+            if not book.saga.steps[step].releasing:
+                return  # somebody had it go back first: then nothing of it goes out
             try:
                 ended = await release(book.saga.id, step)
             except RefusedError:  # it is not driven here any more, or the journal failed under it

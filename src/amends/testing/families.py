@@ -133,7 +133,11 @@ class Families:
         """The others of the family, when one of them releases what it held."""
         if step not in before.steps or not before.steps[step].contract.hold or step in before.doubts:
             return
-        root = self.roots[name]
+        root, above = self.roots[name], self._parents.get(name)
+        while above is not None:
+            if now[above[0]].steps[above[1]].releasing:
+                return  # that was when the release began: whoever goes back now does so past it
+            above = self._parents.get(above[0])
         for other, saga in now.items():
             if other != name and self.roots[other] == root and not _cannot_fail(saga):
                 yield f"saga {name} releases step {step}, and {other} is {saga.phase} and could still fail"

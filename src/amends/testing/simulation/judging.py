@@ -45,7 +45,7 @@ def waiting_for_people(sagas: list[Record]) -> set[str]:
     waiting = {one for saga in stuck for one in above(saga)}
     if not stuck:
         return waiting
-    held = [record.id for record in sagas if record.summary.status in _MAY_WAIT]
+    held = [one.id for one in sagas if one.summary.status in _MAY_WAIT and one.summary.wake_at is None]
     return waiting | {saga for saga in held if not {*stuck, *waiting}.isdisjoint(above(saga))}
 
 
