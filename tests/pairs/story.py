@@ -55,8 +55,11 @@ class StuckError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
+    """`without` names a mechanism that is switched off, to see that it shows."""
+
     feature: Feature
     ending: Ending
+    without: str = ""
 
     @property
     def name(self) -> str:

@@ -32,11 +32,12 @@ class Zygote:
             text=True,
         )
 
-    def play(self, feature: str, ending: str, *, killed: bool) -> dict[str, Any]:
+    def play(self, feature: str, ending: str, *, killed: bool, without: str = "") -> dict[str, Any]:
         asked, told = self._process.stdin, self._process.stdout
         assert asked is not None
         assert told is not None
-        asked.write(json.dumps({"feature": feature, "ending": ending, "killed": killed}) + "\n")
+        wanted = {"feature": feature, "ending": ending, "killed": killed, "without": without}
+        asked.write(json.dumps(wanted) + "\n")
         asked.flush()
         answer: dict[str, Any] = json.loads(told.readline())
         return answer
@@ -61,3 +62,8 @@ def zygote() -> Iterator[Zygote]:
 )
 def test_a_feature_and_an_ending(zygote: Zygote, feature: str, ending: str, *, killed: bool) -> None:
     assert zygote.play(feature, ending, killed=killed)["complaints"] == []
+
+
+def test_without_ids_that_cannot_clash_it_is_found(zygote: Zygote) -> None:
+    told = zygote.play("call of two levels", "rollback to: waiting", killed=False, without="child's id")
+    assert any("it is rolled_back, not completed" in what for what in told["complaints"])

@@ -12,10 +12,12 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from amends.gate.load import builtin_policy
+from amends.runtime import children, kinship
 from amends.testing.crash_life import Blow
 from amends.testing.simulation.loop import Dice
 from tests.pairs.endings import ENDINGS
@@ -24,6 +26,21 @@ from tests.pairs.story import Folder, Pair, PairLife, first_policy, lived, notar
 
 MEMORY = Path("/dev/shm")
 PATIENCE_S = 60
+
+
+def _clashing_ids() -> None:
+    """The second time at a step calls a child whose id may be another's, and whoever has the id is taken for it."""
+    setattr(children, "child_id", kinship.former_child_id)  # noqa: B010 - in this process, which ends before long
+    setattr(children, "require_child", _unasked)  # noqa: B010
+    setattr(children, "says_it_is", _unasked)  # noqa: B010
+
+
+def _unasked(*_about: object) -> bool:
+    return True
+
+
+WITHOUT: dict[str, Callable[[], None]] = {"": lambda: None, "child's id": _clashing_ids}
+"""Mechanisms that are switched off in the child alone, to see that it shows."""
 
 
 def in_a_child(pair: Pair, folder: Path, *, number: int, since_s: float, kill_at: int | None) -> dict[str, Any]:
@@ -48,6 +65,7 @@ def in_a_child(pair: Pair, folder: Path, *, number: int, since_s: float, kill_at
 def _whole_life(pair: Pair, folder: Path, tell: int, *, number: int, since_s: float, kill_at: int | None) -> None:
     """The child's own: it never returns into what its parent was doing."""
     signal.alarm(PATIENCE_S)
+    WITHOUT[pair.without]()
     status = 1
 
     def say(life: PairLife, **more: Any) -> None:
@@ -102,13 +120,13 @@ def _in(root: Path, pair: Pair, point: int | None) -> dict[str, Any]:
 
 def main() -> None:
     logging.getLogger("amends").setLevel(logging.CRITICAL + 1)
-    for made in (builtin_policy, first_policy, notary):  # what each child would have to make by itself
-        made()
+    for make in (builtin_policy, first_policy, notary):
+        make()  # each child would have to by itself
     gc.disable()  # a collection would touch, and so copy, every page that a child shares with us
     gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
-        pair = Pair(FEATURES[asked["feature"]], ENDINGS[asked["ending"]])
+        pair = Pair(FEATURES[asked["feature"]], ENDINGS[asked["ending"]], asked["without"])
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
             told = played(pair, killed=asked["killed"], root=Path(folder))
         sys.stdout.write(json.dumps(told) + "\n")

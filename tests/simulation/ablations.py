@@ -16,6 +16,7 @@ from amends.journal import filing
 from amends.journal.leases import Reading
 from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
 from amends.journal.memory import MemoryJournal, journal as memory_journal
+from amends.runtime import backward
 from amends.runtime.family import Family
 from amends.runtime.local import LocalEngine
 from amends.runtime.run import Run
@@ -40,8 +41,10 @@ ABLATIONS = {
     "asked ahead": "a step that was asked ahead belongs where it was asked",
     "family's hold": "what a child holds is released when the child has done its work",
     "family's document": "a child is a stranger to the document of its parent",
-    "stem": "a document is taken back by whoever wrote its newest version",
     "children": "the children of what goes back are not told, and do not look",
+    "counted on": "a child is cancelled behind its parent",
+    "resume": "resume is not told that the end of a child lets its parent go on",
+    "release": "a child is told to release before that is on its parent's record",
 }
 SOUGHT_IN: dict[str, tuple[str, ...]] = {
     "read-only": ("looks",),
@@ -49,10 +52,15 @@ SOUGHT_IN: dict[str, tuple[str, ...]] = {
     "asked ahead": ("asked",),
     "family's hold": ("held",),
     "family's document": ("documents",),
-    "stem": ("documents",),
     "children": ("thwarted",),
+    "counted on": ("siblings", "rewinds", "signals"),
+    "resume": ("signals", "rewound", "grandchildren"),
+    "release": ("held",),
 }
 """The kinds of programs that have to do with it, for a mechanism that few others use; the rest are not played."""
+
+_RARE = 4
+"""So many times as many seeds are looked at for one of these: next to none of them is of its kinds, and played."""
 
 
 @contextlib.contextmanager
@@ -82,34 +90,57 @@ def without(mechanism: str) -> Generator[Flaws]:
                 patch.setattr(incidents, "_at_pivot", _never)
             case "clock":
                 patch.setattr(memory_journal, "reading", _from_before)
-            case "read-only":
-                patch.setattr(decide, "may_stand", _always)
-            case "asked ahead":
-                patch.setattr(Step, "place", property(_own_name))
-                patch.setattr(saga, "_place_step", _placed_where_it_was_asked(saga._place_step))
-            case "family's hold":
-                patch.setattr(Saga, "holds_for_family", property(_never))
-            case "family's document":
-                patch.setattr(filing, "_line", _alone)
-            case "stem":
-                patch.setattr(filing, "stem_of", _newest)
-            case "children":
-                patch.setattr(Family, "hold_still", _untold)
-                patch.setattr(Family, "above_goes_back", _unlooked)
             case _:
-                assert flaws != Flaws()
+                assert flaws != Flaws() or _without_where_features_meet(mechanism, patch)
         yield flaws
+
+
+def _without_where_features_meet(mechanism: str, patch: pytest.MonkeyPatch) -> bool:
+    """Whether it is one of these."""
+    match mechanism:
+        case "read-only":
+            patch.setattr(decide, "may_stand", _always)
+        case "asked ahead":
+            patch.setattr(Step, "place", property(_own_name))
+            patch.setattr(saga, "_place_step", _placed_where_it_was_asked(saga._place_step))
+        case "family's hold":
+            patch.setattr(Saga, "holds_for_family", property(_never))
+        case "family's document":
+            patch.setattr(filing, "_line", _alone)
+        case "children":
+            patch.setattr(Family, "hold_still", _untold)
+            patch.setattr(Family, "above_goes_back", _unlooked)
+        case "counted on":
+            patch.setattr(incidents, "may_go_back_alone", _always)
+        case "resume":
+            patch.setattr(LocalEngine, "drive_parent", _left_to_itself)
+            patch.setattr(LocalEngine, "families_under_way", _nobody)
+        case "release":
+            patch.setattr(backward, "is_released", _always)
+        case _:
+            return False
+    return True
 
 
 def first_found(mechanism: str, most: int) -> Tally:
     """The schedules up to the first one that shows that this mechanism is not there."""
     with without(mechanism) as flaws:
         kinds = SOUGHT_IN.get(mechanism)
-        return play((seed for seed in range(most) if kinds is None or kind_of(seed) in kinds), flaws, stops=True)
+        if kinds is None:
+            return play(range(most), flaws, stops=True)
+        return play((seed for seed in range(most * _RARE) if kind_of(seed) in kinds), flaws, stops=True)
 
 
-def _always(*_about: object) -> bool:
+def _always(*_about: object, **_more: object) -> bool:
     return True
+
+
+async def _left_to_itself(self: LocalEngine, *_about: object) -> None:
+    """Its parent looks again by its own clock."""
+
+
+def _nobody(self: LocalEngine) -> dict[Any, Any]:
+    return {}
 
 
 def _never(*_about: object) -> bool:
@@ -132,10 +163,6 @@ def _placed_where_it_was_asked(place_step: Any) -> Any:
 
 def _alone(_shelf: object, saga: SagaId) -> tuple[SagaId, ...]:
     return (saga,)
-
-
-def _newest(_shelf: object, newest: filing.Document | None) -> filing.Document | None:
-    return newest
 
 
 async def _untold(self: Family, *_about: object, **_how: object) -> None:

@@ -33,7 +33,7 @@ from amends.core.events import IncidentKind
 from amends.core.outcomes import Lost
 from amends.core.plan import may_be_pivots, rewinding
 from amends.core.refusals import later
-from amends.core.saga import Step
+from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
@@ -144,7 +144,7 @@ class Backward:
         if not await ends_with(book.saga.id, step):
             book.tell(c.StartRelease(step=step))
             await run.commit_to_dispatch()
-            if not book.saga.steps[step].releasing:
+            if not is_released(book.saga, step):
                 return  # somebody had it go back first: then nothing of it goes out
             try:
                 ended = await release(book.saga.id, step)
@@ -222,3 +222,8 @@ class Backward:
         if isinstance(outcome, Lost):
             book.commit_soon()
             let_cancellation_go_on()
+
+
+def is_released(saga: Saga, step: StepId) -> bool:
+    """Whether it is on record that what the child of this step holds goes out."""
+    return saga.steps[step].releasing

@@ -210,7 +210,7 @@ def _siblings(dice: Dice, who: str) -> list[Part]:
 def _rewound(dice: Dice, who: str) -> list[Part]:
     """Somebody outside takes it back to the mark, while a child runs, or after it."""
     long = _child(dice, who, *_long(dice))
-    return [_do(dice), ["mark"], long if dice.chance(60) else _child(dice, who, long), _do(dice)]
+    return [_do(dice), ["mark"], long if dice.chance(60) else _child(dice, who, _do(dice), long), _do(dice)]
 
 
 def _rewinds(dice: Dice, who: str) -> list[Part]:
