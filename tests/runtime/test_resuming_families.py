@@ -127,3 +127,23 @@ def test_resuming_leaves_a_parent_alone_that_waits_for_another_child_or_is_unkno
             assert (await fourth.show("p")).status == "completed"
 
     asyncio.run(whole())
+
+
+def test_a_child_that_ended_while_nobody_knew_its_parent_has_woken_it(tmp_path: Path) -> None:
+    """Its end is on record together with that: whoever comes next finds the parent due, and does not wait to look."""
+    world, everything, only_leaf = World(), Registry(), Registry()
+
+    async def whole() -> None:
+        top = line_of(world, 1, "go")
+        async with opened(tmp_path, everything) as first:
+            assert (await (await first.start(top, id="p")).halt()).status == "waiting"
+            leaf = (await first.list(definition="test.leaf"))[0].id
+        only_leaf.add_definition(everything.definition("test.leaf", 1))
+        async with asyncio.timeout(20), opened(tmp_path, only_leaf) as second:
+            await second.signal(leaf, "go", None)
+            await second.resume()
+            assert (await second.show(leaf)).saga.status == "completed"
+        async with asyncio.timeout(20), opened(tmp_path, everything) as third:
+            assert [(one.id, one.status) for one in await third.resume()] == [("p", "completed")]
+
+    asyncio.run(whole())

@@ -99,6 +99,8 @@ class Summary(NamedTuple):
 
     status: SagaStatus
     wake_at: int | None = None
+    wakes: SagaId | None = None
+    """A saga that waited for this one, and has something to do now."""
 
     @property
     def is_due(self) -> bool:
@@ -222,6 +224,7 @@ class Journal(Attested, Locking, Filing, Protocol):
         No events at all only ask whether entry and lease are still the newest; a `wake_at` is then kept, so that the
         holder may forget the saga until it is nudged or that time has come.
         Without a lease the author is not the driver: whoever holds the saga will find it among its `nudged`.
+        The saga that it `wakes` is nudged with it and is due, if it waits; else nothing comes of that.
         Raises JournalConflictError if entry `after` is no longer the newest, LeaseLostError if the epoch has risen.
         """
         ...

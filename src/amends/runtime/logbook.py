@@ -28,14 +28,15 @@ from amends.core.plan import next_back
 from amends.core.saga import Saga, evolve
 from amends.core.step import IDLE
 from amends.core.transitions import SagaStatus
-from amends.core.values import StepId
+from amends.core.values import SagaId, StepId
 from amends.core.waits import open_waits
 from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError
-from amends.journal.protocol import Entry, Journal, Lease, Summary
+from amends.journal.protocol import PARENT, Entry, Journal, Lease, Summary
 from amends.runtime.observe import Observers
 
 _log = logging.getLogger("amends.logbook")
 _NONE: Final[Mapping[StepId, int]] = {}
+_MAY_BE_DONE: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.WAITING})
 _Told: TypeAlias = tuple[int, Command, tuple[Event, ...]]
 _Waiter: TypeAlias = tuple[int, "asyncio.Future[None]"]
 
@@ -135,7 +136,8 @@ class Logbook:
             answer.add_done_callback(lambda answer: self._answered(answer, saga, told, since))
 
     def _ask_for(self, events: Sequence[Event], after: Saga) -> Awaitable[tuple[Entry, ...]]:
-        summary = Summary(status=after.status)
+        status = after.status
+        summary = Summary(status, wakes=woken_by(after) if status in _MAY_BE_DONE else None)
         return self._journal.append(after.id, events, after=self._durable.head, summary=summary, lease=self.lease)
 
     def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int, since: float) -> None:
@@ -284,6 +286,12 @@ def _wakes_after_work(saga: Saga, looks: Mapping[StepId, int]) -> int | None:
     if step is None or not (step.status in IDLE or step.id in looks):
         return None
     return looks.get(step.id, step.wake_at)
+
+
+def woken_by(saga: Saga) -> SagaId | None:
+    """Who has something to do now that this is so: the parent of a child that has ended, or rests."""
+    parent = None if saga.begun is None else saga.begun.labels.get(PARENT)
+    return SagaId(parent) if parent is not None and (saga.phase.ended or saga.rests) else None
 
 
 def due_in(saga: Saga, now: int) -> float:

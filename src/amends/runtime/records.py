@@ -11,7 +11,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId
 from amends.errors import JournalConflictError, UnknownSagaError
 from amends.journal.protocol import Journal, SagaQuery, SagaRow, Summary
-from amends.runtime.logbook import wakes_at
+from amends.runtime.logbook import wakes_at, woken_by
 from amends.runtime.observe import Observers
 
 _STIRRING = (e.WaitEnded, e.ApprovalGranted, e.ApprovalRefused, e.ApprovalExpired, e.ApprovalVoided)
@@ -52,7 +52,7 @@ async def requested(journal: Journal, observers: Observers, saga: SagaId, comman
         wake_at = None if any(isinstance(event, _STIRRING) for event in events) else wakes_at(state)
         try:
             entries = await journal.append(
-                saga, events, after=before.head, summary=Summary(state.status, wake_at), lease=None
+                saga, events, after=before.head, summary=Summary(state.status, wake_at, woken_by(state)), lease=None
             )
         except JournalConflictError:
             continue

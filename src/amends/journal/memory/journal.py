@@ -94,9 +94,13 @@ class MemoryJournal(MemoryLog):
             self.memory.sagas[saga] = record
             both = zip(events, wires, strict=True)
             entries = tuple(self.memory.add(record, event, wire, at) for event, wire in both)
-            record.summary, record.updated_at, record.nudged, record.removed = summary, at, lease is None, False
+            record.summary = summary._replace(wakes=None)
+            record.updated_at, record.nudged, record.removed = at, lease is None, False
             if not summary.is_due:
                 record.worker = ""
+            woken = None if summary.wakes is None else self.memory.sagas.get(summary.wakes)
+            if woken is not None and woken.summary.status is SagaStatus.WAITING:
+                woken.nudged, woken.summary = True, woken.summary._replace(wake_at=None)
             if summary.status.ended:
                 locks.release(self.memory, saga)
             elif not summary.status.goes_forward:

@@ -66,6 +66,9 @@ def write(batch: Batch, append: Append) -> int:
     status = append.summary.status
     if status.ended or status is SagaStatus.INCIDENT:
         batch.is_end = True
+    if append.summary.wakes is not None:
+        wake = "UPDATE saga SET nudged = 1, wake_at = NULL WHERE name = ? AND status = 'waiting'"
+        database.run(wake, (append.summary.wakes,))
     if status.ended:
         locks.release(database, row)
     elif not append.same_summary and not status.goes_forward:

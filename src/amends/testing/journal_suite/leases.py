@@ -259,6 +259,20 @@ class LeaseRules(Ground):
         equal(journal.nudged("w"), ())
 
     @rule
+    async def test_an_append_wakes_a_saga_that_waits_and_no_other(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        for name, status in (("s", SagaStatus.WAITING), ("t", SagaStatus.INCIDENT)):
+            far = self.clock.now() + 3_600_000
+            await begin(journal, name, worker="w", summary=Summary(status, far if name == "s" else None))
+        for name in ("s", "t", "nobody"):
+            child = await begin(journal, f"child-of-{name}", worker="x")
+            done = Summary(SagaStatus.COMPLETED, wakes=SagaId(name))
+            await journal.append(child, [resumed()], after=1, summary=done, lease=held(child, "x"))
+        equal(journal.nudged("w"), (SagaId("s"),))
+        await journal.retire("w")
+        equal([lease.saga for lease in await journal.claim("y", due_by=self.clock.now())], [SagaId("s")])
+
+    @rule
     async def test_a_claim_begins_without_nudges(self, journal: Journal) -> None:
         saga = await begin(journal, "s")
         await add(journal, saga, resumed())
