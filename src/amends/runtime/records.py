@@ -14,7 +14,7 @@ from amends.journal.protocol import Journal, SagaQuery, SagaRow, Summary
 from amends.runtime.logbook import wakes_at, woken_by
 from amends.runtime.observe import Observers
 
-_STIRRING = (e.WaitEnded, e.ApprovalGranted, e.ApprovalRefused, e.ApprovalExpired, e.ApprovalVoided)
+_STIRRING = (e.WaitEnded, e.ApprovalGranted, e.ApprovalRefused, e.ApprovalExpired, e.ApprovalVoided, e.WorkResumed)
 """After these a saga has something to do at once, though it may wait for something else as well."""
 
 
