@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from amends.gate.load import builtin_policy
-from amends.runtime import children, kinship
+from amends.runtime import children
+from amends.runtime.kinship import former_child_id
 from amends.testing.crash_life import Blow
 from amends.testing.simulation.loop import Dice
 from tests.pairs.endings import ENDINGS
@@ -30,9 +31,8 @@ PATIENCE_S = 60
 
 def _clashing_ids() -> None:
     """The second time at a step calls a child whose id may be another's, and whoever has the id is taken for it."""
-    setattr(children, "child_id", kinship.former_child_id)  # noqa: B010 - in this process, which ends before long
-    setattr(children, "require_child", _unasked)  # noqa: B010
-    setattr(children, "says_it_is", _unasked)  # noqa: B010
+    for name, patch in {"child_id": former_child_id, "require_child": _unasked, "says_it_is": _unasked}.items():
+        setattr(children, name, patch)  # in this process, which ends before long
 
 
 def _unasked(*_about: object) -> bool:
