@@ -147,6 +147,7 @@ class Run:
         pause = await pauses.over(book.saga, topic, back=back)
         if pause is None:
             return False
+        stood_still = book.saga.phase is SagaStatus.PAUSED
         book.tell(c.PauseSaga(by=pause.by, why=pause.why, rollbacks=pause.rollbacks, pause=pause.number))
         await book.commit()
         await pauses.refresh()
@@ -155,7 +156,8 @@ class Run:
             book.tell(c.UnpauseSaga(by=pause.by, now=now, window_s=window_s))
         if book.saga.phase is not SagaStatus.PAUSED:
             return False
-        book.on_moved()
+        if not stood_still:  # else two branches that are held back would wake each other, and never sleep
+            book.on_moved()
         return True
 
     def stop_if_draining(self) -> None:
