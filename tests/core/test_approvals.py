@@ -54,6 +54,13 @@ def test_people_are_asked_and_nothing_starts_before_they_answer() -> None:
     story.refuses(c.StartAttempt(step=FLIGHT, now=story.now, policy="p"), "is awaiting")
 
 
+def test_nobody_is_asked_about_a_step_of_a_saga_that_goes_back() -> None:
+    """A branch that waited for an answer, now void, judges its step again before it is stopped."""
+    story = asked().cancels()
+    assert story.saga.asked == {}
+    story.refuses(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now), "nobody is asked about it any more")
+
+
 def test_what_they_are_shown_is_on_record_and_bound_by_its_digest() -> None:
     approval = asked().step(FLIGHT).approval
     assert approval is not None

@@ -249,12 +249,14 @@ class Story:
         return self._ending.act is None or self._has_acted or not await self._is_due(root)
 
     async def _left_behind(self) -> str:
-        """A parent that waits for nothing but a child that has ended."""
+        """A parent that waits for nothing but a child that has ended, and that nobody drives."""
         sagas = {saga.id: saga for saga in await self._sagas()}
         for saga in sagas.values():
             labels = {} if saga.begun is None else saga.begun.labels
             parent = sagas.get(SagaId(labels.get(PARENT, "")))
             if parent is None or parent.status is not SagaStatus.WAITING or open_waits(parent) or parent.asked:
+                continue
+            if self._c._engine.running(parent.id) is not None:
                 continue
             step = parent.steps.get(StepId(labels.get(PARENT_STEP, "")))
             others = [one for one in parent.doubts if step is None or one != step.id]

@@ -43,6 +43,8 @@ def record_verdict(saga: Saga, command: c.RecordVerdict) -> tuple[e.Event, ...]:
             return (fitting(saga, e.ApprovalVoided(step=step.id, why=f"denied by {verdict.rule}")), denied)
         return (fitting(saga, denied),)
     if verdict.decision is Decision.REQUIRE_HUMAN or command.ahead:
+        if saga.rollback is not None or step.rewind is not None:
+            raise RefusedError(f"step {step.id} of saga {saga.id} goes back: nobody is asked about it any more")
         return (fitting(saga, _requested(saga, step, verdict, command)),)
     return (fitting(saga, e.ActionAllowed(step=step.id, rule=verdict.rule, policy=verdict.policy)),)
 

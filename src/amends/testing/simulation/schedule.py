@@ -338,7 +338,7 @@ class Schedule:
                 if self._has_ended:
                     break
                 if "clock set" not in self.faults:  # what is due by such a clock may be due in an hour
-                    self.complaints += left_behind(self._ground.memory)
+                    self.complaints += left_behind(self._ground.memory, last.drives)
                 if answers is not None:
                     await answers.run(last.coordinator, asyncio.Event())
                 await last.nap(50, 100)
