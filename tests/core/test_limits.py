@@ -9,7 +9,19 @@ import pytest
 
 from amends.core import commands as c, events as e
 from amends.core.keeping import FAMILY, halts_child
-from amends.core.limits import Bound, Budget, LimitName, Response, begun, one_more, spelled, spent, spent_words
+from amends.core.limits import (
+    TRIED,
+    Bound,
+    Budget,
+    LimitName,
+    Response,
+    begun,
+    one_more,
+    spelled,
+    spent,
+    spent_words,
+    within_of,
+)
 from amends.core.outcomes import Failed, Succeeded
 from amends.core.pmap import Pmap
 from amends.core.saga import replay
@@ -107,7 +119,7 @@ def test_what_is_spent_adds_up_and_is_found_at_its_place() -> None:
     story = limited(tokens={"most": 100}).tell(spend("1", 40, 3, "plan")).tell(spend("2", 60, 4))
     assert story.facts == (e.BudgetSpent(place=StepId("2"), tokens=60, usd_micros=4),)
     found = budget(story)
-    assert [found.used(name, NOW) for name in LimitName] == [100, 7, NOW, 0, 0]
+    assert [found.used(name, NOW) for name in LimitName] == [100, 7, NOW, 0, 0, 0, 0]
     first = found.places[StepId("1")]
     assert (first.fact, first.entry) == (e.BudgetSpent(place=StepId("1"), tokens=40, usd_micros=3, what="plan"), 2)
     assert spent_words(first.fact) == "40 3 plan"
@@ -556,3 +568,99 @@ def test_what_is_reached_folds_to_the_same_when_it_is_replayed() -> None:
     story = checked().begins(CAR).tell(spend("1", 12))
     assert replay(SagaId("s1"), story.events) == story.saga
     assert begun({}).places == Pmap()
+
+
+# -- what fails, and is tried again -----------------------------------------------------------------------------------
+
+NOPE = Failed(error="nope")
+FLAKY = contract("act.flaky", idempotent=True, attempts=9)
+
+
+def again(topic: str = "act.flaky", now: int = NOW) -> c.KeepLimits:
+    return c.KeepLimits(now=now, window_s=WINDOW_S, again=topic)
+
+
+def test_attempts_that_fail_or_are_lost_count_and_one_too_many_has_its_response_with_it() -> None:
+    story = limited(failures={"most": 2}).does(FLIGHT, FLAKY, NOPE).later(60).tell(keep())
+    assert story.facts == ()
+    story = story.tries(FLIGHT).ends(FLIGHT, LOST).tell(keep()).later(60)
+    assert (budget(story).failures, budget(story).retries, story.facts) == (2, 1, ())
+    story = story.tries(FLIGHT).ends(FLIGHT, NOPE).tell(keep())
+    why = "3 failures so far, and the limit is 2 failures"
+    assert story.facts == (
+        e.LimitReached(limit="failures", most=2, used=3, then="rollback", why=why),
+        rollback(f"limit failures: {why}"),
+    )
+
+
+def test_a_retry_that_would_be_one_too_many_is_not_begun() -> None:
+    story = limited(retries={"most": 1, "then": "call"}).does(FLIGHT, FLAKY, NOPE).later(60).tell(again())
+    assert story.facts == ()
+    story = story.tries(FLIGHT).ends(FLIGHT, NOPE).tell(keep("act.other"))
+    assert story.facts == ()  # another step is no retry
+    story = story.tell(again())
+    why = "act.flaky would be retry 2, and the limit is 1 retry"
+    assert story.facts[0] == e.LimitReached(limit="retries", most=1, used=1, then="call", why=why)
+    assert story.phase is _G.INCIDENT
+    story = story.tell(raised(retries=4))
+    assert (story.phase, budget(story).bounds[LimitName.RETRIES].most) == (_G.RUNNING, 4)
+
+
+def test_what_is_built_in_and_what_fails_on_the_way_back_do_not_count() -> None:
+    story = limited(failures={"most": 1}).does(FLIGHT, contract("amends.call", idempotent=True), NOPE).later(60)
+    assert (budget(story.tries(FLIGHT).ends(FLIGHT, NOPE)).failures, budget(story).retries) == (0, 0)
+    story = limited(failures={"most": 1}).does(FLIGHT, FLAKY).begins(HOTEL, FLAKY).fails()
+    assert budget(story.ends(HOTEL, NOPE)).failures == 0
+
+
+def test_a_child_that_tells_its_failures_counts_for_its_parent_and_a_retry_too_many_does_not() -> None:
+    story = limited(failures={"most": 5}, retries={"most": 2}).begins(FLIGHT)
+    story = story.tell(count(FLIGHT, failures=2, retries=1)).tell(count(FLIGHT, failures=2, retries=1))
+    assert (story.facts, budget(story).failures, budget(story).retries) == ((), 2, 1)
+    story = story.tell(count(FLIGHT, failures=3, retries=2, again="act.flaky"))
+    assert story.facts == (e.ChildSpent(step=FLIGHT, failures=3, retries=2),)
+    story = story.tell(count(FLIGHT, failures=4, retries=3, again="act.flaky"))
+    assert story.facts[0] == e.ChildSpent(step=FLIGHT, failures=4, retries=2)
+    assert isinstance(story.facts[1], e.LimitReached)
+    assert story.facts[1].why == "act.flaky would be retry 3, and the limit is 2 retries"
+
+
+def test_a_child_tells_what_failed_only_where_somebody_above_counts_it() -> None:
+    assert within_of(None) is None
+    assert within_of({}) is None
+    assert within_of({"usd": {"most": 1}}) is True
+    assert within_of({"within": True}) is True
+    assert within_of({"failures": {"most": 1}}) == within_of({"retries": {"most": 1}}) == TRIED
+    assert within_of({"usd": {"most": 1}, "within": TRIED}) == TRIED
+    assert begun({"within": TRIED}).tells_tries
+    assert begun({"within": TRIED}).within
+    assert not begun({"within": True}).tells_tries
+
+
+# -- bounds of one saga -----------------------------------------------------------------------------------------------
+
+
+def bound_to(**bounds: Any) -> Story:
+    begins = c.StartSaga(definition="trip", version=1, input={}, actor="ann", env="test", labels={}, **bounds)
+    return Story(started=False).tell(begins)
+
+
+def test_a_sagas_own_window_takes_the_place_of_whoever_takes_it_back() -> None:
+    assert bound_to(rollback_s=30).does(FLIGHT).fails().facts[-1] == e.RollbackStarted(
+        cause=e.Cause.FATAL, why="boom", step=None, by="system:runtime", deadline_at=NOW + 30_000
+    )
+
+
+def test_no_step_is_tried_more_often_than_its_saga_says_and_none_more_often_than_its_action() -> None:
+    story = bound_to(attempts=2).does(FLIGHT, FLAKY, NOPE).later(60)
+    assert story.step(FLIGHT).retry_at is not None
+    assert story.tries(FLIGHT).ends(FLIGHT, NOPE).step(FLIGHT).retry_at is None
+    assert bound_to(attempts=9).does(FLIGHT, contract(attempts=1), NOPE).step(FLIGHT).retry_at is None
+
+
+def test_no_compensation_is_tried_more_often_than_its_saga_says() -> None:
+    promised = contract(undo_attempts=9)
+    for most, is_due in ((1, False), (2, True)):
+        story = bound_to(compensation_attempts=most).does(FLIGHT, promised).fails()
+        story = story.takes_back(FLIGHT, NOPE)
+        assert (story.step(FLIGHT).retry_at is not None) is is_due

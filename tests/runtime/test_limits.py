@@ -14,18 +14,22 @@ from amends import (
     Coordinator,
     Done,
     Ended,
+    Fatal,
     Limit,
     Limits,
+    NotDone,
     SagaDefinition,
     Settings,
     Work,
     action,
+    register,
     saga,
 )
 from amends.core.limits import MICROS
-from amends.errors import DeclarationError, InputError, RefusedError
+from amends.errors import DeclarationError, InputError, RefusedError, StepFailedError
 from amends.journal.memory import Memory
 from amends.runtime.limits import to_checkpoint
+from amends.runtime.options import Bounds
 from amends.testing.clock import ManualClock
 from tests.runtime.support import QuickClock, World, coordinator, names
 from tests.runtime.test_going_back import play
@@ -440,3 +444,200 @@ def test_a_spending_that_is_none_is_refused(spent: dict[str, Any], why: str) -> 
     ended = play(lambda on: on.run(definition))
     assert ended.status == "rolled_back"
     assert why in ended.why
+
+
+# -- failures, retries, and the bounds of one saga --------------------------------------------------------------------
+
+
+def downs(many: int) -> list[NotDone]:
+    return [NotDone("down") for _ in range(many)]
+
+
+def flaky(world: World, *fails: BaseException | None, limits: Limits | None = None, **options: Any) -> SagaDefinition:
+    """A step that stands, then one that fails as it is told to."""
+    buy, pay = world.action("buy"), world.action("pay", *fails, idempotent=True)
+
+    @saga("limits.flaky", limits=limits, **options)
+    async def definition(s: Work) -> str:
+        await s.do(buy, 1)
+        await s.do(pay)
+        return "paid"
+
+    return definition
+
+
+def test_a_saga_may_fail_so_often_and_the_next_failure_takes_it_back() -> None:
+    world = World()
+
+    async def scene(on: Coordinator) -> tuple[Ended, list[str], Any]:
+        ended = await on.run(flaky(world, *downs(9), limits=Limits(failures=2)))
+        return ended, names((await on.show(ended.id)).entries), await ended.evidence()
+
+    ended, entries, record = play(scene)
+    assert (ended.status, ended.cause) == ("rolled_back", "limit")
+    assert ended.why == "limit failures: 3 failures so far, and the limit is 2 failures"
+    assert world.seen == ["buy(1)", "pay", "pay", "pay", "unbuy"]
+    at = entries.index("limit.reached")
+    assert entries[at - 1 : at + 2] == ["attempt.failed", "limit.reached", "rollback.started"]
+    assert record["amends"]["limits"]["failures"] == {"most": "2 failures", "used": "3 failures", "then": "rollback"}
+    enough = flaky(World(), *downs(2), limits=Limits(failures=2, retries=2))
+    assert play(lambda on: on.run(enough)).status == "completed"
+
+
+def test_retries_are_counted_over_all_steps_and_the_next_is_not_dispatched() -> None:
+    world = World()
+    one, two = world.action("one", *downs(2), idempotent=True), world.action("two", *downs(2), idempotent=True)
+
+    @saga("limits.retries", limits=Limits(retries=Limit(3, then="pause")))
+    async def definition(s: Work) -> str:
+        await s.do(one)
+        await s.do(two)
+        return "done"
+
+    async def scene(on: Coordinator) -> tuple[Ended, Ended]:
+        paused = await (await on.start(definition)).halt()
+        return paused, await on.raise_limit(paused.id, retries=4, by="person:ann")
+
+    paused, ended = play(scene)
+    assert paused.why == "limit retries: test.two would be retry 4, and the limit is 3 retries"
+    assert (ended.status, world.seen) == ("completed", [*["one"] * 3, *["two"] * 3])
+
+
+def test_a_failure_that_the_function_catches_counts_all_the_same() -> None:
+    world = World()
+    pay = world.action("pay", *downs(9), retries=1)
+
+    @saga("limits.caught", limits=Limits(failures=2))
+    async def definition(s: Work) -> str:
+        for _ in range(9):
+            try:
+                await s.do(pay)
+            except StepFailedError:
+                continue
+        return "gave up"
+
+    assert play(lambda on: on.run(definition)).cause == "limit"
+    assert world.seen == ["pay"] * 3
+
+
+def test_what_fails_in_children_counts_for_whoever_called_them() -> None:
+    world = World()
+    pay = world.action("pay", *downs(9), idempotent=True)
+
+    @saga("limits.below")
+    async def below(s: Work) -> None:
+        await s.do(pay)
+
+    @saga("limits.between")
+    async def between(s: Work) -> None:
+        await s.call(below)
+
+    for limits, many in ((Limits(failures=2), 3), (Limits(retries=2), 3)):
+        world.seen.clear()
+
+        @saga("limits.above", limits=limits)
+        async def above(s: Work) -> None:
+            await s.call(between)
+
+        async def scene(on: Coordinator, definition: SagaDefinition = above) -> Ended:
+            for each in (below, between):
+                on.registry.add_definition(each)
+            on.registry.add_action(cast("Any", pay))
+            return await on.run(definition)
+
+        ended = play(scene)
+        assert (ended.status, ended.cause) == ("rolled_back", "limit")
+        assert world.seen == ["pay"] * many
+
+
+def test_a_kill_forgets_no_failure() -> None:
+    memory, world, clock = Memory(), World(), QuickClock()
+    gone: list[int] = []
+
+    async def act() -> None:
+        world.note("pay")
+        if len(world.seen) == 2:
+            gone.append(1)
+            await asyncio.Event().wait()
+        raise NotDone("down")
+
+    pay = register("test.killed", act, idempotent=True, no_rollback="a test")
+
+    @saga("limits.killed_retry", limits=Limits(failures=2))
+    async def definition(s: Work) -> None:
+        await s.do(pay)
+
+    async def killed() -> None:
+        async with coordinator(memory, clock=clock, settings=Settings(lease_s=1_000_000, drain_s=0.01)) as on:
+            _ = await on.start(definition, id="k")
+            while not gone:
+                await asyncio.sleep(0)
+
+    async def resumed() -> list[Ended]:
+        async with coordinator(memory, clock=clock) as on:
+            on.registry.add_definition(definition)
+            on.registry.add_action(cast("Any", pay))
+            return await on.resume()
+
+    asyncio.run(killed())
+    (ended,) = asyncio.run(resumed())
+    assert (ended.cause, len(world.seen)) == ("limit", 3)
+
+
+def test_who_starts_a_saga_comes_before_its_definition_and_that_before_the_settings() -> None:
+    default = Settings(lease_s=1_000_000, attempts=4, compensation_attempts=3, limits=Limits(failures=8))
+
+    async def begun(on: Coordinator, definition: SagaDefinition, bounds: Bounds | None) -> tuple[object, ...]:
+        handle = await on.start_bound(definition, {}, bounds=bounds)
+        await handle
+        started = (await on.show(handle.id)).saga.begun
+        assert started is not None
+        return started.rollback_s, started.attempts, started.compensation_attempts
+
+    def played(definition: SagaDefinition, bounds: Bounds | None = None, settings: Settings = default) -> object:
+        return play(lambda on: begun(on, definition, bounds), settings=settings)
+
+    plain, own = flaky(World()), flaky(World(), attempts=2, rollback_s=30)
+    assert played(plain, settings=Settings(lease_s=1_000_000)) == (None, None, None)
+    assert played(plain) == (None, 4, 3)
+    assert played(own) == (30, 2, 3)
+    assert played(own, Bounds(rollback_s=5, compensation_attempts=1)) == (5, 2, 1)
+    world = World()
+    ended = play(lambda on: on.run(flaky(world, *downs(9), attempts=3)), settings=default)
+    assert (ended.status, ended.cause, world.seen) == ("rolled_back", "failed", ["buy(1)", *["pay"] * 3, "unbuy"])
+    limited = play(lambda on: on.run(flaky(World(), *downs(20))), settings=Settings(lease_s=1e6, limits=default.limits))
+    assert limited.why == "limit failures: 9 failures so far, and the limit is 8 failures"
+
+
+def test_a_rollback_that_takes_longer_than_its_sagas_window_is_an_incident() -> None:
+    world = World()
+    slow = world.action("slow", undo=[OSError("down")] * 50, compensation_retries=50)
+    end = world.action("end", Fatal("the end", happened=False))
+
+    @saga("limits.window", rollback_s=30)
+    async def definition(s: Work) -> None:
+        await s.do(slow)
+        await s.do(end)
+
+    clock = QuickClock()
+    since = clock.now()
+    ended = play(lambda on: on.run(definition), clock=clock)
+    assert ended.status == "incident"
+    assert clock.now() - since < 100_000  # and not the 15 minutes of the settings
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"rollback_s": 0}, "saga x: rollback_s=0 has to be more than 0"),
+        ({"rollback_s": "30s"}, "saga x: rollback_s='30s' is not a number of seconds"),
+        ({"lease_s": float("inf")}, "saga x: lease_s=inf has to be more than 0, and not for ever"),
+        ({"attempts": 0}, "saga x: attempts=0 has to be a whole number from 1"),
+        ({"compensation_attempts": 1.5}, r"saga x: compensation_attempts=1\.5 has to be a whole number"),
+    ],
+)
+def test_a_bound_that_nothing_could_keep_to_is_refused_where_it_is_declared(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(DeclarationError, match=why):
+        SagaDefinition("x", [World().action("a")], **options)
+    with pytest.raises(DeclarationError, match=why.replace("saga x", "Settings")):
+        Settings(**options)

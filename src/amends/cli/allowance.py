@@ -14,6 +14,8 @@ from amends.cli.options import author, with_author, with_journal, with_modules
 @click.option("--usd", metavar="AMOUNT", help="Allow so many dollars in all.")
 @click.option("--seconds", type=float, metavar="S", help="Allow so much time since the saga began.")
 @click.option("--steps", type=int, metavar="N", help="Allow so many steps in all.")
+@click.option("--failures", type=int, metavar="N", help="Allow so many failed attempts in all.")
+@click.option("--retries", type=int, metavar="N", help="Allow so many retries in all.")
 @click.option("--spin", type=int, metavar="N", help="Allow so many near-identical steps in a row.")
 @click.option("--why", default="", help="The reason, as it goes on record.")
 @with_author
@@ -26,6 +28,8 @@ def raise_limit(  # noqa: PLR0913 - one for each limit
     usd: str | None,
     seconds: float | None,
     steps: int | None,
+    failures: int | None,
+    retries: int | None,
     spin: int | None,
     why: str,
     by: str | None,
@@ -46,7 +50,16 @@ def raise_limit(  # noqa: PLR0913 - one for each limit
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         session.require_known(state, coordinator.registry, forward=True)
         return await coordinator.raise_limit(
-            saga_id, tokens=tokens, usd=usd, seconds=seconds, steps=steps, spin=spin, why=why, by=who
+            saga_id,
+            tokens=tokens,
+            usd=usd,
+            seconds=seconds,
+            steps=steps,
+            failures=failures,
+            retries=retries,
+            spin=spin,
+            why=why,
+            by=who,
         )
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

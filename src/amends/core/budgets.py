@@ -19,7 +19,10 @@ class Spend(NamedTuple):
 
 
 class CountChild(NamedTuple):
-    """All that the child of a step has used up so far; with the step of this topic, if it asks for one."""
+    """All that the child of a step has used up so far; with the step of this topic, if it asks for one.
+
+    `again`: the topic of a step that is about to be tried again, which is counted in.
+    """
 
     step: StepId
     tokens: int
@@ -28,15 +31,22 @@ class CountChild(NamedTuple):
     now: int
     window_s: float
     topic: str = ""
+    failures: int = 0
+    retries: int = 0
+    again: str = ""
 
 
 class KeepLimits(NamedTuple):
-    """See whether a limit is reached: before a step of this topic with these arguments, or ("") by the time."""
+    """See whether a limit is reached: before a step of this topic with these arguments, or ("") by the time.
+
+    `again`: before a step of this topic is tried again.
+    """
 
     now: int
     window_s: float
     topic: str = ""
     args: Json = None
+    again: str = ""
 
 
 class RaiseLimits(NamedTuple):

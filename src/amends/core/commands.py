@@ -27,6 +27,9 @@ class StartSaga(NamedTuple):
     labels: dict[str, str]
     limits: Json = None
     files: Json = None
+    rollback_s: float | None = None
+    attempts: int | None = None
+    compensation_attempts: int | None = None
 
 
 class ProposeStep(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amends.core import commands as c, events as e
 from amends.core.limits import one_more
-from amends.core.refusals import later
+from amends.core.refusals import window_end
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL
@@ -31,7 +31,7 @@ def unpause(saga: Saga, command: c.UnpauseSaga) -> tuple[e.Event, ...]:
     """
     if saga.phase is not SagaStatus.PAUSED:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not paused")
-    deadline_at = later(command.now, command.window_s)
+    deadline_at = window_end(saga, command)
     if saga.rollback is None:
         resumed = e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0)
         return (*one_more(saga.budget, command.by, "", command.now), resumed)

@@ -83,7 +83,7 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
         case c.StartCompensation():
             return (fitting(saga, _start_compensation(saga, command)),)
         case c.RecordCompensation(step=step):
-            return (fitting(saga, _compensation(on_record(saga, step), command)),)
+            return (fitting(saga, _compensation(saga, on_record(saga, step), command)),)
         case c.SettleFamily() | c.DropHeld() | c.StartRelease() | c.EndRelease():
             return _release(saga, command)
         case c.Recover():
@@ -160,6 +160,9 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         labels=command.labels,
         limits=command.limits,
         files=command.files,
+        rollback_s=command.rollback_s,
+        attempts=command.attempts,
+        compensation_attempts=command.compensation_attempts,
     )
 
 
@@ -350,7 +353,7 @@ def _retry_at(
 ) -> int | None:
     """When a step that goes forward is tried again; None when it is not."""
     tried = step.attempts - step.renewed_at
-    if not _goes_on(saga, step) or tried >= step.contract.retries.attempts:
+    if not _goes_on(saga, step) or tried >= saga.most_attempts(step):
         return None
     return _due(step.contract.retries, tried, command.now, command.jitter, after_s)
 
@@ -423,11 +426,12 @@ def _may_run_back(step: Step, verdict: Verdict) -> bool:
 
 
 def _compensation(
-    step: Step, command: c.RecordCompensation
+    saga: Saga, step: Step, command: c.RecordCompensation
 ) -> e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost:
     attempt, outcome = step.undo_attempts, command.outcome
     retries, tried = step.contract.undo_retries, attempt - step.undo_renewed_at
-    again = _due(retries, tried, command.now, command.jitter) if tried < retries.attempts else None
+    most = saga.most_attempts(step, back=True)
+    again = _due(retries, tried, command.now, command.jitter) if tried < most else None
     match outcome:
         case Succeeded():
             return e.CompensationSucceeded(step=step.id, attempt=attempt)
@@ -452,4 +456,4 @@ def _lost(saga: Saga, step: StepId, command: c.Recover) -> e.Event:
     if saga.steps[step].status is _S.RUNNING:
         return _outcome(saga, c.RecordOutcome(step=step, outcome=lost, now=command.now, jitter=command.jitter))
     again = c.RecordCompensation(step=step, outcome=lost, now=command.now, jitter=command.jitter)
-    return _compensation(saga.steps[step], again)
+    return _compensation(saga, saga.steps[step], again)

@@ -93,6 +93,9 @@ class SagaStarted:
     labels: dict[str, str]
     limits: Json = None  # what it may use up, as `core.limits` reads it
     files: Json = None  # which files of its parent's a child works on
+    rollback_s: float | None = None  # the window of its rollbacks, where it is not that of whoever drives it
+    attempts: int | None = None  # how often one step is tried at most, whatever its action says
+    compensation_attempts: int | None = None  # the same for the way back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns
-from amends.core.refusals import end_of, fitting, later, may_go_back_alone, on_record, require_turn, require_work
+from amends.core.refusals import end_of, fitting, may_go_back_alone, on_record, require_turn, require_work, window_end
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.step import LIVE
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
@@ -61,7 +61,7 @@ def fail(saga: Saga, command: c.FailWork) -> tuple[e.Event, ...]:
     require_work(saga)
     if saga.pivot is None and not command.calls:
         asked = e.RollbackAwaited(cause=command.cause, why=command.why, step=command.step, by=_RUNTIME)
-        return _gone_back(saga, asked, _deadline(command))
+        return _gone_back(saga, asked, window_end(saga, command))
     if saga.pivot is not None:
         return past_pivot(saga, command.step, command.why, saga.steps[saga.pivot])
     return (_opened(saga, e.IncidentKind.CALLED, _known(saga, command.step), command.why, _left(saga)), e.SagaHalted())
@@ -91,10 +91,6 @@ def _known(saga: Saga, step: StepId | None) -> StepId | None:
     return step if step in saga.steps else None  # what was raised may speak of another saga's step
 
 
-def _deadline(command: c.FailWork | c.CancelSaga | c.RetryIncident | c.ResolveIncident | c.EnrolLate) -> int:
-    return later(command.now, command.window_s)
-
-
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
     if saga.phase is _G.ROLLING_BACK:
         return ()
@@ -107,7 +103,7 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
         return ()
     over = closed(saga, command.by, "the saga was cancelled")
     asked = e.RollbackAwaited(cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by)
-    return (*over, *_gone_back(reduce(evolve, over, saga), asked, _deadline(command)))
+    return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, command)))
 
 
 def require_whole(saga: Saga) -> None:
@@ -164,7 +160,7 @@ def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:
 def _owed_again(
     saga: Saga, step: Step, late: e.LateSuccessEnrolled | e.LateLossEnrolled, command: c.EnrolLate
 ) -> tuple[e.Event, ...]:
-    resumed = e.RollbackResumed(by=_RUNTIME, deadline_at=_deadline(command))
+    resumed = e.RollbackResumed(by=_RUNTIME, deadline_at=window_end(saga, command))
     match saga.phase:
         case SagaStatus.ROLLED_BACK:
             return (late, resumed)
@@ -279,11 +275,11 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
         return (retried,)
     if saga.rollback is None:
         return (retried, _work_resumed(saga, command))
-    return (retried, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+    return (retried, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command)))
 
 
 def _work_resumed(saga: Saga, command: c.RetryIncident | c.ResolveIncident) -> e.WorkResumed:
-    return e.WorkResumed(by=command.by, deadline_at=_deadline(command) if saga.rewinding else 0)
+    return e.WorkResumed(by=command.by, deadline_at=window_end(saga, command) if saga.rewinding else 0)
 
 
 def _require_let_run(saga: Saga, incident: Incident, by: str) -> None:
@@ -336,7 +332,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     if tells or saga.phase in {_G.ROLLING_BACK, _G.RUNNING, _G.PAUSED}:
         return (resolved,)
     if saga.rollback is not None:
-        return (resolved, e.RollbackResumed(by=command.by, deadline_at=_deadline(command)))
+        return (resolved, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command)))
     if incident.kind is e.IncidentKind.LIMIT_REACHED:
         more = one_more(saga.budget, command.by, command.reason, command.now)
         return (resolved, *more, _work_resumed(saga, command))

@@ -24,7 +24,12 @@ from amends.errors import RefusedError, UnknownCheckpointError
 _RUNTIME: Final = "system:runtime"
 FAMILY: Final = "system:family"
 """Who stops a saga because of a limit of its parent's, and lets it go on."""
-_COUNTED: Final = (LimitName.USD, LimitName.TOKENS)
+_COUNTED: Final = {
+    LimitName.USD: "spent",
+    LimitName.TOKENS: "spent",
+    LimitName.FAILURES: "so far",
+    LimitName.RETRIES: "so far",
+}
 _Asked: TypeAlias = c.Spend | c.CountChild | c.KeepLimits
 
 
@@ -51,12 +56,12 @@ def spend(saga: Saga, command: c.Spend) -> tuple[e.Event, ...]:
 
 
 def _counted(saga: Saga, command: _Asked) -> tuple[e.Event, ...]:
-    """What follows when more is spent than may be."""
+    """What follows when more is spent, or has failed, than may."""
     budget = _required(saga)
-    for name in _COUNTED:
+    for name, how in _COUNTED.items():
         bound = budget.bounds.get(name)
         if bound is not None and budget.used(name) > bound.most:
-            why = f"{spelled(name, budget.used(name))} spent, and the limit is {spelled(name, bound.most)}"
+            why = f"{spelled(name, budget.used(name))} {how}, and the limit is {spelled(name, bound.most)}"
             return _respond(saga, name, budget.used(name), why, command)
     return ()
 
@@ -64,7 +69,7 @@ def _counted(saga: Saga, command: _Asked) -> tuple[e.Event, ...]:
 def count_child(saga: Saga, command: c.CountChild) -> tuple[e.Event, ...]:
     """What a child uses up is used up by its parent, whatever becomes of either; its limits hold for both.
 
-    A step that would be one too many is not counted: the child does not do it.
+    A step, or a retry, that would be one too many is not counted: the child does not do it.
     """
     if saga.begun is None or saga.phase.ended:
         return ()
@@ -74,6 +79,8 @@ def count_child(saga: Saga, command: c.CountChild) -> tuple[e.Event, ...]:
         tokens=max(known.tokens, command.tokens),
         usd_micros=max(known.usd_micros, command.usd_micros),
         steps=max(known.steps, command.steps),
+        failures=max(known.failures, command.failures),
+        retries=max(known.retries, command.retries),
     )
     after = saga if told == known else evolve(saga, told)
     fact = () if told == known else (told,)
@@ -87,7 +94,20 @@ def count_child(saga: Saga, command: c.CountChild) -> tuple[e.Event, ...]:
         what = command.topic or f"what the child of step {command.step} did"
         why = f"{what} would be step {budget.steps}, and the limit is {spelled('steps', steps.most)}"
         return (*fact, *_respond(reduce(evolve, fact, saga), LimitName.STEPS, steps.most, why, command))
+    retries = budget.bounds.get(LimitName.RETRIES)
+    if command.again and retries is not None and budget.retries > retries.most:
+        without = replace(told, retries=known.retries)
+        fact = () if without == known else (without,)
+        return (*fact, *_no_retry(reduce(evolve, fact, saga), command))
     return (*fact, *(_counted(after, command) or _timed(after, command)))
+
+
+def _no_retry(saga: Saga, command: c.CountChild | c.KeepLimits) -> tuple[e.Event, ...]:
+    """What follows where a step would be tried again, and no more retries are left."""
+    budget = _required(saga)
+    most, used = budget.bounds[LimitName.RETRIES].most, budget.retries
+    why = f"{command.again} would be retry {used + 1}, and the limit is {spelled('retries', most)}"
+    return _respond(saga, LimitName.RETRIES, used, why, command)
 
 
 def _timed(saga: Saga, command: c.CountChild | c.KeepLimits) -> tuple[e.Event, ...]:
@@ -117,7 +137,7 @@ def halts_child(saga: Saga, step: StepId) -> Response | None:
 
 
 def keep_limits(saga: Saga, command: c.KeepLimits) -> tuple[e.Event, ...]:
-    """Before a step, or when the time may be up. Nothing, where every limit is kept."""
+    """Before a step, before a retry, after a failure, or when the time may be up. Nothing, where all are kept."""
     require_work(saga)
     budget = saga.budget
     if budget is None:
@@ -132,6 +152,9 @@ def keep_limits(saga: Saga, command: c.KeepLimits) -> tuple[e.Event, ...]:
     if command.topic and spin is not None and spins(saga, command.topic, command.args, spin.most):
         why = f"{command.topic} is asked for again, and the last {spin.most} such steps brought nothing new"
         return _respond(saga, LimitName.SPIN, spin.most, why, command)
+    retries = budget.bounds.get(LimitName.RETRIES)
+    if command.again and retries is not None and budget.retries >= retries.most:
+        return _no_retry(saga, command)
     return ()
 
 

@@ -1,7 +1,8 @@
 """What a saga may use up, and what it has used: the bounds that it began with, folded with what was spent. Pure.
 
 Bounds are journaled with the saga's start as `{name: {most, then, …}}`, so that they hold after a restart, whatever the
-code says by then. A bound is a whole number: tokens, millionths of a dollar, milliseconds, steps, near-identical steps.
+code says by then. A bound is a whole number: tokens, millionths of a dollar, milliseconds, steps, failed
+attempts, retries, near-identical steps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ SPENDING: Final = "a spending"
 BUILT_IN: Final = "amends."
 WITHIN: Final = "within"
 """The entry of a child's limits that says that its parent has some, or runs within some."""
+TRIED: Final = "tried"
+"""The value of that entry where one above counts failures or retries too; else it is true."""
 MICROS: Final = 1_000_000
+_ONE: Final = {"failures": "failure", "retries": "retry"}
 
 
 class LimitName(StrEnum):
@@ -31,6 +35,8 @@ class LimitName(StrEnum):
     USD = "usd"
     SECONDS = "seconds"
     STEPS = "steps"
+    FAILURES = "failures"
+    RETRIES = "retries"
     SPIN = "spin"
 
 
@@ -71,7 +77,8 @@ class Spending(NamedTuple):
 class Budget:
     """`places` are where the definition has spent. `newest` are the last own steps, as many as spin looks at.
 
-    `tokens`, `usd_micros` and `steps` are sums, with those of the children. `within`: it tells its parent what it uses.
+    `tokens`, `usd_micros`, `steps`, `failures` and `retries` are sums, with those of the children. `within`: it tells
+    its parent what it uses, and with `tells_tries` what failed and was tried again.
     """
 
     places: Pmap[StepId, Spending]
@@ -80,11 +87,14 @@ class Budget:
     tokens: int = 0
     usd_micros: int = 0
     steps: int = 0
+    failures: int = 0
+    retries: int = 0
     newest: tuple[StepId, ...] = ()
     reached: LimitName | None = None
     why: str = ""
     children: Pmap[StepId, ChildSpent] | None = None
     within: bool = False
+    tells_tries: bool = False
 
     def of_child(self, step: StepId) -> ChildSpent:
         """What the child of a step has used up, as far as is known."""
@@ -100,6 +110,10 @@ class Budget:
                 return self.usd_micros
             case LimitName.STEPS:
                 return self.steps
+            case LimitName.FAILURES:
+                return self.failures
+            case LimitName.RETRIES:
+                return self.retries
             case LimitName.SECONDS:
                 return max(0, now - self.since_at)
             case LimitName.SPIN:
@@ -136,7 +150,18 @@ def begun(limits: Json) -> Budget:
             )
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise JournalDamagedError(f"a saga's limits cannot be read: {exc!r}") from None
-    return Budget(places=Pmap(), bounds=bounds, since_at=since_at, within=WITHIN in limits)
+    within = limits.get(WITHIN)
+    return Budget(
+        places=Pmap(), bounds=bounds, since_at=since_at, within=within is not None, tells_tries=within == TRIED
+    )
+
+
+def within_of(parent: Json) -> Json:
+    """What a child is told of the limits that its parent began with; None where there is nothing to tell."""
+    if not isinstance(parent, dict) or not parent:
+        return None
+    counts = {LimitName.FAILURES.value, LimitName.RETRIES.value} & parent.keys()
+    return TRIED if counts or parent.get(WITHIN) == TRIED else True
 
 
 UNLIMITED: Final[Mapping[LimitName, Bound]] = {}
@@ -149,6 +174,15 @@ def stepped(budget: Budget, step: StepId, topic: str) -> Budget:
     spin = budget.bounds.get(LimitName.SPIN)
     newest = () if spin is None else (*budget.newest, step)[-spin.most :]
     return altered(budget, steps=budget.steps + 1, newest=newest)
+
+
+def tried(budget: Budget, topic: str, *, failed: bool) -> Budget:
+    """One more attempt that failed, or that nobody saw the end of; else one more retry. Built-in steps do not count."""
+    if topic.startswith(BUILT_IN):
+        return budget
+    if failed:
+        return altered(budget, failures=budget.failures + 1)
+    return altered(budget, retries=budget.retries + 1)
 
 
 def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
@@ -165,6 +199,8 @@ def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
                 tokens=budget.tokens + event.tokens - known.tokens,
                 usd_micros=budget.usd_micros + event.usd_micros - known.usd_micros,
                 steps=budget.steps + event.steps - known.steps,
+                failures=budget.failures + event.failures - known.failures,
+                retries=budget.retries + event.retries - known.retries,
             )
         case LimitReached(limit=limit, why=why):
             name = LimitName(limit)
@@ -224,4 +260,5 @@ def spelled(name: str, amount: int) -> str:
         return f"{whole}.{part:06d}".rstrip("0").rstrip(".") + " USD"
     if name == LimitName.SECONDS:
         return f"{amount / 1000:g} s"
-    return f"{amount} {'steps' if name == LimitName.SPIN else name}"
+    word = "steps" if name == LimitName.SPIN else name
+    return f"{amount} {_ONE[word] if amount == 1 and word in _ONE else word}"

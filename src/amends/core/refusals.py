@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from amends.core import events as e
 from amends.core.marks import Rewind
@@ -20,6 +20,22 @@ _LONGEST_S: Final = 10 * 365 * 24 * 3600.0
 def later(now: int, seconds: float) -> int:
     """That much later; for ever is ten years."""
     return now + round(min(seconds, _LONGEST_S) * 1000)
+
+
+class Windowed(Protocol):
+    """A request that may begin, or take up again, a way back."""
+
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def window_s(self) -> float: ...
+
+
+def window_end(saga: Saga, command: Windowed) -> int:
+    """When the window of a rollback closes: the saga's own, else that of whoever asks."""
+    own = None if saga.begun is None else saga.begun.rollback_s
+    return later(command.now, command.window_s if own is None else own)
 
 
 def require_work(saga: Saga) -> None:

@@ -16,7 +16,7 @@ from amends.core.effects import TurnBack
 from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
 from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan
-from amends.core.refusals import end_of, later, may_go_back_alone, on_record, require_free, require_work
+from amends.core.refusals import end_of, may_go_back_alone, on_record, require_free, require_work, window_end
 from amends.core.saga import Saga, Step, evolve
 from amends.core.values import StepId
 from amends.core.waits import open_waits
@@ -63,7 +63,7 @@ def rewind(saga: Saga, command: c.Rewind) -> tuple[e.Event, ...]:
         steps=tuple(step.id for step in steps),
         why=command.why,
         by=_RUNTIME,
-        deadline_at=later(command.now, command.window_s),
+        deadline_at=window_end(saga, command),
         step=command.step if command.step in saga.steps else None,
         to=command.to,
         attempt=command.attempt,
@@ -102,7 +102,7 @@ def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
     pending = {step.id for step in may_be_pivots(reduce(evolve, over, saga))}
     if any(step.id in pending for step in steps):
         return (*over, asked)
-    return (*over, *_begun_back_to(saga, asked, above, steps, later(command.now, command.window_s)))
+    return (*over, *_begun_back_to(saga, asked, above, steps, window_end(saga, command)))
 
 
 def _require_no_release(saga: Saga) -> None:
@@ -136,7 +136,7 @@ def turn_back(saga: Saga, command: c.TurnBack) -> tuple[e.Event, ...]:
     asked = saga.awaited
     if asked is None or plan(saga, command.now) != (TurnBack(),):
         raise RefusedError(f"saga {saga.id} is {saga.status}, and does not wait to go back")
-    deadline_at = later(command.now, command.window_s)
+    deadline_at = window_end(saga, command)
     if asked.above is None:
         if saga.pivot is not None:
             return past_pivot(saga, asked.step, asked.why, saga.steps[saga.pivot])

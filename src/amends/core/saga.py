@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, assert_never
 from amends.core import events as e, rewound
 from amends.core.contracts import Contract, Reversibility, Topic
 from amends.core.frontier import Frontier, walked_back
-from amends.core.limits import Budget, begun, spent, stepped
+from amends.core.limits import Budget, begun, spent, stepped, tried
 from amends.core.marks import Checkpoint, Rewind
 from amends.core.pmap import Pmap
 from amends.core.step import LIVE, Ahead, SettlingEvent, Step, altered, changed, renewed, sparse, waits
@@ -139,6 +139,13 @@ class Saga:
         """Whether its definition has more to say, now or when a person has it go on."""
         return self.rollback is None and not self.finished
 
+    def most_attempts(self, step: Step, *, back: bool = False) -> int:
+        """How often a step is tried: as its action says, and no more often than its saga does."""
+        declared = step.contract.undo_retries if back else step.contract.retries
+        begun = self.begun
+        own = None if begun is None else begun.compensation_attempts if back else begun.attempts
+        return declared.attempts if own is None else min(declared.attempts, own)
+
     @property
     def works(self) -> bool:
         """Whether its definition may act now."""
@@ -216,6 +223,8 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             return altered(saga, head=saga.head + 1, waits=_waits(saga, event))
         case e.StepPlaced():
             return _place_step(saga, event)
+        case e.AttemptFailed() | e.AttemptLost() | e.AttemptStarted() if saga.budget is not None:
+            return _evolve_step(_counted(saga, event), event)
         case _:
             return _evolve_step(saga, event)
 
@@ -257,6 +266,14 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
         live=saga.live.set(step.id, status),
         top=number,
     )
+
+
+def _counted(saga: Saga, event: e.AttemptStarted | e.AttemptFailed | e.AttemptLost) -> Saga:
+    """What a budget has to know of an attempt: that it failed on the way forward, or that it is not the first."""
+    failed = not isinstance(event, e.AttemptStarted)
+    if saga.budget is None or saga.rollback is not None or (not failed and event.attempt == 1):
+        return saga
+    return altered(saga, budget=tried(saga.budget, _known(saga, event, event.step).topic, failed=failed))
 
 
 def _place_step(saga: Saga, event: e.StepPlaced) -> Saga:

@@ -29,6 +29,8 @@ class ChildSpent:
     tokens: int = 0
     usd_micros: int = 0
     steps: int = 0
+    failures: int = 0
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ def told_of_limits(event: e.LimitEvent) -> str:
     match event:
         case e.BudgetSpent(tokens=tokens, usd_micros=usd, what=what):
             return f"spent {_amounts(tokens, usd)}{_because(what)}"
-        case e.ChildSpent(step=step, tokens=tokens, usd_micros=usd, steps=steps):
-            return f"the child of step {short(step)} has spent {_amounts(tokens, usd)} in {steps} steps so far"
+        case e.ChildSpent(step=step, tokens=tokens, usd_micros=usd, steps=steps) as spent:
+            used = f"{_amounts(tokens, usd)} in {steps} steps so far{_tried(spent)}"
+            return f"the child of step {short(step)} has spent {used}"
         case e.LimitReached(limit=limit, then=then, why=why, children=children):
             response = f"{short(then).replace('_', ' ')}{', and its children stop too' if children else ''}"
             return f"limit {short(limit)} reached: {said(why)} ({response})"
@@ -27,6 +28,11 @@ def told_of_limits(event: e.LimitEvent) -> str:
 def _amounts(tokens: int, usd: int) -> str:
     found = [*([f"{tokens} tokens"] if tokens else []), *([amount("usd", usd)] if usd else [])]
     return ", ".join(found) or "nothing"
+
+
+def _tried(spent: e.ChildSpent) -> str:
+    counts = {"failures": spent.failures, "retries": spent.retries}
+    return "".join(f", {amount(name, count)}" for name, count in counts.items() if count)
 
 
 def _because(why: str) -> str:

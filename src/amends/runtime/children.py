@@ -29,6 +29,7 @@ from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.events import Event, SagaStarted
 from amends.core.keeping import goes_back
+from amends.core.limits import within_of
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import HOLDS, Json, SagaId, StepId, canonical
@@ -47,6 +48,7 @@ from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.handle import parent_of
 from amends.runtime.kinship import child_id, former_child_id, is_strange, require_child, says_it_is
 from amends.runtime.limits import journaled, within_time
+from amends.runtime.options import bounded
 from amends.runtime.run import LOOK_AGAIN_S
 from amends.runtime.secret import mask, secrets_in
 
@@ -155,10 +157,12 @@ class Children:
             declared = self._around.registry.definition(definition, version)
         except UnknownDefinitionError as exc:
             raise Fatal(str(exc), happened=False) from None
-        asked = within_time(declared.options.limits, timeout_s)
-        limits = journaled(declared.options.limits, asked, self._around.clock.now(), within=bool(above.limits))
+        said = (self._around.settings.limits, declared.options.limits)
+        asked, now = within_time(timeout_s, *said), self._around.clock.now()
+        limits = journaled(*said, asked, now=now, within=within_of(above.limits))
         start = _started(child, above, parent, step, definition, version, given, actor)
         await self._require_an_end(start, above)
+        start = bounded(start, declared.options, self._around.settings)
         start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
         if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
             raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop

@@ -31,6 +31,7 @@ from amends.runtime.local import LocalEngine
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer, Observers, Telemetry
+from amends.runtime.options import Bounds, bounded
 from amends.runtime.outside import Outside
 from amends.runtime.policies import Policies
 from amends.runtime.readiness import Unresumable, unresumable
@@ -167,8 +168,12 @@ class Coordinator(Desk, Outside, Controls, Retention):
         actor: str = SYSTEM,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
+        bounds: Bounds | None = None,
     ) -> Handle:
-        """Start with the arguments by name, as a definition's `bind` or `bind_document` gives them."""
+        """Start with the arguments by name, as a definition's `bind` or `bind_document` gives them.
+
+        bounds: each that is set takes the place of the definition's own.
+        """
         if self._closing is not None:
             raise RefusedError("this coordinator is closed; open another")
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
@@ -181,8 +186,9 @@ class Coordinator(Desk, Outside, Controls, Retention):
             actor=checked_actor(actor),
             env=self.env,
             labels=checked_labels(labels),
-            limits=journaled(definition.options.limits, limits, self._clock.now()),
+            limits=journaled(self.settings.limits, definition.options.limits, limits, now=self._clock.now()),
         )
+        start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)
         joined = None if id is None else await self._join(saga, start)
         if id is not None and joined is None and self._engine.running(saga) is not None:
@@ -341,7 +347,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         self.registry.add_definition(land_changeset)
         return await self._join(saga, start) or self._begin(land_changeset, start, saga, ())
 
-    async def raise_limit(
+    async def raise_limit(  # noqa: PLR0913 - one for each limit
         self,
         saga: str,
         *,
@@ -349,6 +355,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
         usd: Amount | None = None,
         seconds: float | None = None,
         steps: int | None = None,
+        failures: int | None = None,
+        retries: int | None = None,
         spin: int | None = None,
         why: str = "",
         by: str = SYSTEM,
@@ -357,7 +365,15 @@ class Coordinator(Desk, Outside, Controls, Retention):
 
         Without amounts: as much again of the one that it has reached.
         """
-        amounts = {"tokens": tokens, "usd": usd, "seconds": seconds, "steps": steps, "spin": spin}
+        amounts = {
+            "tokens": tokens,
+            "usd": usd,
+            "seconds": seconds,
+            "steps": steps,
+            "failures": failures,
+            "retries": retries,
+            "spin": spin,
+        }
         command = c.RaiseLimits(most=raised(amounts), by=checked_actor(by), why=why, now=self._clock.now())
         return await self._ask(SagaId(saga), command)
 

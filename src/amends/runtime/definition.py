@@ -42,6 +42,7 @@ class SagaDefinition:
         """The further keywords are those of `Options`."""
         self.options = Options(**options)
         self.name = str(checked_topic(name))
+        self.options.require_bounds(f"saga {self.name}")
         self.version = version
         self.steps = tuple(step if isinstance(step, Step) else Step(step) for step in steps)
         self._graph = Graph({}, {}, is_list=True)

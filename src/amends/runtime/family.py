@@ -74,8 +74,11 @@ class Family:
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
-    async def count(self, child: Saga, *, more: int = 0, topic: str = "") -> Halt | None:
-        """Tell all above what a child has used up, with so many steps that are about to be; why it may not go on."""
+    async def count(self, child: Saga, *, more: int = 0, topic: str = "", again: str = "") -> Halt | None:
+        """Tell all above what a child has used up, with what is about to be: so many steps, or a retry of this topic.
+
+        Says why it may not go on.
+        """
         halt: Halt | None = None
         below = child
         while below.begun is not None and (parent := below.begun.labels.get(PARENT)) is not None:
@@ -91,11 +94,14 @@ class Family:
                     now=self._around.clock.now(),
                     window_s=self._around.settings.rollback_s,
                     topic=topic,
+                    failures=used.failures if used is not None and used.tells_tries else 0,
+                    retries=used.retries + bool(again) if used is not None and used.tells_tries else 0,
+                    again=again,
                 ),
             )
             self._heed(below)
             halt = halt or _halt(below, step)
-            more = 0  # the one above has counted it, and says so to whoever is above that
+            more, again = 0, ""  # the one above has counted it, and says so to whoever is above that
         return halt
 
     # -- down ---------------------------------------------------------------------------------------------------------
@@ -247,9 +253,11 @@ def _halt(above: Saga, step: StepId) -> Halt | None:
     return Halt(how, f"its parent {above.id} does not go on", Cause.CANCELLED)
 
 
-async def within(book: Logbook, *, more: int = 0, topic: str = "") -> Halt | None:
-    """Before a step of a saga that runs within its parent's limits, or after a spending: why it may not go on."""
-    return await current.get().count(book.saga, more=more, topic=topic)
+async def within(book: Logbook, *, more: int = 0, topic: str = "", again: str = "") -> Halt | None:
+    """Before a step or a retry of a saga that runs within its parent's limits, or after a spending or a failure: why
+    it may not go on.
+    """
+    return await current.get().count(book.saga, more=more, topic=topic, again=again)
 
 
 def heed(book: Logbook) -> None:

@@ -44,7 +44,7 @@ from amends.runtime.action import Action, captures
 from amends.runtime.endings import step_error
 from amends.runtime.executor import Call
 from amends.runtime.hold import hold
-from amends.runtime.keeping import keep
+from amends.runtime.keeping import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.locks import Line, why_refused
 from amends.runtime.places import Places, Scope, Spot
 from amends.runtime.reread import keep_after
@@ -287,7 +287,10 @@ class Forward:
         if action.capture is not None and run.state(step).number == 0:
             taken = await self._capture(step, action.capture, action)
             if not taken:
+                await keep_failure(run, is_over=note_failure(run))
                 return
+        if run.book.saga.budget is not None and run.state(step).attempts:
+            await keep_retry(run, action.topic)
         now = run.around.clock.now()
         start = c.StartAttempt(step=step, now=now, policy=policy, contract=action.contract if policy else None)
         await self._perform(step, action, start)
@@ -352,10 +355,13 @@ class Forward:
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome, now=clock.now(), jitter=clock.jitter()))
             if action.look is not None and isinstance(outcome, Succeeded):
                 await keep_after(run, step)
+            is_over = not isinstance(outcome, Succeeded) and note_failure(run)
         run.news.tell()
         if not isinstance(outcome, Succeeded):
             run.book.commit_soon()
             let_cancellation_go_on()
+            if run.book.saga.budget is not None:
+                await keep_failure(run, is_over=is_over)
 
     async def _heed_pauses(self, action: Action[..., Any]) -> bool:
         """Where dispatch of it is paused, the saga is too, and this function is stopped once nothing is in flight.

@@ -101,6 +101,37 @@ async def keep(run: Run, step: StepId, topic: str, args: Json) -> None:
         await _heeding(run, within(run.book, more=len(run.counted), topic=topic))
 
 
+async def keep_retry(run: Run, topic: str) -> None:
+    """Before a step is tried again. Returns if every limit is kept; else the function is stopped here."""
+    book, budget = run.book, run.book.saga.budget
+    if budget is None or not book.saga.works or topic.startswith(BUILT_IN):
+        return
+    now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+    if book.tell(c.KeepLimits(now=now, window_s=window_s, again=topic)):
+        book.commit_soon()
+        await stop_unless_running(run)
+    if budget.tells_tries:
+        await _heeding(run, within(book, again=topic))
+
+
+def note_failure(run: Run) -> bool:
+    """After an attempt that failed or was lost: whether it was one too many; what follows is written with it."""
+    if run.book.saga.budget is None or not run.book.saga.works:
+        return False
+    now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+    return bool(run.book.tell(c.KeepLimits(now=now, window_s=window_s)))
+
+
+async def keep_failure(run: Run, *, is_over: bool) -> None:
+    """Once that is on its way to the journal: returns if the saga may go on; else the function is stopped here."""
+    budget = run.book.saga.budget
+    if is_over:
+        await stop_unless_running(run)
+    elif budget is not None and budget.tells_tries and run.book.saga.works:
+        await run.book.commit()
+        await _heeding(run, within(run.book))
+
+
 async def _heeding(run: Run, asked: Awaitable[Halt | None]) -> None:
     """Go back, or stand still, where one above says so."""
     book = run.book

@@ -61,6 +61,8 @@ class Limits:
     tokens, usd: the sums of what `s.spend` says; the one spending that crosses a limit is the last.
     seconds: since the saga was started, by the journal's clock, whatever it did or waited for meanwhile.
     steps: how many steps it may ask for. What is built in (topics `amends.…`) does not count.
+    failures: how many attempts may fail, or be lost, in all its steps together; one more is too many.
+    retries: how many times its steps may be tried again, all together; the next retry is not dispatched.
     spin: how many steps in a row may be nearly the same and bring nothing new; the next such one is not dispatched.
     then: what happens: "rollback", "pause", "call" (a person), or `to_checkpoint(name, guidance)`; for those given as a
     `Limit`, what that says.
@@ -73,6 +75,8 @@ class Limits:
     usd: Amount | Limit | None = None
     seconds: float | Limit | None = None
     steps: int | Limit | None = None
+    failures: int | Limit | None = None
+    retries: int | Limit | None = None
     spin: int | Limit | None = None
     then: Then = "rollback"
     stop_children: bool = False
@@ -143,13 +147,13 @@ def _response(name: str, then: object) -> dict[str, Json]:
     return {"then": str(then)}
 
 
-def journaled(declared: Limits | None, asked: Limits | None, now: int, *, within: bool = False) -> Json:
-    """The limits that a saga begins with: of the definition, and over them those of whoever starts it.
+def journaled(*said: Limits | None, now: int, within: Json = None) -> Json:
+    """The limits that a saga begins with: of the settings, over them the definition's, and those of whoever starts it.
 
-    `within`: it is the child of one that has limits, or runs within some.
+    `within`: what the limits of its parent's tell a child.
     """
-    limits = {**dict(declared.each() if declared else ()), **dict(asked.each() if asked else ())}
-    if not limits and not within:
+    limits = {name: limit for each in said if each is not None for name, limit in each.each()}
+    if not limits and within is None:
         return None
     return {
         **{
@@ -161,15 +165,15 @@ def journaled(declared: Limits | None, asked: Limits | None, now: int, *, within
             }
             for name, limit in limits.items()
         },
-        **({WITHIN: True} if within else {}),
+        **({} if within is None else {WITHIN: within}),
     }
 
 
-def within_time(declared: Limits | None, timeout_s: float | None) -> Limits | None:
+def within_time(timeout_s: float | None, *said: Limits | None) -> Limits | None:
     """What a child that has so much time begins with; its own limit stays where it is tighter."""
     if timeout_s is None:
         return None
-    own = dict(declared.each() if declared else ()).get(LimitName.SECONDS)
+    own = {name: limit for each in said if each is not None for name, limit in each.each()}.get(LimitName.SECONDS)
     is_tighter = own is not None and whole(LimitName.SECONDS, own.most) <= whole(LimitName.SECONDS, timeout_s)
     return None if is_tighter else Limits(seconds=timeout_s)
 
