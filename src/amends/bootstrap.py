@@ -235,13 +235,16 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
     else:
         raise RefusedError("amends.run is for code without an event loop; here, await coordinator.run(…) instead")
 
+    lease_s = definition.options.lease_s
+    numbers = Settings(lease_s=lease_s) if settings is None and lease_s is not None else settings
+
     async def whole() -> Ended:
         opening = Coordinator.open(
             journal,
             policy=policy,
             env=env,
             registry=registry,
-            settings=settings,
+            settings=numbers,
             notify=notify,
             signals=signals,
             clock=clock,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import Nouns, author, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _answer(found: Asking, who: str, why: str, journal: str, *, digest: str | No
     from amends.cli.session import finish
 
     async def whole() -> Asking:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             if digest is None:
                 return await coordinator.refuse(found.id, by=who, why=why)
             return await coordinator.grant(found.id, by=who, why=why, digest=digest)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _land_in_its_name(
     from amends.evidence.timeline import visible
 
     async def whole() -> Stands:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             handle = await coordinator.land(root, found.id, by=by, verify=verify or (), wait_s=wait_s, state=state)
             return await standing(coordinator, await handle.halt())
 

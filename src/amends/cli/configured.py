@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from amends.runtime.settings import Settings
 
 JOURNAL: Final = "amends.db"
-KEYS: Final = ("journal", "policy", "env")
+TEXTS: Final = ("journal", "policy", "env")
+DURATIONS: Final = ("lease", "rollback")
+COUNTS: Final = ("attempts", "compensation_attempts")
+LIMITS: Final = "limits"
+KEYS: Final = (*TEXTS, *DURATIONS, *COUNTS, LIMITS)
+_AMOUNTS: Final = ("tokens", "usd", "seconds", "steps", "failures", "retries", "spin")
+_MOST_ATTEMPTS: Final = 1000
 OWN: Final = "amends.toml"
 SHARED: Final = "pyproject.toml"
 _TABLE: Final = "[tool.amends]"
 
 
 class Configured(NamedTuple):
-    """`says` are the keys that `file` has; it is '' where there is none."""
+    """`says` are the keys that `file` has; it is '' where there is none. `bounds` are settings, by their names."""
 
     file: str = ""
     says: tuple[str, ...] = ()
     journal: str = JOURNAL
     policy: str | None = None
     env: str = "development"
+    bounds: tuple[tuple[str, object], ...] = ()
 
 
 def configured() -> Configured:
@@ -42,6 +52,17 @@ def policy() -> str | None:
 
 def env() -> str:
     return configured().env
+
+
+def settings(**bounds: object) -> Settings:
+    """The settings that the nearest file asks for; over them these, where they are not None."""
+    from amends.runtime.limits import Limits
+    from amends.runtime.settings import Settings
+
+    found = dict(configured().bounds)
+    limits = cast("dict[str, Any] | None", found.pop(LIMITS, None))
+    said: dict[str, Any] = {**found, **{name: value for name, value in bounds.items() if value is not None}}
+    return Settings(**said, limits=None if limits is None else Limits(**limits))
 
 
 @functools.cache
@@ -80,27 +101,34 @@ def _read(file: str, *, is_shared: bool) -> Configured:
     table: object = whole
     for key in ("tool", "amends") if is_shared else ():
         table = table.get(key, {}) if isinstance(table, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] any TOML
-    return _checked(file, table if isinstance(table, dict) else {})  # pyright: ignore[reportUnknownArgumentType] any TOML
+    inside = "tool.amends" if is_shared else ""
+    return _checked(file, inside, table if isinstance(table, dict) else {})  # pyright: ignore[reportUnknownArgumentType] any TOML
 
 
-def _checked(file: str, table: dict[str, object]) -> Configured:
+def _checked(file: str, inside: str, table: dict[str, object]) -> Configured:
     from amends.errors import InputError
-    from amends.source.words import nearest
 
     values: dict[str, str] = {}
+    bounds: list[tuple[str, object]] = []
     for key, value in table.items():
+        where = _Where(file, inside, key)
         if key not in KEYS:
-            right = nearest(key, KEYS)
-            hint = f"did you mean {right}?" if right else f"known: {', '.join(KEYS)}"
-            raise InputError(f"{file}: unknown key {key!r}; {hint}")
-        if not isinstance(value, str) or not value:
-            raise InputError(f"{file}: {key} has to be text, not {value!r}")
-        values[key] = value
+            raise where.unknown(key, KEYS)
+        if key in TEXTS and (not isinstance(value, str) or not value):
+            raise InputError(f"{where}: {key} has to be text, not {value!r}")
+        if key in TEXTS:
+            values[key] = cast("str", value)
+        elif key in DURATIONS:
+            bounds.append((f"{key}_s", _duration(where, key, value)))
+        elif key in COUNTS:
+            bounds.append((key, _count(where, key, value)))
+        else:
+            bounds.append((key, _limits(file, inside, value)))
     here = os.path.dirname(file)  # noqa: PTH120 - as above
     for key in ("journal", "policy"):
         if key in values and "://" not in values[key] and values[key] != ":memory:":
             values[key] = _seen_from(here, values[key])
-    return Configured(file=file, says=tuple(values), **values)
+    return Configured(file=file, says=tuple(table), bounds=tuple(bounds), **values)
 
 
 def _seen_from(directory: str, path: str) -> str:
@@ -108,3 +136,85 @@ def _seen_from(directory: str, path: str) -> str:
     whole = os.path.join(directory, path)  # noqa: PTH118 - as above
     near = os.path.relpath(whole)
     return whole if near.startswith("..") else near
+
+
+class _Where(NamedTuple):
+    """A key of a file: said as the file's name and its line."""
+
+    file: str
+    table: str
+    key: str
+
+    def __str__(self) -> str:
+        line = _line(_text(self.file), self.table, self.key)
+        return f"{self.file}:{line}" if line else self.file
+
+    def unknown(self, word: str, known: tuple[str, ...], what: str = "key") -> Exception:
+        from amends.errors import InputError
+        from amends.source.words import nearest
+
+        right = nearest(word, known)
+        hint = f"did you mean {right}?" if right else f"known: {', '.join(known)}"
+        return InputError(f"{self}: unknown {what} {word!r}; {hint}")
+
+
+def _line(text: str, table: str, key: str) -> int:
+    """The line of a key, as TOML is usually written; 0 where it is not found. An inline table is on its key's line."""
+    around, _, own = table.rpartition(".")
+    here, found = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = line.strip()
+        if bare.startswith("["):
+            here = bare.strip("[").partition("]")[0].replace(" ", "")
+            continue
+        name = bare.partition("=")[0].strip(" \"'")
+        if here == table and name == key:
+            return number
+        if own and here == around and name in {own, f"{own}.{key}"}:
+            found = number
+    return found
+
+
+def _duration(where: _Where, key: str, value: object) -> float:
+    from amends.errors import InputError
+    from amends.source.duration import duration_s
+
+    found = duration_s(value) if isinstance(value, str) else None
+    if found is None:
+        raise InputError(f'{where}: {key} has to be a duration of at most 366d, such as "30s" or "15m", not {value!r}')
+    return found
+
+
+def _count(where: _Where, key: str, value: object) -> int:
+    from amends.errors import InputError
+
+    if type(value) is int and 1 <= value <= _MOST_ATTEMPTS:
+        return value
+    raise InputError(f"{where}: {key} has to be a whole number from 1 to {_MOST_ATTEMPTS}, not {value!r}")
+
+
+def _limits(file: str, inside: str, value: object) -> dict[str, object]:
+    """What `Limits` takes. Each is tried alone, so that a mistake is told with its line."""
+    from amends.errors import DeclarationError, InputError
+    from amends.runtime.limits import Limits
+    from amends.source.words import nearest
+
+    if not isinstance(value, dict):
+        raise InputError(
+            f"{_Where(file, inside, LIMITS)}: limits has to be a table, such as {{failures = 5}}, not {value!r}"
+        )
+    table, words = f"{inside}.{LIMITS}".strip("."), (*_AMOUNTS, "then")
+    said = cast("dict[str, Any]", value)
+    for name, each in said.items():
+        where = _Where(file, table, name)
+        if name not in words:
+            raise where.unknown(name, words, "limit")
+        try:
+            Limits(**{name: each})
+        except DeclarationError as exc:
+            right = nearest(each, ("rollback", "pause", "call")) if name == "then" and isinstance(each, str) else None
+            told = (
+                f"then: {each!r} is no response; did you mean {right}?" if right else str(exc).removeprefix("Limits: ")
+            )
+            raise InputError(f"{where}: {told}") from None
+    return dict(said)

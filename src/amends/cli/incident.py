@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import Nouns, author, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _note(
     from amends.cli.output import Output
 
     async def whole() -> IncidentRow:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             await _found(coordinator.journal, incident_id)
             await asked(coordinator)
             return await _found(coordinator.journal, incident_id)

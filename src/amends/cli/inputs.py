@@ -7,13 +7,15 @@ import sys
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from amends.errors import InputError, PolicyError
+from amends.core.limits import LimitName
+from amends.errors import DeclarationError, InputError, PolicyError
 from amends.source.duration import duration_s
 
 if TYPE_CHECKING:
     from amends.gate.policy import Policy
+    from amends.runtime.limits import Limits
 
 
 def read_document(given: str | None, *, option: str = "--input") -> object:
@@ -38,6 +40,42 @@ def read_input(given: str | None, name: str | None) -> object:
     if given is None:
         raise InputError(f"--input-as {name} says what the input is, and there is none; give it with --input")
     return {name: document}
+
+
+def read_duration(given: str | None, option: str) -> float | None:
+    """A time as people write it, in seconds; None where nothing is given."""
+    if given is None:
+        return None
+    found = duration_s(given)
+    if found is None:
+        raise InputError(f"{option} {given!r} is no duration of at most 366d; write 30s, 15m, 1h or 2d")
+    return found
+
+
+def read_limits(given: Iterable[str], declared: Limits | None) -> Limits | None:
+    """Limits, each as NAME=AMOUNT, with the response that the definition has for it; None where none is given."""
+    from amends.runtime.limits import Limit, Limits, whole
+    from amends.source.words import nearest
+
+    own, names, found = dict(declared.each() if declared else ()), tuple(LimitName), dict[str, Any]()
+    for word in given:
+        name, is_there, amount = word.partition("=")
+        if name not in names:
+            right = nearest(name, names)
+            hint = f"did you mean {right}?" if right else f"known: {', '.join(names)}"
+            raise InputError(f"--limit {word}: {name!r} is no limit; {hint}")
+        if not is_there:
+            raise InputError(f"--limit {name} says no amount; write --limit {name}=5")
+        if name in found:
+            raise InputError(f"--limit {name} is given twice; keep one of them")
+        known = own.get(LimitName(name))
+        most: int | str = int(amount) if amount.isascii() and amount.isdecimal() else amount
+        try:
+            whole(name, most)
+        except DeclarationError as exc:
+            raise InputError(f"--limit {word}: {str(exc).removeprefix('Limits: ')}") from None
+        found[name] = Limit(most, known.then, known.stop_children) if known else Limit(most)
+    return Limits(**found) if found else None
 
 
 def _parsed(text: bytes, where: str) -> object:

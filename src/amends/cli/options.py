@@ -89,6 +89,14 @@ def with_policy(command: F) -> F:
     )(command)
 
 
+def with_lease(command: F) -> F:
+    return click.option(
+        "--lease",
+        metavar="TIME",
+        help="How long this process keeps its sagas without a word, such as 30s or 2m.  [default: 2m]",
+    )(command)
+
+
 def with_author(command: F) -> F:
     return _by(command)
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import Nouns, author, with_author, with_journal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +56,7 @@ def pause(context: click.Context, /, *, journal: str, as_json: bool, by: str | N
     out = Output(as_json=as_json)
 
     async def whole() -> tuple[int, list[str]]:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             number = await coordinator.pause(
                 topic=given["topic"],
                 definition=given["definition"],
@@ -131,7 +132,7 @@ def unpause(*, journal: str, as_json: bool, by: str | None, **given: Any) -> Non
     out = Output(as_json=as_json)
 
     async def whole() -> int:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             return await coordinator.unpause(
                 topic=given["topic"],
                 definition=given["definition"],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def adopt(*, file: str, why: str, by: str | None, journal: str, as_json: bool) -
     loaded, who = read_policy(file), author(by)
 
     async def whole() -> bool:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             return await coordinator.adopt(file, by=who, why=why)
 
     judged.tell_adopted(Output(as_json=as_json), loaded, who, why, is_new=finish(whole()))

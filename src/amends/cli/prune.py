@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import with_journal
 
 
@@ -36,7 +37,7 @@ def prune(*, older_than: str, keep: tuple[str, ...], limit: int, dry_run: bool, 
     out = Output(as_json=as_json)
 
     async def whole() -> Pruned:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             return await coordinator.prune(older_than, keep=keep, limit=limit, dry_run=dry_run)
 
     require_journal(journal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from amends.cli import configured
-from amends.cli.options import with_input, with_journal, with_policy
+from amends.cli.options import with_input, with_journal, with_lease, with_policy
 
 
 @click.command()
@@ -27,6 +27,21 @@ from amends.cli.options import with_input, with_journal, with_policy
     "--label", "labels", metavar="NAME=VALUE", multiple=True, help="A note on it; may be given several times."
 )
 @with_policy
+@click.option(
+    "--rollback", metavar="TIME", help="How long a whole rollback may take, such as 30s or 15m.  [default: 15m]"
+)
+@click.option(
+    "--attempts", type=click.IntRange(1, 1000), metavar="N", help="Try no step more often, whatever its action says."
+)
+@click.option("--compensation-attempts", type=click.IntRange(1, 1000), metavar="N", help="The same for compensations.")
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=AMOUNT",
+    multiple=True,
+    help="What it may use up: failures, retries, seconds, steps, tokens, usd, spin; may be given several times.",
+)
+@with_lease
 @click.option("--wait", is_flag=True, help="Wait for the people who are asked, however long they take.")
 @with_journal
 def run(  # noqa: PLR0913 - an option is a parameter
@@ -39,6 +54,11 @@ def run(  # noqa: PLR0913 - an option is a parameter
     actor: str,
     labels: tuple[str, ...],
     policy: str | None,
+    rollback: str | None,
+    attempts: int | None,
+    compensation_attempts: int | None,
+    limits: tuple[str, ...],
+    lease: str | None,
     wait: bool,
     journal: str,
     as_json: bool,
@@ -53,20 +73,27 @@ def run(  # noqa: PLR0913 - an option is a parameter
     import asyncio
 
     from amends.bootstrap import Coordinator
-    from amends.cli.inputs import read_input, read_labels, read_policy
+    from amends.cli.inputs import read_duration, read_input, read_labels, read_limits, read_policy
     from amends.cli.modules import find_saga, is_file
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
     from amends.evidence.timeline import visible
     from amends.runtime.checked import checked_actor
+    from amends.runtime.options import Bounds
 
     out, begun = Output(as_json=as_json), list[str]()
     modules = [] if is_file(target) else [target.partition(":")[0]]
 
     async def whole() -> Stands:
-        async with Coordinator.open(journal, policy=policy, env=env) as coordinator:
+        async with Coordinator.open(journal, policy=policy, env=env, settings=settings) as coordinator:
             handle = await coordinator.start_bound(
-                definition, named, id=saga_id, actor=actor, labels=read_labels(labels)
+                definition,
+                named,
+                id=saga_id,
+                actor=actor,
+                labels=read_labels(labels),
+                limits=asked,
+                bounds=bounds,
             )
             begun.append(handle.id)
             out.say("saga ", (visible(handle.id), "bold"))
@@ -80,6 +107,9 @@ def run(  # noqa: PLR0913 - an option is a parameter
     with out.kept_clean():
         definition = find_saga(target, show=out.show_output)
         named = definition.bind_document(read_input(document, input_as))
+        bounds = Bounds(read_duration(rollback, "--rollback"), attempts, compensation_attempts)
+        asked = read_limits(limits, definition.options.limits)
+        settings = configured.settings(lease_s=read_duration(lease, "--lease") or definition.options.lease_s)
         checked_actor(actor)
         if policy is not None:
             read_policy(policy)
@@ -94,8 +124,9 @@ def run(  # noqa: PLR0913 - an option is a parameter
 @click.command()
 @click.argument("modules", metavar="[MODULE…]", nargs=-1)
 @with_policy
+@with_lease
 @with_journal
-def resume(*, modules: tuple[str, ...], policy: str | None, journal: str, as_json: bool) -> int:
+def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, journal: str, as_json: bool) -> int:
     """Go on with the sagas that were left unfinished.
 
     The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. A saga
@@ -105,7 +136,7 @@ def resume(*, modules: tuple[str, ...], policy: str | None, journal: str, as_jso
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
-    from amends.cli.inputs import read_policy
+    from amends.cli.inputs import read_duration, read_policy
     from amends.cli.modules import load
     from amends.cli.output import Output
     from amends.sagafile import remember
@@ -113,13 +144,14 @@ def resume(*, modules: tuple[str, ...], policy: str | None, journal: str, as_jso
     out = Output(as_json=as_json)
 
     async def whole() -> list[session.Stands]:
-        async with Coordinator.open(journal, policy=policy) as coordinator:
+        async with Coordinator.open(journal, policy=policy, settings=settings) as coordinator:
             await remember(coordinator.journal, show=out.show_output)
             resumed = await coordinator.resume()
             await session.tell_left(coordinator, resumed, journal)
             return [await session.standing(coordinator, ended) for ended in resumed]
 
     with out.kept_clean():
+        settings = configured.settings(lease_s=read_duration(lease, "--lease"))
         session.require_journal(journal)
         load(modules)
         if policy is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from amends.cli import configured
 from amends.cli.allowance import raise_limit
 from amends.cli.options import Nouns, author, command, show_help, with_author, with_journal, with_modules
 
@@ -255,7 +256,7 @@ def signal(
     out = Output(as_json=as_json)
 
     async def whole() -> None:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             await coordinator.signal(saga_id, name, value, by=who, early=early)
 
     require_journal(journal)
@@ -328,7 +329,7 @@ def hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as
     out = Output(as_json=as_json)
 
     async def whole() -> None:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             if lift:
                 await coordinator.lift(saga_id, why=why, by=who)
             else:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from amends.bootstrap import Coordinator, journal_file, open_journal
+from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
 from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, topic_width
 from amends.cli.modules import load as load_modules
@@ -230,7 +231,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
 
     async def whole() -> Stands:
         import_module("amends.runtime.files.landing")  # what lands files is known by importing it
-        async with Coordinator.open(address) as coordinator:
+        async with Coordinator.open(address, settings=configured.settings()) as coordinator:
             await remember(coordinator.journal, saga=saga, show=out.show_output)
             state = await load(coordinator.journal, SagaId(saga))
             ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from amends.cli.options import with_journal, with_modules
+from amends.cli.options import with_journal, with_lease, with_modules
 
 _LOOK_S: Final = 5.0
 """So often the journal is looked through for sagas from files that are not known here yet."""
@@ -14,8 +14,9 @@ _LOOK_S: Final = 5.0
 
 @click.command()
 @with_modules
+@with_lease
 @with_journal
-def work(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
+def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: bool) -> None:
     """Drive sagas as they become due, until told to stop.
 
     A saga is taken up where one of the modules declares it, or it was run from a YAML file, and no process drives it:
@@ -25,7 +26,8 @@ def work(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
     import asyncio
 
     from amends.bootstrap import Coordinator
-    from amends.cli import session
+    from amends.cli import configured, session
+    from amends.cli.inputs import read_duration
     from amends.cli.modules import load
     from amends.cli.output import Output, hint
     from amends.clock import SystemClock
@@ -54,7 +56,7 @@ def work(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
             await remember(coordinator.journal, show=out.show_output)
 
     async def whole() -> None:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=settings) as coordinator:
             coordinator.observe(note)
             await remember(coordinator.journal, show=out.show_output)
             beside = [asyncio.ensure_future(work) for work in (tell(coordinator), keep_remembering(coordinator))]
@@ -65,6 +67,7 @@ def work(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
                 for each in beside:
                     each.cancel()
 
+    settings = configured.settings(lease_s=read_duration(lease, "--lease"))
     session.require_journal(journal)
     with out.kept_clean():
         load(modules)

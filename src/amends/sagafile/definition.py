@@ -49,7 +49,16 @@ class FileSaga(SagaDefinition):
         self._file: dict[str, Json] = {"directory": directory, "name": file, "text": text}
         _refuse_collision(written.name, version, text)
         self.actions = {step.id: make_action(step, version=version, show=show) for step in written.steps}
-        super().__init__(written.name, function=self._perform, version=version)
+        super().__init__(
+            written.name,
+            function=self._perform,
+            version=version,
+            limits=written.limits,
+            rollback_s=written.rollback_s,
+            attempts=written.attempts,
+            compensation_attempts=written.compensation_attempts,
+            lease_s=written.lease_s,
+        )
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         if args and (len(args) > 1 or kwargs):

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from amends.core.contracts import Retries
 from amends.core.values import Json
 from amends.dataclass import dataclass
+from amends.runtime.limits import Limits
 from amends.sagafile.templates import Reference, Template, references
 
 UNSEEN: Final = Retries(attempts=3)
@@ -107,6 +108,11 @@ class Written:
     steps: tuple[StepPlan, ...]
     result: Result
     tree: Tree | None = None
+    rollback_s: float | None = None
+    attempts: int | None = None
+    compensation_attempts: int | None = None
+    lease_s: float | None = None
+    limits: Limits | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from amends.core.contracts import Retries
 from amends.core.values import Json
+from amends.runtime.limits import Limits, Then
 from amends.sagafile import schema
 from amends.sagafile.commands import Commands, argument, values_of, words_of
 from amends.sagafile.inputs import fits, pattern_mistake
@@ -53,6 +54,11 @@ def read_saga(document: Part, mistakes: Mistakes) -> Written:
         steps=steps,
         tree=_tree(found["files"].value, mistakes) if "files" in found else None,
         result=values_of(found["result"].value, "result", mistakes, EARLY) if "result" in found else {},
+        rollback_s=_duration(found["rollback"].value, "rollback", mistakes) if "rollback" in found else None,
+        attempts=_count(found, "attempts", mistakes, schema.MOST_ATTEMPTS),
+        compensation_attempts=_count(found, "compensation_attempts", mistakes, schema.MOST_ATTEMPTS),
+        lease_s=_duration(found["lease"].value, "lease", mistakes) if "lease" in found else None,
+        limits=_limits(found["limits"].value, mistakes) if "limits" in found else None,
     )
     check_references(written, mistakes, result_line=found["result"].line if "result" in found else document.line)
     mistakes.raise_any()
@@ -83,6 +89,23 @@ def _duration(part: Part, what: str, mistakes: Mistakes) -> float:
     if seconds is None:
         mistakes.wrong(part, what, "a duration of at most 366d, such as 30s, 15m, 1h or 2d")
     return seconds or 1.0
+
+
+def _count(found: Mapping[str, Entry], key: str, mistakes: Mistakes, most: int) -> int | None:
+    return mistakes.integer(found[key].value, key, most) if key in found else None
+
+
+def _limits(part: Part, mistakes: Mistakes) -> Limits | None:
+    found = {entry.key: entry for entry in mistakes.entries(part, "limits", schema.LIMITS)}
+    seconds, failures, retries = (
+        _count(found, key, mistakes, schema.MOST_COUNTED) for key in ("seconds", "failures", "retries")
+    )
+    then = mistakes.choice(found["then"].value, "then", schema.RESPONSES) if "then" in found else ""
+    if (seconds, failures, retries) == (None, None, None):
+        if isinstance(part, Mapped):
+            mistakes.add(part.line, "limits without a limit; write failures, retries or seconds")
+        return None
+    return Limits(seconds=seconds, failures=failures, retries=retries, then=cast("Then", then or "rollback"))
 
 
 def _retries(part: Part, mistakes: Mistakes) -> Retries:

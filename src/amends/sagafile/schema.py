@@ -20,6 +20,7 @@ WORDS: Final = ("reversible", "compensatable", "irreversible", "undeclared")
 ALWAYS: Final = ("succeeded", "failed")
 MOST_STEPS: Final = 500
 MOST_ATTEMPTS: Final = 1000
+MOST_COUNTED: Final = 1_000_000_000
 LARGEST_CODE: Final = 255
 
 Schema = dict[str, Json]
@@ -125,6 +126,15 @@ TREE: Final[Mapping[str, Json]] = {
     "land": _told(_TEXT, "Bring the work into the tree at the end, with this message; else it stays outside."),
     "verify": _told(_ARGUMENTS, "A command that runs over the result first, and has to end with 0."),
 }
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": MOST_COUNTED}
+_ATTEMPTS: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": MOST_ATTEMPTS}
+RESPONSES: Final = ("rollback", "pause", "call")
+LIMITS: Final[Mapping[str, Json]] = {
+    "seconds": _told(_COUNT, "How much time it has since it was started, whatever it does or waits for."),
+    "failures": _told(_COUNT, "How many attempts may fail or be lost, of all steps together."),
+    "retries": _told(_COUNT, "How many times steps may be tried again, all together."),
+    "then": _told({"enum": list(RESPONSES)}, "What happens when one is reached; otherwise rollback."),
+}
 INPUT: Final[Mapping[str, Json]] = {
     "type": _told({"enum": list(TYPES)}, "Otherwise text."),
     "default": _told({}, "What it is where nothing is given; without one it has to be given."),
@@ -144,6 +154,11 @@ FILE: Final[Mapping[str, Json]] = {
     },
     **_STARTED_WITH,
     "files": {"description": "The tree that steps with files: true work on.", "oneOf": [_TEXT, _object(TREE, "root")]},
+    "rollback": _told(_DURATION, "How long a whole rollback may take; otherwise 15m, or as amends.toml says."),
+    "attempts": _told(_ATTEMPTS, "How often a step is tried at most, whatever its retry says."),
+    "compensation_attempts": _told(_ATTEMPTS, "How often a compensation is tried at most, whatever its retry says."),
+    "lease": _told(_DURATION, "How long the process that runs it keeps it without a word; otherwise 2m."),
+    "limits": _told(_object(LIMITS), "What it may use up before something happens."),
     "steps": {"type": "array", "minItems": 1, "maxItems": MOST_STEPS, "items": _object(STEP, "id")},
     "result": _told(_VALUES, "What the saga gives back, by name; values may have references."),
 }
