@@ -146,6 +146,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     nudged,
     lambda journal: journal.retire("w"),
     lambda journal: journal.holder(SagaId("s")),
+    lambda journal: journal.drivers((SagaId("s"),)),
     lambda journal: journal.claim("w"),
     lambda journal: journal.saga(SagaId("s")),
     lambda journal: journal.sagas(SagaQuery()),

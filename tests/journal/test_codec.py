@@ -39,7 +39,9 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 
 # The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
 FROZEN = {
-    "saga.started/1": "actor attempts? compensation_attempts? definition env files? input labels limits? rollback_s? version",
+    "saga.started/1": (
+        "actor attempts? compensation_attempts? definition env files? input labels limits? rollback_s? version"
+    ),
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",
     "saga.halted/1": "",

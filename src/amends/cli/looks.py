@@ -12,7 +12,7 @@ from amends.cli.output import Part
 from amends.core.transitions import SagaStatus
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
 from amends.journal.locking import LockRow
-from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, SagaRow
+from amends.journal.protocol import ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
 from amends.runtime.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
@@ -78,10 +78,62 @@ def cells(texts: Sequence[str], styles: Mapping[int, str]) -> tuple[Part, ...]:
     return tuple((text, styles.get(place, "")) for place, text in enumerate(texts))
 
 
-def saga_cells(row: SagaRow) -> tuple[Part, ...]:
+_DRIVEN: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
+_MAY_BE_DRIVEN: Final = _DRIVEN | {SagaStatus.WAITING, SagaStatus.PAUSED}
+
+
+def is_left(row: SagaRow, driver: Driver | None) -> bool:
+    """Whether a saga should be going and nobody drives it."""
+    return row.status in _DRIVEN and (driver is None or driver.is_gone)
+
+
+async def driven(journal: Journal, rows: Iterable[SagaRow]) -> list[tuple[SagaRow, Driver | None]]:
+    """Rows with who drives each. One that seems to be left is looked at once more: it may have ended meanwhile."""
+    asked = list(rows)
+    found = await journal.drivers([row.id for row in asked])
+    return [await _settled(journal, row, found.get(row.id)) for row in asked]
+
+
+async def _settled(journal: Journal, row: SagaRow, driver: Driver | None) -> tuple[SagaRow, Driver | None]:
+    while is_left(row, driver):
+        newest = await journal.saga(row.id)
+        if newest is None or newest == row:
+            break
+        row, driver = newest, (await journal.drivers((row.id,))).get(row.id)
+    return row, driver
+
+
+def stands_part(row: SagaRow, driver: Driver | None) -> Part:
+    """Where a saga stands; one that nobody drives does not run, whatever was last written of it."""
+    return ("driver gone", "bold red") if is_left(row, driver) else status_part(row.status)
+
+
+def driven_by(driver: Driver) -> str:
+    """A living driver, and until when nobody else may take its sagas unless it is heard of again."""
+    process = f"process {driver.pid}" if driver.pid else visible(driver.worker)
+    until = "" if driver.until_at is None else f" until {_local(driver.until_at):%H:%M:%S}"
+    return f"{process}{until}"
+
+
+def _driver_fact(row: SagaRow, driver: Driver | None, resume: str) -> Part | None:
+    """Who drives it, in one line; None where nothing is to be driven."""
+    if row.status not in _MAY_BE_DRIVEN:
+        return None
+    if driver is not None and not driver.is_gone:
+        return f"{driven_by(driver)}, or longer if it renews ({visible(driver.worker)})"
+    if row.status not in _DRIVEN:
+        return f"nobody just now; once it is due, {visible(resume)} goes on"
+    who = "" if driver is None else f" ({visible(driver.worker)})"
+    return f"gone{who}: it was {status_part(row.status)[0]}, and goes on with {visible(resume)}", "red"
+
+
+def saga_cells(row: SagaRow, driver: Driver | None = None) -> tuple[Part, ...]:
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
     approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
+    is_driven = driver is not None and not driver.is_gone and row.status in _MAY_BE_DRIVEN
     notes = [
+        f"driver: {driven_by(driver)}" if driver is not None and is_driven else "",
+        "go on with: amends resume" if is_left(row, driver) else "",
         "pruned" if row.pruned else "",
         incidents,
         approvals,
@@ -90,8 +142,9 @@ def saga_cells(row: SagaRow) -> tuple[Part, ...]:
     took = span((row.ended_at or row.updated_at) - row.started_at)
     definition = f"{visible(row.definition)}/{row.version}"
     note = visible(" ".join(filter(None, notes)), 80)
-    texts = (visible(row.id), row.status, definition, visible(row.env), moment(row.started_at), took, note)
-    return cells(texts, {1: _STATUSES[row.status], 4: _FAINT, 5: _FAINT})
+    status, style = ("driver gone", "bold red") if is_left(row, driver) else (row.status, _STATUSES[row.status])
+    texts = (visible(row.id), status, definition, visible(row.env), moment(row.started_at), took, note)
+    return cells(texts, {1: style, 4: _FAINT, 5: _FAINT})
 
 
 def approval_cells(row: ApprovalRow, now: int) -> tuple[Part, ...]:
@@ -151,17 +204,20 @@ def ended_parts(ended: Ended) -> tuple[Part, ...]:
     return tuple(said)
 
 
-def headed(row: SagaRow) -> tuple[tuple[Part, ...], ...]:
-    """What is known of a saga before its timeline: one fact for each line."""
+def headed(row: SagaRow, driver: Driver | None, resume: str) -> tuple[tuple[Part, ...], ...]:
+    """What is known of a saga before its timeline: one fact for each line. `resume` is the command that goes on."""
     took = span((row.ended_at or row.updated_at) - row.started_at)
     zone = _local(row.started_at).strftime("%z")
     facts: list[tuple[str, Part]] = [
         ("saga", (visible(row.id), "bold")),
         ("definition", f"{visible(row.definition)}, version {row.version}"),
-        ("status", status_part(row.status)),
+        ("status", stands_part(row, driver)),
         ("started", f"{moment(row.started_at)} {zone[:3]}:{zone[3:]} by {visible(row.actor)} in {visible(row.env)}"),
         ("took" if row.ended_at else "so far", f"{took}, {row.entries} entries"),
     ]
+    driving = _driver_fact(row, driver, resume)
+    if driving is not None:
+        facts.append(("driver", driving))
     if row.pruned:
         facts.append(("content", "pruned: what its entries held was removed; their numbers, times and hashes are kept"))
     if row.labels:
@@ -172,8 +228,19 @@ def headed(row: SagaRow) -> tuple[tuple[Part, ...], ...]:
 # -- for a program ----------------------------------------------------------------------------------------------------
 
 
-def saga_fields(row: SagaRow) -> dict[str, object]:
-    return asdict(row)
+def saga_fields(row: SagaRow, driver: Driver | None = None) -> dict[str, object]:
+    """`status` is the journal's word; `driver` says whether anybody is at it."""
+    return {**asdict(row), "driver": driver_fields(row, driver)}
+
+
+def driver_fields(row: SagaRow, driver: Driver | None) -> dict[str, object] | None:
+    """None where nothing is to be driven."""
+    if row.status not in _MAY_BE_DRIVEN:
+        return None
+    if driver is None:
+        return {"state": "none", "worker": None, "pid": None, "until_at": None}
+    state = "gone" if driver.is_gone else "drives"
+    return {"state": state, "worker": driver.worker, "pid": driver.pid or None, "until_at": driver.until_at}
 
 
 def approval_fields(row: ApprovalRow) -> dict[str, object]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from amends.cli import configured
 from amends.cli.options import with_input, with_journal, with_lease, with_policy
+
+if TYPE_CHECKING:
+    from amends.runtime.definition import SagaDefinition
+    from amends.runtime.settings import Settings
 
 
 @click.command()
@@ -54,14 +60,10 @@ def run(  # noqa: PLR0913 - an option is a parameter
     actor: str,
     labels: tuple[str, ...],
     policy: str | None,
-    rollback: str | None,
-    attempts: int | None,
-    compensation_attempts: int | None,
-    limits: tuple[str, ...],
-    lease: str | None,
     wait: bool,
     journal: str,
     as_json: bool,
+    **bounds: Any,  # noqa: ANN401 - as `_bounds` takes them
 ) -> int:
     """Run a saga to its end, and show what happens as it happens.
 
@@ -73,13 +75,12 @@ def run(  # noqa: PLR0913 - an option is a parameter
     import asyncio
 
     from amends.bootstrap import Coordinator
-    from amends.cli.inputs import read_duration, read_input, read_labels, read_limits, read_policy
+    from amends.cli.inputs import read_input, read_labels, read_policy
     from amends.cli.modules import find_saga, is_file
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
     from amends.evidence.timeline import visible
     from amends.runtime.checked import checked_actor
-    from amends.runtime.options import Bounds
 
     out, begun = Output(as_json=as_json), list[str]()
     modules = [] if is_file(target) else [target.partition(":")[0]]
@@ -87,13 +88,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     async def whole() -> Stands:
         async with Coordinator.open(journal, policy=policy, env=env, settings=settings) as coordinator:
             handle = await coordinator.start_bound(
-                definition,
-                named,
-                id=saga_id,
-                actor=actor,
-                labels=read_labels(labels),
-                limits=asked,
-                bounds=bounds,
+                definition, named, id=saga_id, actor=actor, labels=read_labels(labels), **asked
             )
             begun.append(handle.id)
             out.say("saga ", (visible(handle.id), "bold"))
@@ -107,9 +102,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     with out.kept_clean():
         definition = find_saga(target, show=out.show_output)
         named = definition.bind_document(read_input(document, input_as))
-        bounds = Bounds(read_duration(rollback, "--rollback"), attempts, compensation_attempts)
-        asked = read_limits(limits, definition.options.limits)
-        settings = configured.settings(lease_s=read_duration(lease, "--lease") or definition.options.lease_s)
+        settings, asked = _bounds(definition, **bounds)
         checked_actor(actor)
         if policy is not None:
             read_policy(policy)
@@ -119,6 +112,25 @@ def run(  # noqa: PLR0913 - an option is a parameter
             return _interrupted(begun, journal, modules)
     tell_ended(out, ended, waits_for, journal=journal, modules=modules)
     return exit_code(ended)
+
+
+def _bounds(
+    definition: SagaDefinition,
+    *,
+    rollback: str | None,
+    attempts: int | None,
+    compensation_attempts: int | None,
+    limits: tuple[str, ...],
+    lease: str | None,
+) -> tuple[Settings, dict[str, Any]]:
+    """The settings of a process that runs this one saga, and what that starts with; what the line says comes first."""
+    from amends.cli.inputs import read_duration, read_limits
+    from amends.runtime.options import Bounds
+
+    own = definition.options
+    settings = configured.settings(lease_s=read_duration(lease, "--lease") or own.lease_s)
+    bounds = Bounds(read_duration(rollback, "--rollback"), attempts, compensation_attempts)
+    return settings, {"bounds": bounds, "limits": read_limits(limits, own.limits)}
 
 
 @click.command()

@@ -52,7 +52,10 @@ def list_sagas(
     journal: str,
     as_json: bool,
 ) -> None:
-    """List sagas, newest first."""
+    """List sagas, newest first.
+
+    A saga that should be going, and that no living process drives, is shown as `driver gone`.
+    """
     import asyncio
     from dataclasses import replace
 
@@ -81,9 +84,10 @@ def list_sagas(
             if not page.rows:
                 out.say("no sagas")
             while True:
-                for row in page.rows:
-                    out.record("saga", looks.saga_fields(row))
-                table.say([looks.saga_cells(row) for row in page.rows])
+                rows = await looks.driven(opened, page.rows)
+                for row, driver in rows:
+                    out.record("saga", looks.saga_fields(row, driver))
+                table.say([looks.saga_cells(row, driver) for row, driver in rows])
                 if page.cursor is None or not is_all or out.is_gone:
                     break
                 page = await opened.sagas(replace(query, before=page.cursor))
@@ -107,7 +111,7 @@ def _status(name: str) -> SagaStatus:
 @click.argument("saga_id", metavar="ID")
 @with_journal
 def show(*, saga_id: str, journal: str, as_json: bool) -> None:
-    """Show one saga: where it stands, and everything that happened."""
+    """Show one saga: where it stands, who drives it and until when, and everything that happened."""
     import asyncio
 
     from amends.cli import looks
@@ -123,11 +127,12 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 
     async def whole() -> None:
         async with opened_to_read(journal) as opened:
-            row = await opened.saga(SagaId(saga_id))
-            if row is None:
+            found = await opened.saga(SagaId(saga_id))
+            if found is None:
                 raise unknown(saga_id)
-            out.record("saga", looks.saga_fields(row))
-            for fact in looks.headed(row):
+            ((row, driver),) = await looks.driven(opened, (found,))
+            out.record("saga", looks.saga_fields(row, driver))
+            for fact in looks.headed(row, driver, command(journal, "resume", "MODULE")):
                 out.say(*fact)
             out.say()
             await Follower(opened, row.id, out).catch_up()
@@ -153,8 +158,8 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool) -> None:
     """Watch sagas as they go: which steps went forward, which go back.
 
-    Whatever is going is shown, or only the sagas that are named, until these have ended. Whoever drives them: this only
-    reads. With --json, each new entry is a line.
+    Whatever is going is shown, with who drives it, or only the sagas that are named, until these have ended. This only
+    reads. With --json, each new entry is a line, and each change of driver.
     """
     import asyncio
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from amends.cli.looks import entry_fields, status_part
+from amends.cli.looks import driven, driven_by, driver_fields, entry_fields, is_left, stands_part
 from amends.cli.output import Output
 from amends.clock import SystemClock
 from amends.core.saga import Saga, Step, evolve, unstarted
@@ -14,7 +14,7 @@ from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId
 from amends.errors import UnknownSagaError
 from amends.evidence.timeline import visible
-from amends.journal.protocol import Journal, SagaQuery, SagaRow
+from amends.journal.protocol import Driver, Journal, SagaQuery, SagaRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,6 +62,7 @@ class Watched:
 
     row: SagaRow
     state: Saga
+    driver: Driver | None = None
     fresh: bool = field(default=True)
 
     @property
@@ -84,16 +85,26 @@ class Watch:
         return bool(self._named) and all(each.is_over for each in self.seen.values())
 
     async def look(self) -> None:
-        for row in await self._rows():
+        for row, driver in await driven(self._journal, await self._rows()):
             known = self.seen.get(row.id)
+            is_same = known is not None and _who(known.driver) == _who(driver)
             if known is not None and known.row == row:
-                known.fresh = False
+                known.driver, known.fresh = driver, not is_same
+                if not is_same:
+                    self._tell_driver(row, driver)
                 continue
             state = unstarted(row.id) if known is None else known.state
             async for entry in self._journal.read(row.id, after=state.head):
                 state = evolve(state, entry.event)
                 self._out.record("entry", entry_fields(entry))
-            self.seen[row.id] = Watched(row, state)
+            self.seen[row.id] = Watched(row, state, driver)
+            if not is_same:
+                self._tell_driver(row, driver)
+
+    def _tell_driver(self, row: SagaRow, driver: Driver | None) -> None:
+        told = driver_fields(row, driver)
+        if told is not None:
+            self._out.record("driver", {"saga": row.id, "status": row.status, **told})
 
     async def _rows(self) -> list[SagaRow]:
         names = self._named or [each.row.id for each in self.seen.values() if not each.is_over]
@@ -121,7 +132,7 @@ class Watch:
         for each in newest:
             name = Text.assemble((_short_id(visible(each.row.id)), "bold"), " ", visible(each.row.definition))
             name.truncate(max(10, width // 3), overflow="ellipsis")
-            rows.append((name, Text.assemble(status_part(each.row.status)), bar(each.state), now(each.state)))
+            rows.append((name, Text.assemble(stands_part(each.row, each.driver)), bar(each.state), _doing(each)))
         for place in range(3):  # only what is done now gives way where it is narrow
             table.add_column(no_wrap=True, min_width=max(row[place].cell_len for row in rows))
         table.add_column(overflow="fold")
@@ -135,11 +146,32 @@ class Watch:
 
         return [
             Text.assemble(
-                f"{visible(each.row.id)}  ", status_part(each.row.status), "  ", bar(each.state), "  ", now(each.state)
+                f"{visible(each.row.id)}  ",
+                stands_part(each.row, each.driver),
+                "  ",
+                bar(each.state),
+                "  ",
+                _doing(each),
             )
             for each in self.seen.values()
             if each.fresh
         ]
+
+
+def _who(driver: Driver | None) -> tuple[str, bool] | None:
+    """Who drives, without the time, which each renewal moves."""
+    return None if driver is None else (driver.worker, driver.is_gone)
+
+
+def _doing(each: Watched) -> Text:
+    """What is done just now, and by whom; where nobody does it, what to do."""
+    from rich.text import Text
+
+    if is_left(each.row, each.driver):
+        return Text.assemble(now(each.state), ("  go on with: amends resume", "red"))
+    if each.is_over or each.driver is None or each.driver.is_gone:
+        return now(each.state)
+    return Text.assemble(now(each.state), (f"  {driven_by(each.driver)}", "dim"))
 
 
 def _short_id(name: str) -> str:

@@ -94,6 +94,19 @@ class Lease(NamedTuple):
     epoch: int
 
 
+class Driver(NamedTuple):
+    """Who has a saga's lease, and until when by the clock on the wall, unless it is renewed.
+
+    `is_gone`: that worker does not live, so nobody drives the saga; then there is no time. `pid` is 0 where nothing can
+    be seen of its process.
+    """
+
+    worker: str
+    until_at: int | None = None
+    is_gone: bool = True
+    pid: int = 0
+
+
 class Summary(NamedTuple):
     """What lists show of a saga after an append; `wake_at` is when it has something to do again."""
 
@@ -302,6 +315,10 @@ class Journal(Attested, Locking, Filing, Protocol):
 
     async def holder(self, saga: SagaId) -> str | None:
         """The living worker that holds a saga; None where nobody does, or there is no such saga."""
+        ...
+
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+        """Who has these sagas, living or gone; those that nobody has, or that are not there, are left out."""
         ...
 
     async def saga(self, saga: SagaId) -> SagaRow | None: ...

@@ -19,6 +19,7 @@ from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.protocol import (
     ApprovalPage,
     Cursor,
+    Driver,
     Entry,
     IncidentPage,
     Journal,
@@ -152,6 +153,9 @@ class Mortal:
 
     async def holder(self, saga: SagaId) -> str | None:
         return await self._answer(self._inner.holder(saga))
+
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+        return await self._answer(self._inner.drivers(sagas))
 
     async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:
         await self._life.reach("lock: before")

@@ -27,6 +27,7 @@ from amends.journal.memory.state import Record
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
 from amends.journal.protocol import (
     ApprovalPage,
+    Driver,
     Entry,
     IncidentPage,
     Lease,
@@ -237,6 +238,22 @@ class MemoryJournal(MemoryLog):
         with self.memory.lock:
             record = self.memory.sagas.get(saga)
             return None if record is None else self._living(record, reading(self._clock))
+
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+        self._require_open()
+        found: dict[SagaId, Driver] = {}
+        with self.memory.lock:
+            told, seen = self._clock.now(), reading(self._clock)()
+            for saga in sagas:
+                record = self.memory.sagas.get(saga)
+                if record is None or not record.worker:
+                    continue
+                life = self.memory.workers.get(record.worker)
+                if life is None or life.is_over(NOBODY_KNOWN, seen):
+                    found[saga] = Driver(record.worker)
+                else:
+                    found[saga] = Driver(record.worker, told + round((life.until - seen) * 1000), is_gone=False)
+        return found
 
     # -- locks --------------------------------------------------------------------------------------------------------
 

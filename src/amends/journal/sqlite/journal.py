@@ -25,6 +25,7 @@ from amends.journal.projection import changes
 from amends.journal.protocol import (
     ApprovalPage,
     Cursor,
+    Driver,
     Entry,
     IncidentPage,
     Lease,
@@ -324,6 +325,13 @@ class SqliteJournal(Handle):
         self._require_home()
         elapsed = reading(self._clock)
         return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, elapsed=elapsed))
+
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+        self._require_home()
+        elapsed, asked = reading(self._clock), tuple(sagas)
+        return await self._reader.ask(
+            partial(leases.drivers, sagas=asked, us=self._identity, elapsed=elapsed, now=self._clock.now)
+        )
 
     # -- lists --------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,13 @@ else here only decides how soon somebody else may try.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from amends.core.values import SagaId, canonical
 from amends.dataclass import dataclass
 from amends.journal.leases import Identity, Life, Reading
-from amends.journal.protocol import Lease
+from amends.journal.protocol import Driver, Lease
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
@@ -87,6 +87,26 @@ def holder(database: Database, saga: SagaId, us: Identity, elapsed: Reading) -> 
     return None if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed()) else str(name)
 
 
+def drivers(
+    database: Database, sagas: Collection[SagaId], us: Identity, elapsed: Reading, now: Callable[[], int]
+) -> dict[SagaId, Driver]:
+    rows = database.rows(_DRIVERS, (canonical(list(sagas)),))
+    told, seen = now(), elapsed()
+    found: dict[SagaId, Driver] = {}
+    for name, worker, until, ttl, boot, space, pid, started in rows:
+        life = None if until is None else Life(Identity(boot, space, pid, started), until, ttl)
+        if life is None or life.is_over(us, seen):
+            found[SagaId(name)] = Driver(worker)
+        else:
+            found[SagaId(name)] = Driver(worker, told + round((until - seen) * 1000), is_gone=False, pid=pid)
+    return found
+
+
+_DRIVERS: Final = """
+    SELECT saga.name, saga.worker, until, ttl, boot, space, pid, started
+      FROM saga LEFT JOIN worker ON worker.name = saga.worker
+     WHERE saga.name IN (SELECT value FROM json_each(?1)) AND saga.worker != ''
+"""
 _NUDGED: Final = """
     SELECT name FROM saga INDEXED BY saga_nudged WHERE worker = ?1 AND nudged = 1
     UNION

@@ -136,6 +136,30 @@ class LeaseRules(Ground):
         equal(len(await journal.claim("x", saga=saga)), 1)
 
     @rule
+    async def test_who_drives_is_told_with_until_when_and_of_whoever_is_gone_too(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        await journal.enlist("gone", TTL_S)
+        saga, left = await begin(journal, "s", worker="w"), await begin(journal, "left", worker="gone")
+        over = await begin(journal, "over", worker="w")
+        ended = Summary(status=SagaStatus.COMPLETED)
+        await journal.append(over, [e.SagaCompleted(result=None)], after=1, summary=ended, lease=held(over, "w"))
+        await journal.retire("gone")
+        self.clock.advance(TTL_S / 2)
+        told = await journal.drivers([saga, left, over, SagaId("none")])
+        equal(
+            {name: (one.worker, one.is_gone) for name, one in told.items()}, {"s": ("w", False), "left": ("gone", True)}
+        )
+        equal(told[left].until_at, None)
+        equal(told[saga].until_at, self.clock.now() + round(TTL_S / 2 * 1000))
+        await journal.enlist("w", TTL_S)
+        renewed = await journal.drivers([saga])
+        equal(renewed[saga].until_at, self.clock.now() + round(TTL_S * 1000))
+        self.clock.advance(TTL_S)
+        lapsed = await journal.drivers([saga])
+        equal((lapsed[saga].worker, lapsed[saga].is_gone, lapsed[saga].until_at), ("w", True, None))
+        equal(await journal.drivers([]), {})
+
+    @rule
     async def test_a_worker_that_comes_back_in_time_holds_what_is_left(self, journal: Journal) -> None:
         await journal.enlist("w", TTL_S)
         for name in ("s", "t"):
