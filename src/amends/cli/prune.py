@@ -25,7 +25,8 @@ def prune(*, older_than: str, keep: tuple[str, ...], limit: int, dry_run: bool, 
 
     Arguments, results, errors and labels go; numbers, times, kinds and hashes of all entries stay, and so does
     everything that they prove. Sagas that are unfinished, have something open, are held (`amends saga hold`) or have a
-    label `hold` are left alone. A saga that was pruned can no longer be taken back.
+    label `hold` are left alone, and so are drills that were not withdrawn. A saga that was pruned can no longer be
+    taken back.
     """
     import asyncio
 

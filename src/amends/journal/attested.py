@@ -153,7 +153,8 @@ class Attested(Protocol):
         """Remove what the entries of sagas held that ended before this time, of so many of them at most.
 
         Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
-        open, and never policies, pauses and holds; payloads kept beside a body go with the last entry that needs them.
+        open, and never policies, pauses, holds, or drills that were not withdrawn (completed sagas of `amends.drill`,
+        which the gate asks about); payloads kept beside a body go with the last entry that needs them.
         What a store takes for them is given back where it can be. It cannot be taken back.
         """
         ...

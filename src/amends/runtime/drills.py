@@ -19,14 +19,12 @@ from amends.core.contracts import Contract, described
 from amends.core.events import SagaCompleted, SagaStarted
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId, canonical, digest
+from amends.core.values import DRILLS, Json, SagaId, StepId, canonical, digest
 from amends.dataclass import dataclass
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, SagaQuery, Summary
 
-DRILLS: Final = "amends.drill"
-"""The definition of what is on record; no other saga may have it."""
 FACT: Final = "drill.age_days"
 PASSED: Final = "passed"
 _DAY_MS: Final = 86_400_000

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 
 from amends.clock import Clock
-from amends.core.values import CONTROL, POLICIES, SagaId
+from amends.core.transitions import SagaStatus
+from amends.core.values import CONTROL, DRILLS, POLICIES, SagaId
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored, origin_of
@@ -221,7 +222,9 @@ class MemoryLog:
     def _is_over(self, record: Record, ended_before: int) -> bool:
         row = lists.row(self.memory, record)
         has_ended = row.ended_at is not None and row.ended_at < ended_before
-        is_needed = row.open_incidents or row.open_approvals or row.definition in {POLICIES, CONTROL}
+        holds_on = row.definition in {POLICIES, CONTROL}
+        counts = row.definition == DRILLS and row.status is SagaStatus.COMPLETED
+        is_needed = row.open_incidents or row.open_approvals or holds_on or counts
         return has_ended and not is_needed and not record.removed
 
     def _remove(self, record: Record) -> int:

@@ -1,7 +1,8 @@
 """Removing what ended sagas held, a few sagas for each transaction, so that nobody who writes has to wait for long.
 
 Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut once all of it is in its place.
-The policies, pauses and holds, which hold for as long as the journal is used, are not removed.
+The policies, pauses and holds, which hold for as long as the journal is used, are not removed, and neither are drills:
+the gate asks when each action passed one. A drill that was withdrawn counts for nothing, and goes like any other saga.
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
 
 The file gets smaller: an entry is taken out and put back without its content, because only what is taken out lets
@@ -113,6 +114,7 @@ _ENDED: Final = """
     SELECT id FROM saga
      WHERE id > :after AND ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
        AND definition NOT IN ('amends.policy', 'amends.control')
+       AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name NOT IN (SELECT value FROM json_each(:sagas))
        AND NOT EXISTS (SELECT 1 FROM json_each(saga.labels) AS label JOIN json_each(:labels) AS spared
                         WHERE spared.value IN (label.key, label.key || '=' || label.value))

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import POLICIES, SagaId, digest
+from amends.core.values import DRILLS, POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
 from amends.journal.attested import Attested, Checkpoint, Removal, Spared
 from amends.journal.codec import INLINE, chain
@@ -243,6 +243,24 @@ class EvidenceRules(Ground):
         await journal.append(saga, (begun, e.SagaCompleted(result=None), adopted), after=0, summary=COMPLETED)
         equal((await journal.remove_payloads(ended_before=self.clock.now() + 1)).entries, 0)
         equal([one.event async for one in journal.read(saga, after=2)], [adopted])
+
+    @rule
+    async def test_a_drill_stays_for_the_gate_asks_how_old_it_is_and_a_withdrawn_one_goes(
+        self, journal: Journal
+    ) -> None:
+        begun = e.SagaStarted(definition=DRILLS, version=1, input={}, actor="system:ci", env="drill", labels={})
+        drilled = (begun, e.SagaCompleted(result=None))
+        back = (
+            e.RollbackStarted(cause=e.Cause.CANCELLED, why="w", step=None, by="person:ann", deadline_at=0),
+            e.SagaRolledBack(),
+        )
+        await journal.append(SagaId("counts"), drilled, after=0, summary=COMPLETED)
+        withdrawn = Summary(status=SagaStatus.ROLLED_BACK)
+        await journal.append(SagaId("withdrawn"), (*drilled, *back), after=0, summary=withdrawn)
+        equal(await journal.removable(ended_before=self.clock.now() + 1), 1)
+        await journal.remove_payloads(ended_before=self.clock.now() + 1)
+        rows = (await journal.sagas(SagaQuery())).rows
+        equal({row.id: row.pruned for row in rows}, {"counts": False, "withdrawn": True})
 
     @rule
     async def test_a_payload_that_another_saga_needs_stays(self, journal: Journal) -> None:
