@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Final
 
-from amends.core.events import RollbackStarted
+from amends.core.events import RollbackAwaited, RollbackStarted
 from amends.core.globs import some_match
 from amends.core.outcomes import Succeeded
 from amends.core.saga import Saga, Step
@@ -200,11 +200,14 @@ class Rehearsal:
             await coordinator.refuse(approval, by=PERSON, why="drill: nobody can grant it")
 
     async def _cancel(self, coordinator: Coordinator) -> None:
-        """Cancel the saga while its action is about to run, and let it run once that is on record."""
+        """Cancel the saga while its action is about to run, and let it run once that is on record.
+
+        One that may be the pivot is waited for before anything goes back: that it is waited for is on record, too.
+        """
         begun = asyncio.Event()
 
         def watch(entry: Entry) -> None:
-            if isinstance(entry.event, RollbackStarted):
+            if isinstance(entry.event, RollbackStarted | RollbackAwaited):
                 begun.set()
 
         stop = coordinator.observe(watch)
