@@ -314,7 +314,8 @@ def _speaks(incident: Incident) -> bool:
 
 def wanted(saga: Saga, step: Step) -> int:
     """How often a step's effect should stand where no incident names it."""
-    stays = saga.phase is SagaStatus.COMPLETED or (saga.phase is SagaStatus.INCIDENT and saga.rollback is None)
+    forward = saga.phase is SagaStatus.INCIDENT and saga.rollback is None
+    stays = saga.phase is SagaStatus.COMPLETED or forward or saga.rests
     return int(stays and step.status is _S.SUCCEEDED and step.contract.side_effect)
 
 

@@ -21,7 +21,8 @@ from amends.runtime.checked import checked_actor
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.secret import mask
 from amends.testing.drill.digests import called, digests_of
-from amends.testing.drill.faults import BACK, FORWARD, Fault, Place
+from amends.testing.drill.family import Family
+from amends.testing.drill.faults import BACK, FORWARD, STOPS, Fault, Place, Stop
 from amends.testing.drill.findings import Finding, Mark, short, worst
 from amends.testing.drill.others import OTHERS
 from amends.testing.drill.rehearsal import Rehearsal
@@ -100,7 +101,7 @@ class Drill:
         self._on_cell = on_cell
         self._cells: list[Cell] = []
         self._runs = 0
-        self._stops_at: StepId | None = None
+        self._stop: Stop | None = None
         self._steps: tuple[Drilled, ...] = ()
         self._first_ended: SagaStatus | None = None
 
@@ -112,7 +113,7 @@ class Drill:
             Drilled(id=step.id, contract=step.contract, child=family.definition_of(saga, step))
             for step in _in_order(saga)
         )
-        self._stops_at, self._first_ended = _pivot(saga), first.status
+        self._stop, self._first_ended = _stop(family), first.status
         if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
             back = await self._play(Place(Fault.TAKEN_BACK), is_needed=True)
             for place in [*_forward(saga, first.asked_people), *_back(Account(await back.stage.entries()))]:
@@ -161,14 +162,14 @@ class Drill:
 
     def _falls_short(self, again: Rehearsal, saga: Saga) -> Iterator[Finding]:
         """It has run before, and all of that was taken back: it has to come as far as then."""
-        at_pivot = self._stops_at is not None and self._stops_at in saga.steps
-        if not at_pivot and again.status is not self._first_ended:
+        stopped = saga.rollback is not None and STOPS in saga.rollback.why
+        if not stopped and again.status is not self._first_ended:
             why = "" if saga.rollback is None else f": {short(saga.rollback.why)}"
             yield Finding(Mark.FAILED, f"after the first run it does not come as far a second time{why}")
 
-    def _stop_for(self, place: Place) -> StepId | None:
+    def _stop_for(self, place: Place) -> Stop | None:
         """A saga that cannot be cancelled once it has completed is stopped before its pivot."""
-        return self._stops_at if place.fault in BACK or place.fault is Fault.TAKEN_BACK else None
+        return self._stop if place.fault in BACK or place.fault is Fault.TAKEN_BACK else None
 
     def _add(self, cell: Cell) -> None:
         self._cells.append(cell)
@@ -178,18 +179,18 @@ class Drill:
     async def _crashes(self) -> None:
         deaths: dict[Place, list[Rehearsal]] = {}
         if any(self._is_wanted(Place(fault, step.id)) for fault in _CRASHES for step in self._steps):
-            for stops_at in dict.fromkeys((None, self._stops_at)):
-                await self._die_everywhere(stops_at, deaths)
+            for stop in dict.fromkeys((None, self._stop)):
+                await self._die_everywhere(stop, deaths)
         for place, rehearsals in deaths.items():
             if self._is_wanted(place):
                 found = list(dict.fromkeys(each for one in rehearsals for each in one.found))
                 self._add(_cell(place, found, runs=len(rehearsals), ended=rehearsals[-1].status))
 
-    async def _die_everywhere(self, stops_at: StepId | None, deaths: dict[Place, list[Rehearsal]]) -> None:
+    async def _die_everywhere(self, stop: Stop | None, deaths: dict[Place, list[Rehearsal]]) -> None:
         point = 0
         while True:
             point += 1
-            rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stops_at)
+            rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stop)
             life = await rehearsal.play(ends_at=point)
             self._runs += 1
             if not life.stopped:
@@ -226,10 +227,13 @@ def _in_order(saga: Saga) -> list[Step]:
     return sorted(saga.steps.values(), key=lambda step: step.number or len(saga.steps) + 1)
 
 
-def _pivot(saga: Saga) -> StepId | None:
-    """The first step that cannot be taken back."""
-    pivots = [s for s in _in_order(saga) if s.contract.reversibility is Reversibility.IRREVERSIBLE and s.number]
-    return pivots[0].id if pivots else None
+def _stop(family: Family) -> Stop | None:
+    """Where it is stopped to be taken back: at the first step that cannot be, or before what is held goes out."""
+    pivots = [s for s in _in_order(family.saga) if s.contract.reversibility is Reversibility.IRREVERSIBLE and s.number]
+    if pivots and not pivots[0].contract.hold:
+        return Stop(step=pivots[0].id)
+    released = (step for account in family for step in account.saga.steps.values() if step.number)
+    return Stop() if any(step.contract.hold for step in released) else None
 
 
 def _where(point: str, rehearsal: Rehearsal, first: StepId) -> list[Place]:

@@ -21,12 +21,12 @@ from amends.runtime.children import BUILT_IN
 from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.secret import Secret
 from amends.testing.drill.clock import HurriedClock
-from amends.testing.drill.faults import MUTE, TROUBLES, Fault, Place, Trouble
+from amends.testing.drill.faults import MUTE, STOPS, TROUBLES, Fault, Place, Trouble
 from amends.testing.world import World
 
 _GLANCE_S: Final = 0.005
 _THREADS: Final = 64
-_STOP: Final = Trouble(part="action", outcome=Failed(error="drill: it stops here", fatal=True))
+_STOP: Final = Trouble(part="action", outcome=Failed(error=STOPS, fatal=True))
 _DEAD: Final = Lost(error="this process is dead")
 _OF_CHILDREN: Final = frozenset(built_in.topic for built_in in BUILT_IN)
 

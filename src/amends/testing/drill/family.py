@@ -71,7 +71,7 @@ class Family:
         child = self.child(saga.id, step.id)
         if child.begun is None or child.phase is SagaStatus.ROLLED_BACK:
             return FoundNothing()
-        if child.phase is SagaStatus.COMPLETED:
+        if child.phase is SagaStatus.COMPLETED or child.rests:
             return Found(None)
         return NoAnswer(f"child {child.id} is {child.status}")
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Lost, Outcome
+from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.dataclass import dataclass
 from amends.runtime.executor import Part
@@ -121,10 +122,26 @@ CALLS_PERSON: Final[Mapping[Fault, IncidentKind]] = {
     Fault.UNDO_DENIED: IncidentKind.COMPENSATION_DENIED,
 }
 """Faults that no runtime can mend by itself, and the incident that each has to end in."""
+RELEASE_FAILS: Final = frozenset({Fault.FATAL, Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE})
+"""Faults that a held step cannot be taken back for: its work stands, and a person has it tried again."""
 
 
 WHOLE: Final = StepId("")
 """In place of a step: the saga as a whole."""
+
+
+STOPS: Final = "drill: it stops here"
+"""Why a run stops that is to be taken back before its pivot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Where a run is stopped that could not be taken back once it has completed: at its pivot, which certainly fails.
+
+    Without a step, where the work ends: what it holds, or a child of it, has not gone out yet, and is dropped.
+    """
+
+    step: StepId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +153,11 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.step}:{self.fault}" if self.step else str(self.fault)
+
+
+def called_for(saga: Saga, place: Place) -> IncidentKind | None:
+    """The incident that what goes wrong at a place has to end in; None where no person need be called."""
+    step = saga.steps.get(place.step)
+    if step is not None and step.contract.hold and place.fault in RELEASE_FAILS:
+        return IncidentKind.RELEASE_FAILED
+    return CALLS_PERSON.get(place.fault)

@@ -20,7 +20,7 @@ from amends.core.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.testing.drill.executor import Made, Rehearsed
 from amends.testing.drill.family import Family
-from amends.testing.drill.faults import CALLS_PERSON, WHOLE, Fault, Place
+from amends.testing.drill.faults import WHOLE, Fault, Place, called_for
 from amends.testing.world import ON_RECORD, Account, check, wanted
 
 _LONGEST: Final = 160
@@ -125,7 +125,7 @@ def _is_due(family: Family, account: Account, incident: Incident, step: Step | N
         case IncidentKind.COMPENSATION_FAILED if step is not None and family.is_past_pivot(account.saga, step):
             return True
         case _:
-            return at_place and CALLS_PERSON.get(place.fault) is incident.kind
+            return at_place and called_for(account.saga, place) is incident.kind
 
 
 def _called(account: Account, incident: Incident, step: Step | None, made: list[Made]) -> Finding:

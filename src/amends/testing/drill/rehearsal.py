@@ -7,6 +7,7 @@ incident that was brought about is retried, with nothing going wrong any more, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from amends.runtime.executor import Call
 from amends.runtime.handle import Ended, ended
 from amends.testing.drill.asking import Questions
 from amends.testing.drill.family import Family
-from amends.testing.drill.faults import BACK, CALLS_PERSON, WHOLE, Fault, Place
+from amends.testing.drill.faults import BACK, CALLS_PERSON, WHOLE, Fault, Place, Stop, called_for
 from amends.testing.drill.findings import (
     Finding,
     Mark,
@@ -47,10 +48,10 @@ PERSON: Final = "person:drill"
 class Rehearsal:
     """One place where something goes wrong, and one run of the saga there."""
 
-    def __init__(self, setting: Setting, place: Place, stops_at: StepId | None = None) -> None:
+    def __init__(self, setting: Setting, place: Place, stop: Stop | None = None) -> None:
         self.setting = setting
         self.place = place
-        self.stage = Stage(setting, place, stops_at)
+        self.stage = Stage(setting, place, stop)
         self.found: list[Finding] = []
         self.questions = Questions(self.stage, self.found)
         self.status: SagaStatus | None = None
@@ -102,7 +103,7 @@ class Rehearsal:
         if self.place.fault is Fault.CANCELLED:
             executor.before_action = lambda: self._cancel(coordinator)
         handle = await coordinator.start_bound(
-            setting.definition, setting.named, id=self.stage.saga, actor=setting.actor, labels=setting.labels
+            self.stage.definition, setting.named, id=self.stage.saga, actor=setting.actor, labels=setting.labels
         )
         await self._go_on(coordinator, await handle.halt())
 
@@ -114,14 +115,15 @@ class Rehearsal:
     async def _go_on(self, coordinator: Coordinator, end: Ended) -> None:
         end = await self._with_people(coordinator, end)
         if self._cancelling is not None:
-            await asyncio.wait({self._cancelling})
+            with contextlib.suppress(PastPivotError):  # it had gone out by then
+                await self._cancelling
             end = ended(await self._saga())
         self.status = self.status or end.status
         if end.status is not SagaStatus.COMPLETED or self.place.fault not in BACK:  # else nothing has gone wrong yet
             await self._check(coordinator)
         if end.status is SagaStatus.COMPLETED:
             await self._take_back(coordinator)
-        elif end.status is SagaStatus.INCIDENT and self.place.fault in CALLS_PERSON:
+        elif end.status is SagaStatus.INCIDENT:
             await self._retry(coordinator)
 
     async def _take_back(self, coordinator: Coordinator) -> None:
@@ -136,13 +138,14 @@ class Rehearsal:
     async def _retry(self, coordinator: Coordinator) -> None:
         """What was brought about is over: a person has it tried again, and then it has to work."""
         saga = await self._saga()
-        if not any(one.kind is CALLS_PERSON[self.place.fault] for one in saga.open_incidents):
-            if self.was_hit and saga.phase is SagaStatus.ROLLED_BACK:
+        kind = called_for(saga, self.place)
+        if not any(one.kind is kind for one in saga.open_incidents):
+            if kind is not None and self.was_hit and saga.phase is SagaStatus.ROLLED_BACK:
                 self.found.append(failed(saga.steps[self.place.step], "it went wrong, and no person was called"))
             return
         self.stage.disarm()
         for _ in range(len(saga.steps) + 1):
-            due = [one for one in saga.open_incidents if one.kind is CALLS_PERSON[self.place.fault]]
+            due = [one for one in saga.open_incidents if one.kind is kind]
             if not due:
                 break
             await coordinator.retry_incident(f"{saga.id}/{due[0].number}", by=PERSON)

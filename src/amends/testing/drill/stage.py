@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
 from amends.core.saga import Saga
-from amends.core.values import SagaId, StepId
+from amends.core.values import SagaId
 from amends.core.verdict import Decision, Verdict
 from amends.dataclass import dataclass
-from amends.errors import JournalStoppedError
+from amends.errors import Complete, JournalStoppedError
 from amends.evidence.examine import Conclusion
 from amends.evidence.keys import key_source
 from amends.evidence.notary import KeyNotary
@@ -36,8 +37,11 @@ from amends.testing.drill.clock import HurriedClock
 from amends.testing.drill.covering import Covers
 from amends.testing.drill.executor import Rehearsed
 from amends.testing.drill.family import Family
-from amends.testing.drill.faults import Fault, Place
+from amends.testing.drill.faults import STOPS, Fault, Place, Stop
 from amends.testing.world import Account
+
+if TYPE_CHECKING:
+    from amends.runtime.work import Work
 
 Hook = Callable[[], object]
 Script = Callable[[Coordinator], Awaitable[object]]
@@ -121,20 +125,49 @@ class RehearsedGate:
         return self._inner.judge(replace(facts, drill_age_days=0.0))
 
 
+class Stopping(SagaDefinition):
+    """The drilled definition, whose work fails at its very end: everything is done, and nothing held has gone out."""
+
+    def __init__(self, drilled: SagaDefinition, stage: Stage) -> None:
+        vars(self).update(vars(drilled))
+        self._stage = stage
+
+    async def run(self, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
+        try:
+            result = await super().run(s, named)
+        except Complete:
+            self._stop()
+            raise
+        self._stop()
+        return result
+
+    def _stop(self) -> None:
+        if self._stage.ends_work:
+            raise StoppedError(STOPS)
+
+
+class StoppedError(Exception):
+    """The end of a run that is to be taken back."""
+
+
 class Stage:
     """One run's journal, gate and executor, for as many lives as it takes."""
 
-    def __init__(self, setting: Setting, place: Place, stops_at: StepId | None = None) -> None:
+    def __init__(self, setting: Setting, place: Place, stop: Stop | None = None) -> None:
         self.setting = setting
         self.place = place
+        self.definition = setting.definition
+        self.ends_work = stop is not None and stop.step is None
+        if self.ends_work:
+            self.definition = Stopping(setting.definition, self)
         self.saga = SagaId(f"drill-{setting.clock.new_id()}")
         self.executor = Rehearsed(self.saga, setting.clock, setting.patience_s, setting.hung)
-        self.executor.arm(place, stops_at)
+        self.executor.arm(place, None if stop is None else stop.step)
         self.gate = RehearsedGate(setting.gate, self.saga)
         if place.fault is Fault.UNDO_DENIED:
             self.gate.denies = place
         self.registry = Registry()
-        self.registry.add_definition(setting.definition)
+        self.registry.add_definition(self.definition)
         self._memory = Memory()
         self._authors: list[Author] = []
 
@@ -142,6 +175,7 @@ class Stage:
         """From now on nothing goes wrong."""
         self.executor.disarm()
         self.gate.denies = None
+        self.ends_work = False
 
     async def live(self, script: Script, ends_at: int | None = None) -> Life:
         """One life, to its own end or to the point that it dies at."""
