@@ -7,13 +7,14 @@ import pytest
 
 from amends import Registry, SagaStatus, Work, saga
 from amends.core.contracts import Contract, Topic
+from amends.core.values import DRILLS
 from amends.core.verdict import Decision, Verdict
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
 from amends.gate.protocol import Facts
 from amends.journal.memory import MemoryJournal
 from amends.runtime.coordinator import Coordinator
-from amends.runtime.drills import DRILLS, DrilledAction, DrillRecord, contract_digest, drills_on_record, record_drill
+from amends.runtime.drills import DrilledAction, DrillRecord, contract_digest, drills_on_record, record_drill
 from amends.testing.drill import drill
 from amends.testing.drill.records import has_changed, record_of
 from tests.drill.zoo import Shop, order

@@ -102,6 +102,7 @@ FROZEN = {
     "dispatch.unpaused/1": "by pause why",
     "hold.placed/1": "by saga why",
     "hold.lifted/1": "by saga why",
+    "drill.missed/1": "by every_s last_at saga target",
     "budget.spent/1": "place tokens? usd_micros? what?",
     "child.spent/1": "failures? retries? step steps? tokens? usd_micros?",
     "limit.reached/1": "children? limit most then used why",

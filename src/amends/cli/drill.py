@@ -62,6 +62,7 @@ def _with_reports(command: F) -> F:
 @with_input
 @click.option("--changed", is_flag=True, help="Only what has changed since it was last drilled, with the input it had.")
 @click.option("--only", metavar="FAULT|STEP:FAULT", multiple=True, help="Only this; may be given several times.")
+@click.option("--quick", is_flag=True, help="The fewest runs in which every compensation works once: for a schedule.")
 @click.option("--env", default="drill", show_default=True, help="Where it runs, as the gate is told.")
 @click.option("--allow-production", is_flag=True, help="Let --env be production.")
 @click.option("--policy", "policy_file", metavar="FILE", help="The gate's policy.  [default: the journal's]")
@@ -74,7 +75,8 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
 
     Everything is done for real, many times over, against whatever the saga's code talks to: doubles, or a staging
     system. Each step fails, is lost, is cancelled; each compensation fails, hangs, is denied, is repeated; and the
-    process ends after each write and each effect. Then the actions' probes are asked.
+    process ends after each write and each effect. Then the actions' probes are asked. With --quick there are three
+    runs: as it is, taken back, and failing for good at the last step.
 
     The exit code is 0 if nothing failed (what could not be seen is told as not proven) and 1 if something did.
     """
@@ -84,6 +86,8 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
     from amends.evidence.timeline import visible
 
     out = Output(as_json=bool(options["as_json"]))
+    if options["quick"] and changed:
+        raise InputError("what has changed needs a whole drill: leave out either --quick or --changed")
     if target is None and not changed:
         raise InputError("name a saga to drill, as in trip:book_trip; or --changed for what was drilled before")
     with out.kept_clean():
@@ -175,6 +179,7 @@ async def _drilled(
             world=_world(options["world"]),
             patience_s=options["patience"],
             only=options["only"],
+            quick=options["quick"],
             allow_production=options["allow_production"],
         )
     if not options["no_record"]:
@@ -246,7 +251,7 @@ def _changed(
         found: dict[str, DrillRecord] = {}
         async with opened_to_read(options["journal"]) as opened:
             async for drilled in drills_on_record(opened):
-                if not drilled.only:
+                if not drilled.only and not drilled.quick:
                     found.setdefault(drilled.target, drilled)
         return found
 
@@ -378,6 +383,7 @@ def _summary(out: Output, report: Report) -> None:
         "saga": report.saga,
         "version": report.version,
         "env": report.env,
+        "kind": report.kind,
         "outcome": report.mark,
         "runs": report.runs,
         "children": list(report.children),

@@ -23,7 +23,7 @@ from amends.errors import AmendsError, JournalError, MistakesError
 from amends.evidence.timeline import span
 from amends.journal.protocol import Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.controls import scope_of
-from amends.runtime.drills import drilled_at, last_passed
+from amends.runtime.drills import drilled_at, last_passed, scheduled
 from amends.runtime.pauses import Pauses
 from amends.runtime.readiness import unresumable
 from amends.runtime.registry import PROCESS
@@ -34,6 +34,7 @@ READ: Final = 100
 LEASE_MS: Final = 120_000
 SKEW_MS: Final = 2_000
 _SHOWN: Final = 5
+_OLD_MS: Final = 30 * 86_400_000
 _NAMED: Final = 3
 _OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
 
@@ -112,7 +113,7 @@ async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIte
                 yield each
         async for each in _policy(journal, policy, how_policy):
             yield each
-        async for each in _actions(journal):
+        async for each in _actions(journal, policy):
             yield each
     finally:
         await journal.close()
@@ -273,14 +274,50 @@ def _undeclared(topics: list[str], count: int) -> Finding:
     return Finding(name="actions", state="ok", found=f"all {count} say how they are taken back, or why not")
 
 
-async def _actions(journal: Journal) -> AsyncIterator[Finding]:
+async def _actions(journal: Journal, policy: str | None) -> AsyncIterator[Finding]:
     for each in _actions_without_journal():
         yield each
+    now, every_s = SystemClock().now(), await _drill_every_s(journal, policy)
+    missed = [one for one in await scheduled(journal) if every_s is not None and one.is_missed(now, every_s)]
+    for one in missed[:_SHOWN]:
+        what = (
+            f"{one.saga} was drilled {span(now - one.at)} ago, and has to be every {span(round((every_s or 0) * 1000))}"
+        )
+        yield Finding(name="drills", state="wrong", found=what, do=f"amends drill {one.target} --quick")
+    if len(missed) > _SHOWN:
+        do = "drill each again: amends saga list --definition amends.drill"
+        yield Finding(name="drills", state="wrong", found=f"{len(missed) - _SHOWN} more were missed", do=do)
     contracts = [each.contract for each in PROCESS.actions() if _is_users(each.contract)]
     passed = await last_passed(journal)
-    never = [each.topic for each in contracts if drilled_at(passed, each) is None]
+    found = {each.topic: drilled_at(passed, each) for each in contracts}
+    never = [topic for topic, at in found.items() if at is None]
     if never:
         do = "amends drill MODULE:SAGA"
         yield Finding(name="drills", state="look", found=f"never drilled: {', '.join(never[:5])}", do=do)
-    elif contracts:
-        yield Finding(name="drills", state="ok", found=f"all {len(contracts)} were drilled")
+    elif contracts and not missed:
+        yield _drilled(len(contracts), now - min(at for at in found.values() if at is not None), every_s)
+
+
+def _drilled(count: int, age_ms: int, every_s: float | None) -> Finding:
+    """All were; how long ago says whether that still means something."""
+    found = f"all {count} were drilled, the oldest {span(age_ms)} ago"
+    if age_ms > (_OLD_MS if every_s is None else every_s * 1000):
+        do = "amends drill MODULE:SAGA --quick"
+        also = "; drill_every in the policy says how often, and then a missed one is told of" if every_s is None else ""
+        return Finding(name="drills", state="look" if every_s is None else "wrong", found=found, do=f"{do}{also}")
+    return Finding(name="drills", state="ok", found=found)
+
+
+async def _drill_every_s(journal: Journal, policy: str | None) -> float | None:
+    """By the policy that is named, else by the one in force. One that cannot be read is told of elsewhere."""
+    from amends.gate.load import load_policy
+    from amends.runtime.policies import Policies
+
+    policies = Policies(journal, SystemClock(), 0.0)
+    try:
+        if policy is not None:
+            return load_policy(policy).drill_every_s
+        await policies.refresh()
+    except MistakesError:
+        return None
+    return policies.policy.drill_every_s

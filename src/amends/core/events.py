@@ -54,6 +54,7 @@ from amends.core.timing import (
     ControlEvent as ControlEvent,
     DispatchPaused as DispatchPaused,
     DispatchUnpaused as DispatchUnpaused,
+    DrillMissed as DrillMissed,
     HoldLifted as HoldLifted,
     HoldPlaced as HoldPlaced,
     SagaPaused as SagaPaused,

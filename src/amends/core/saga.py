@@ -211,6 +211,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.DispatchUnpaused()
             | e.HoldPlaced()
             | e.HoldLifted()
+            | e.DrillMissed()
             | e.CheckpointMade()
             | e.RewindStarted()
             | e.RewindEnded()
@@ -421,7 +422,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return altered(moved, family_settled=True)
         case e.SagaRolledBack() | e.PolicyAdopted():
             return moved
-        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():
+        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
             return moved
         case _:
             assert_never(event)

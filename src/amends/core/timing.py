@@ -81,5 +81,19 @@ class HoldLifted:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillMissed:
+    """A saga that was drilled before has not been within the time that the policy declares; once for each such time.
+
+    `target` is where the saga is found, `last_at` when it was drilled last.
+    """
+
+    saga: str
+    target: str
+    last_at: int
+    every_s: float
+    by: str
+
+
 WaitEvent: TypeAlias = WaitStarted | WaitEnded | SignalReceived
-ControlEvent: TypeAlias = DispatchPaused | DispatchUnpaused | HoldPlaced | HoldLifted
+ControlEvent: TypeAlias = DispatchPaused | DispatchUnpaused | HoldPlaced | HoldLifted | DrillMissed

@@ -151,6 +151,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.DispatchUnpaused: _G.COMPLETED,
         e.HoldPlaced: _G.COMPLETED,
         e.HoldLifted: _G.COMPLETED,
+        e.DrillMissed: _G.COMPLETED,
     },
     _G.ROLLED_BACK: {
         e.RollbackResumed: _G.ROLLING_BACK,

@@ -39,6 +39,9 @@ def told_of_control(event: e.SagaPaused | e.ControlEvent) -> str:
             return f"hold placed on {short(saga)} by {short(by)}: {said(why)}"
         case e.HoldLifted(saga=saga, by=by, why=why):
             return f"hold on {short(saga)} lifted by {short(by)}{_because(why)}"
+        case e.DrillMissed(saga=saga, target=target, every_s=every_s):
+            every = span(round(every_s * 1000))
+            return f"drill of {short(saga)} ({short(target)}) missed: there has to be one every {every}"
         case _:
             assert_never(event)
 

@@ -273,7 +273,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.GOOD, f"{undone}; the work goes on"
         case e.SagaPaused():
             return direction, Tone.BAD, told_of_control(event)
-        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted():
+        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
             return direction, Tone.PLAIN, told_of_control(event)
         case _:
             assert_never(event)

@@ -186,6 +186,8 @@ class Policy:
     digest: str
     name: str = field(compare=False)
     text: str = field(repr=False, compare=False)
+    drill_every_s: float | None = None
+    """How often each saga that was drilled once has to be drilled again; None where nobody says."""
     first: Index = field(init=False, repr=False, compare=False)
     last: Index = field(init=False, repr=False, compare=False)
     verdicts: dict[tuple[str, ...], Verdict] = field(

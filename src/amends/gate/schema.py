@@ -20,7 +20,7 @@ from amends.source.duration import DAY_S, duration_s
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
-POLICY_KEYS: Final = ("version", "default", "rules")
+POLICY_KEYS: Final = ("version", "default", "drill_every", "rules")
 RULE_KEYS: Final = ("id", "when", "unless", "decision", "reason", "approvals", "approvers", "expires", "rate")
 RATE_KEYS: Final = ("max", "per", "by")
 DEFAULTS: Final = (Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN)
@@ -49,10 +49,14 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
         mistakes.choice(found["version"], "version", (VERSION,))
     default = Decision(word) if (word := _default(found.get("default"), mistakes)) else None
     rules = tuple(_Rules(mistakes, is_builtin=builtin is None).read(found.get("rules"), document.line))
+    every = found.get("drill_every")
+    drill_every_s = None if every is None else _duration(every, "drill_every", mistakes)
     mistakes.raise_any()
     fallback = (_default_rule(default),) if default else builtin.rules if builtin else ()
     spoken: Json = str(default) if default else {"builtin": builtin.digest if builtin else ""}
-    normal: Json = {"version": VERSION, "default": spoken, "rules": [normalised(rule) for rule in rules]}
+    normal: dict[str, Json] = {"version": VERSION, "default": spoken, "rules": [normalised(rule) for rule in rules]}
+    if drill_every_s is not None:
+        normal["drill_every"] = drill_every_s
     return Policy(
         rules=rules,
         fallback=fallback,
@@ -60,6 +64,7 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
         digest=digest(canonical(normal)),
         name=mistakes.name,
         text=text,
+        drill_every_s=drill_every_s,
     )
 
 

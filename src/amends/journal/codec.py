@@ -84,6 +84,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "dispatch.unpaused/1": e.DispatchUnpaused,
     "hold.placed/1": e.HoldPlaced,
     "hold.lifted/1": e.HoldLifted,
+    "drill.missed/1": e.DrillMissed,
     "budget.spent/1": e.BudgetSpent,
     "child.spent/1": e.ChildSpent,
     "limit.reached/1": e.LimitReached,

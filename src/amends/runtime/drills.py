@@ -2,31 +2,35 @@
 
 A drill on record is a saga of the definition `amends.drill` that has ended as soon as it began. Its input says what was
 drilled: the saga, and each action with the digest of its contract; its result says how each came out. Only an action
-that passed counts, and only under the contract that it had then. Cancelling the saga withdraws the drill. A part of a
-drill (`only`) is evidence, and does not count.
+that passed counts, and only under the contract that it had then. Cancelling the saga withdraws the drill. A quick drill
+is on record as such, and counts for the age: every compensation worked in it. A part of a drill (`only`) is evidence,
+and does not count.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, cast
 
 from amends.clock import Clock
 from amends.core.contracts import Contract, described
-from amends.core.events import SagaCompleted, SagaStarted
+from amends.core.events import DrillMissed, SagaCompleted, SagaStarted
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
-from amends.core.values import DRILLS, Json, SagaId, StepId, canonical, digest
+from amends.core.values import CONTROL, DRILLS, Json, SagaId, StepId, canonical, digest
 from amends.dataclass import dataclass
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, SagaQuery, Summary
+from amends.runtime.checked import SYSTEM
+from amends.runtime.pauses import Pauses
 
 FACT: Final = "drill.age_days"
 PASSED: Final = "passed"
+FAILED: Final = "failed"
 _DAY_MS: Final = 86_400_000
 _FRESH_S: Final = 60.0
 _PAGE: Final = 50
@@ -67,6 +71,8 @@ class DrillRecord:
     """How each place came out, and how the saga ended there."""
     only: Sequence[str] = ()
     """What was tried, where that is not all."""
+    quick: bool = False
+    """Whether only the fewest runs were made in which every compensation works once."""
     doubles: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What it was drilled with: modules and functions, by the names of the options."""
     at: int = 0
@@ -89,6 +95,7 @@ async def record_drill(journal: Journal, clock: Clock, drilled: DrillRecord, *, 
         "children": list(drilled.children),
         "only": list(drilled.only),
         "doubles": dict(drilled.doubles),
+        **({"quick": True} if drilled.quick else {}),
     }
     result = {
         "outcome": drilled.outcome,
@@ -102,6 +109,7 @@ async def record_drill(journal: Journal, clock: Clock, drilled: DrillRecord, *, 
         "saga": drilled.saga,
         "outcome": drilled.outcome,
         **({"only": ",".join(drilled.only)} if drilled.only else {}),
+        **({"kind": "quick"} if drilled.quick else {}),
     }
     begun = SagaStarted(definition=DRILLS, version=1, input=cast("Json", about), actor=by, env=env, labels=labels)
     ended = SagaCompleted(result=cast("Json", result))
@@ -151,6 +159,7 @@ def _read(saga: SagaId, at: int, about: Json, result: Json) -> DrillRecord:
         children=[str(each) for each in _list(said.get("children"))],
         cells={place: str(how) for place, how in _object(came_out.get("cells")).items()},
         only=[str(each) for each in _list(said.get("only"))],
+        quick=said.get("quick") is True,
         doubles=_object(said.get("doubles")),
         at=at,
         id=saga,
@@ -165,12 +174,68 @@ def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
+# -- on time ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A saga that was drilled, and when it last was, whole or quick, and nothing failed."""
+
+    saga: str
+    target: str
+    at: int
+
+    def is_missed(self, now: int, every_s: float) -> bool:
+        return now - self.at > every_s * 1000
+
+
+async def scheduled(journal: Journal) -> list[Scheduled]:
+    """Every saga that was ever drilled. Where each drill of it failed, the first counts: it waits since then."""
+    newest: dict[str, Scheduled] = {}
+    oldest: dict[str, Scheduled] = {}
+    async for drilled in drills_on_record(journal):
+        if not drilled.only:
+            one = Scheduled(saga=drilled.saga, target=drilled.target, at=drilled.at)
+            oldest[drilled.target] = one
+            if drilled.outcome != FAILED:
+                newest.setdefault(drilled.target, one)
+    return list({**oldest, **newest}.values())
+
+
+async def note_missed(journal: Journal, clock: Clock, every_s: float) -> int:
+    """Put on record which drills were missed, each once for every such time; how many that were."""
+    pauses, noted = Pauses(journal, clock, 0.0), 0
+    for one in await scheduled(journal):
+        fact = DrillMissed(saga=one.saga, target=one.target, last_at=one.at, every_s=every_s, by=SYSTEM)
+
+        def due(one: Scheduled = one, fact: DrillMissed = fact) -> DrillMissed | None:
+            since = replace(one, at=max(one.at, pauses.missed.get(one.target, 0)))
+            return fact if since.is_missed(clock.now(), every_s) else None
+
+        noted += bool(await pauses.keep(due))
+    return noted
+
+
+async def missed_still(journal: Journal) -> frozenset[int]:
+    """Numbers of the entries of `amends.control` that say a drill was missed which has not been made up for."""
+    newest: dict[str, tuple[int, int]] = {}
+    async for entry in journal.read(SagaId(CONTROL)):
+        if not entry.is_removed and isinstance(entry.event, DrillMissed):
+            newest[entry.event.target] = entry.number, entry.at
+    if not newest:
+        return frozenset()
+    last = {one.target: one.at for one in await scheduled(journal)}
+    return frozenset(number for target, (number, at) in newest.items() if last.get(target, at) < at)
+
+
+# -- for the gate -----------------------------------------------------------------------------------------------------
+
 DrilledAt: TypeAlias = dict[tuple[str, int, str], int]
 """By topic, version and the digest of the contract."""
 
 
 async def last_passed(journal: Journal) -> DrilledAt:
-    """When each action last passed a whole drill."""
+    """When each action last passed a drill, whole or quick."""
     found: DrilledAt = {}
     async for drilled in drills_on_record(journal):
         for each in drilled.actions if not drilled.only else ():
@@ -180,7 +245,7 @@ async def last_passed(journal: Journal) -> DrilledAt:
 
 
 async def last_drills(journal: Journal, saga: Saga, until: int) -> dict[StepId, Json]:
-    """The last whole drill of each step's action, up to a moment, however it came out."""
+    """The last drill of each step's action, whole or quick, up to a moment, however it came out."""
     wanted = {(step.topic, step.contract.version) for step in saga.steps.values() if step.contract.side_effect}
     newest: dict[tuple[str, int], tuple[DrillRecord, DrilledAction]] = {}
     async for drilled in drills_on_record(journal):
@@ -195,7 +260,8 @@ async def last_drills(journal: Journal, saga: Saga, until: int) -> dict[StepId, 
 def _told(step: Step, drilled: DrillRecord, action: DrilledAction) -> Json:
     at = datetime.fromtimestamp(drilled.at // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     same = action.contract == contract_digest(step.contract)
-    return {"drill": drilled.id, "at": at, "outcome": action.outcome, "same_contract": same}
+    told: dict[str, Json] = {"drill": drilled.id, "at": at, "outcome": action.outcome, "same_contract": same}
+    return {**told, "kind": "quick"} if drilled.quick else told
 
 
 def drilled_at(known: DrilledAt, contract: Contract) -> int | None:

@@ -82,6 +82,8 @@ class Pauses:
         self.active: dict[int, Pause] = {}
         self.holds: dict[str, str] = {}
         """Sagas that are held, and why."""
+        self.missed: dict[str, int] = {}
+        """Where sagas are found whose drill was missed, and when that was last put on record."""
 
     @property
     def is_stale(self) -> bool:
@@ -124,6 +126,8 @@ class Pauses:
                 self.holds[saga] = why
             case e.HoldLifted(saga=saga):
                 self.holds.pop(saga, None)
+            case e.DrillMissed(target=target):
+                self.missed[target] = at
             case _:
                 pass
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from amends.clock import Clock
-from amends.errors import InputError
+from amends.errors import AmendsError, InputError, JournalStoppedError
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer
@@ -15,6 +16,10 @@ from amends.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from amends.runtime.notices.courier import Courier, Told
+
+_log = logging.getLogger("amends.notices")
+_LOOK_S: Final = 3600.0
+"""How often it is looked whether a drill was missed: intervals are days."""
 
 
 class Couriers:
@@ -24,6 +29,8 @@ class Couriers:
         self, journal: Journal, targets: Sequence[Target], clock: Clock, settings: Settings, *, told: Told | None = None
     ) -> None:
         self._drain_s = settings.drain_s
+        self._journal, self._clock = journal, clock
+        self._watching: asyncio.Task[None] | None = None
         self._couriers: tuple[Courier, ...] = ()
         if targets:  # else nothing is imported for them
             from amends.runtime.notices.courier import Courier
@@ -38,18 +45,48 @@ class Couriers:
             observe(self._note)
         for courier in self._couriers:
             courier.start()
+        if self._couriers:
+            self._watching = asyncio.ensure_future(self._watch())
 
     def _note(self, entry: Entry) -> None:
         for courier in self._couriers:
             if entry.name in courier.names:
                 courier.wake()
 
+    async def _watch(self) -> None:
+        """Look now and again whether a drill was missed: nobody else would say so, for nothing happens."""
+        while True:
+            try:
+                if await self._note_missed():
+                    for courier in self._couriers:
+                        courier.wake()
+            except JournalStoppedError:
+                return
+            except AmendsError as exc:
+                _log.warning("could not look for drills that were missed: %s", exc)
+            await self._clock.sleep(_LOOK_S)
+
+    async def _note_missed(self) -> int:
+        """By the policy in force, wherever it was adopted; where it says nothing of drills, none is missed."""
+        from amends.runtime.drills import note_missed
+        from amends.runtime.policies import Policies
+
+        policies = Policies(self._journal, self._clock, 0.0)
+        await policies.refresh()
+        every_s = policies.policy.drill_every_s
+        return 0 if every_s is None else await note_missed(self._journal, self._clock, every_s)
+
     async def once(self) -> bool:
         """Tell each target what is pending, with one try for each notice. Whether nothing is left."""
+        if self._couriers:
+            await self._note_missed()
         return all(await asyncio.gather(*(courier.once() for courier in self._couriers)))
 
     async def close(self) -> None:
         """What has come by now is told, once, as far as it takes no longer than `drain_s`."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
         await asyncio.gather(*(courier.close(self._drain_s) for courier in self._couriers))
 
 

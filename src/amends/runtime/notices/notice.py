@@ -125,6 +125,17 @@ def _closed(event: e.IncidentResolved | e.IncidentRetried, saga: SagaId, _topics
     return incident, data
 
 
+def _missed(event: e.DrillMissed, saga: SagaId, _topics: _Topics) -> _Told:
+    del saga  # it stands in amends.control, and is about another
+    return event.target, {
+        "drilled": event.saga,
+        "target": event.target,
+        "last_at": event.last_at,
+        "every_s": event.every_s,
+        "why": f"{event.saga} was not drilled in time: amends drill {event.target} --quick",
+    }
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
@@ -138,4 +149,5 @@ _TOLD: Final[Mapping[type[e.Event], Callable[[Any, SagaId, _Topics], _Told]]] = 
     e.IncidentOpened: _opened,
     e.IncidentResolved: _closed,
     e.IncidentRetried: _closed,
+    e.DrillMissed: _missed,
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from amends.core.events import ApprovalRequested, IncidentOpened
+from amends.core.events import ApprovalRequested, DrillMissed, IncidentOpened
 from amends.journal.protocol import Entry, Journal, Logged, PersonQuery
+from amends.runtime.drills import missed_still
 from amends.runtime.notices.progress import Progress
 from amends.runtime.notices.types import wire_names
 
@@ -31,6 +32,8 @@ def _asked(entry: Entry) -> str | None:
             return f"approval {entry.saga}/{step}"
         case IncidentOpened(incident=number):
             return f"incident {entry.saga}/{number}"
+        case DrillMissed():
+            return f"drill {entry.number}"
         case _:
             return None
 
@@ -48,4 +51,4 @@ async def open_now(journal: Journal) -> frozenset[str]:
         incidents = await journal.incidents(query)
         found |= {f"incident {row.id}" for row in incidents.rows}
         query = None if incidents.cursor is None else PersonQuery(limit=_PAGE, after=incidents.cursor)
-    return frozenset(found)
+    return frozenset(found) | {f"drill {number}" for number in await missed_still(journal)}

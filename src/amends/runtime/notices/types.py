@@ -7,7 +7,7 @@ from typing import Final
 
 from amends.errors import InputError
 
-ASKING: Final = ("approval.requested", "incident.opened")
+ASKING: Final = ("approval.requested", "incident.opened", "drill.missed")
 """What a target is told of unless it asks for something else: whatever needs a person."""
 TYPES: Final = (
     "approval.requested",
@@ -18,6 +18,7 @@ TYPES: Final = (
     "incident.opened",
     "incident.retried",
     "incident.resolved",
+    "drill.missed",
 )
 
 

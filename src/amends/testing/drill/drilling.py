@@ -48,6 +48,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
     world: Hook | None = None,
     patience_s: float = 5.0,
     only: Collection[str] = (),
+    quick: bool = False,
     allow_production: bool = False,
     on_cell: Callable[[Cell], None] | None = None,
 ) -> Report:
@@ -59,9 +60,13 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
     world: called before and after each run, for a snapshot that has to be the same when all has been taken back.
     patience_s: how long a function may take before it counts as hanging.
     only: the names of faults (`lost-done`) or places (`2:lost-done`) to try; all of them where it is empty.
+    quick: the fewest runs in which every compensation works once and the world has to come back, for a schedule: as it
+        is, all of it taken back, and the last step that a rollback can come from failing for good.
     """
     if env == PRODUCTION and not allow_production:
         raise RefusedError("a drill does everything for real, many times over: it is refused in production")
+    if quick and only:
+        raise InputError("quick says already what is tried; leave out either it or only=")
     setting = Setting(
         definition=definition,
         document=input,
@@ -75,7 +80,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
         patience_s=patience_s,
     )
     with hushed():
-        return await Drill(setting, _checked(only), on_cell).run()
+        return await Drill(setting, _checked(only), on_cell, quick=quick).run()
 
 
 def _builtin() -> Gate:
@@ -95,11 +100,16 @@ def _checked(only: Collection[str]) -> frozenset[str]:
 
 
 class Drill:
-    def __init__(self, setting: Setting, only: frozenset[str], on_cell: Callable[[Cell], None] | None) -> None:
+    def __init__(
+        self, setting: Setting, only: frozenset[str], on_cell: Callable[[Cell], None] | None, *, quick: bool
+    ) -> None:
         self._setting = setting
         self._only = only
+        self._quick = quick
         self._on_cell = on_cell
         self._cells: list[Cell] = []
+        self._beside: list[Cell] = []
+        """Runs that were needed, and not asked for: what else they show is told all the same."""
         self._runs = 0
         self._stop: Stop | None = None
         self._steps: tuple[Drilled, ...] = ()
@@ -116,9 +126,14 @@ class Drill:
         self._stop, self._first_ended = _stop(family), first.status
         if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
             back = await self._play(Place(Fault.TAKEN_BACK), is_needed=True)
-            for place in [*_forward(saga, first.asked_people), *_back(Account(await back.stage.entries()))]:
+            tried = [*_forward(saga, first.asked_people), *_back(Account(await back.stage.entries()))]
+            for place in _quick(saga, self._stop) if self._quick else tried:
                 await self._play(place)
-            await self._crashes()
+            if not self._quick:
+                await self._crashes()
+        for cell in self._beside:
+            if {*cell.findings} - {finding for told in self._cells for finding in told.findings}:
+                self._add(cell)
         definition = self._setting.definition
         registry = first.stage.registry
         contracts = [step.contract for step in self._steps if is_users(step.topic)]
@@ -135,6 +150,7 @@ class Drill:
             children=family.children,
             covered=self._setting.covers.of_drilled,
             only=tuple(sorted(self._only)),
+            quick=self._quick,
         )
 
     def _is_wanted(self, place: Place) -> bool:
@@ -145,7 +161,7 @@ class Drill:
         if is_needed or self._is_wanted(place):
             await rehearsal.play()
             self._runs += 1
-        if self._is_wanted(place):
+        if is_needed or self._is_wanted(place):
             if place.fault is Fault.TAKEN_BACK:
                 family = await rehearsal.stage.family()
                 rehearsal.found += [
@@ -157,7 +173,11 @@ class Drill:
                 found.append(
                     Finding(Mark.NOT_PROVEN, "the run never came to this step, so this was not tried", place.step)
                 )
-            self._add(_cell(place, found, ended=rehearsal.status))
+            cell = _cell(place, found, ended=rehearsal.status)
+            if self._is_wanted(place):
+                self._add(cell)
+            else:
+                self._beside.append(cell)
         return rehearsal
 
     def _falls_short(self, again: Rehearsal, saga: Saga) -> Iterator[Finding]:
@@ -234,6 +254,13 @@ def _stop(family: Family) -> Stop | None:
         return Stop(step=pivots[0].id)
     released = (step for account in family for step in account.saga.steps.values() if step.number)
     return Stop() if any(step.contract.hold for step in released) else None
+
+
+def _quick(saga: Saga, stop: Stop | None) -> Iterator[Place]:
+    """The last step that a rollback can come from fails for good: all that is older has to come back."""
+    last = [step.id for step in _in_order(saga) if step.number and not step.contract.hold][-1:]
+    at = last if stop is None or stop.step is None else [stop.step]
+    yield from (Place(Fault.FATAL, step) for step in at)
 
 
 def _where(point: str, rehearsal: Rehearsal, first: StepId) -> list[Place]:

@@ -45,6 +45,7 @@ def record_of(report: Report, target: str, doubles: Mapping[str, Json] | None = 
         children=report.children,
         cells={str(cell.place): f"{cell.mark}, {cell.ended}" for cell in report.cells},
         only=report.only,
+        quick=report.quick,
         doubles=dict(doubles or {}),
     )
 

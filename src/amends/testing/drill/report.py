@@ -73,6 +73,13 @@ class Report:
     """Steps whose effect a later one takes away, and by which: at the end they need not stand."""
     only: tuple[str, ...] = ()
     """What was tried, where that is not all."""
+    quick: bool = False
+    """Whether only the fewest runs were made in which every compensation works once."""
+
+    @property
+    def kind(self) -> str:
+        """What it counts as, on record and in a policy."""
+        return "part" if self.only else "quick" if self.quick else "whole"
 
     @property
     def notes(self) -> Iterator[tuple[str, str]]:
@@ -82,6 +89,8 @@ class Report:
             yield "covered", f"step {step} ({self.topic_of(step)}): {taken}"
         if self.children:
             yield "children", self.left_to_children
+        if self.quick:
+            yield "quick", "each compensation was called; crashes, lost answers and repeats are for a whole drill"
 
     @property
     def left_to_children(self) -> str:
