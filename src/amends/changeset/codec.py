@@ -29,6 +29,7 @@ Fields: TypeAlias = dict[str, Json]
 T = TypeVar("T")
 
 FORMAT: Final = 1
+_HURT: Final = "bring it back from a backup; where there is none, keep a copy and remove it"
 
 
 def dumps(fields: Mapping[str, Json]) -> bytes:
@@ -43,11 +44,11 @@ def loads(raw: bytes, what: str) -> Fields:
         body = cast("Fields", whole["body"])
         said, form = whole["digest"], whole["format"]
     except (ValueError, KeyError, TypeError) as exc:
-        raise ChangesetDamagedError(f"{what} is not a whole record ({exc}); keep a copy, then remove it") from None
+        raise ChangesetDamagedError(f"{what} is not a whole record ({exc}); {_HURT}") from None
     if form != FORMAT:
         raise ChangesetDamagedError(f"{what} has format {form}, and this version of amends reads {FORMAT}; upgrade")
     if hashlib.sha256(json.dumps(body, separators=(",", ":"), sort_keys=True).encode()).hexdigest() != said:
-        raise ChangesetDamagedError(f"{what} does not match its own digest; keep a copy, then remove it")
+        raise ChangesetDamagedError(f"{what} does not match its own digest; {_HURT}")
     return body
 
 

@@ -37,7 +37,8 @@ def plan_of_landing(home: Home, landing: str) -> Plan:
             return read_plan(file.read(), spell(path))
     except FileNotFoundError:
         raise ChangesetLifeError(
-            f"landing {landing} of {spell(home.root)} cannot be taken back: it is not known, or it was pruned"
+            f"landing {landing} of {spell(home.root)} cannot be taken back: it is not known, or it was pruned; "
+            "put back by hand what it changed"
         ) from None
 
 

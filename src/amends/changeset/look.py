@@ -52,7 +52,7 @@ def open_root(root: bytes) -> int:
     try:
         return os.open(root, FOLDER | os.O_RDONLY)
     except FileNotFoundError:
-        raise RootError(f"there is no folder {spell(root)}; was it moved?") from None
+        raise RootError(f"there is no folder {spell(root)}; if it was moved, bring it back") from None
     except OSError as exc:
         raise RootError(f"{spell(root)} cannot be opened as a folder: {exc.strerror}") from None
 

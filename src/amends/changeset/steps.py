@@ -81,6 +81,8 @@ class Steps:
         self._require_its_saga()
         if self._open is not None:
             raise ChangesetLifeError(f"step {self._open.number} is open; seal it or drop it first")
+        for home in self.homes:
+            home.require_root()  # it may have been moved away since it was opened
         if self.life is Life.REVIEW:
             self._record = self._shelf.move_on(Life.ACTIVE, self._clock.now())
         if self.life is not Life.ACTIVE:
@@ -232,7 +234,8 @@ class Steps:
 
     def _require_unlanded(self) -> None:
         if self.life not in {Life.ACTIVE, Life.REVIEW}:
-            raise ChangesetLifeError(f"changeset {self.id} is {self.life}; its layers stay as they are")
+            what = "reopen it to go on" if self.life is Life.DROPPED else "its layers stay as they are"
+            raise ChangesetLifeError(f"changeset {self.id} is {self.life}; {what}")
 
     def _lowers(self, tree: int) -> tuple[bytes, ...]:
         return tuple(upper_of(self._shelf.layer_folder(layer.number), tree) for layer in reversed(self._layers))

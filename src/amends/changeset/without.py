@@ -309,5 +309,6 @@ def require_all(id: str, layers: Sequence[Layer], named: Mapping[int, str]) -> N
     for number, digest in named.items():
         if number not in known or not matches(known[number], digest):
             raise ChangesetDamagedError(
-                f"changeset {id}: layer {number} of the journal is missing, or is another one, on disk"
+                f"changeset {id}: layer {number} of the journal is missing, or is another one, on disk: it was rewound "
+                "behind its saga, or its state directory was replaced; bring that back from a backup"
             )

@@ -10,8 +10,9 @@ from amends.changeset import Changeset, Files, Life, Sealed
 from amends.core.contracts import Reversibility
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
-from amends.errors import ChangesetBusyError, ChangesetError, Fatal, LimitError, NotDone, PathError
+from amends.errors import ChangesetError, Fatal, NotDone
 from amends.runtime.files.given import Place, arguments
+from amends.runtime.files.healing import certain
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action
@@ -36,14 +37,12 @@ class Attempt:
     async def __call__(self) -> object:
         """Runs the action, a plain one in a thread, and ends when that has ended, whoever has given it up."""
         action = self._action
-        try:
+        with certain():
             changeset = await self._layers.opened(self._place)
-        except ChangesetBusyError as exc:
-            raise NotDone(str(exc)) from exc
-        if action.on_files == "changeset":
-            return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
-        name = f"{self._state.topic} ({self._state.id})"
-        files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
+            if action.on_files == "changeset":
+                return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
+            name = f"{self._state.topic} ({self._state.id})"
+            files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
         try:
             called = arguments(self._args, files)
             result: object = await self._called(called, files)
@@ -66,10 +65,8 @@ class Attempt:
         if not self._state.contract.side_effect:
             files.drop()
             return
-        try:
+        with certain(happened=not self._is_exact):
             sealed = files.seal()
-        except (LimitError, PathError) as exc:
-            raise Fatal(str(exc), happened=not self._is_exact) from exc
         if sealed.moved and self._is_exact:
             self._sealed = None
             raise NotDone(f"somebody else changed {', '.join(sealed.moved[:5])} while the step worked on it")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from amends.changeset import Changeset, Conflicted, Landed, Life, Terms, landing_of, take_back as open_inverse
 from amends.core.values import Json
-from amends.errors import ChangedSince, ChangesetBusyError, Fatal, NotDone
+from amends.errors import ChangedSince, Fatal
 from amends.runtime.action import Action, Done, action, key
 
 if TYPE_CHECKING:
@@ -66,10 +66,7 @@ def land(
         raise Fatal("the changeset is not what was looked at any more", happened=False)
     if changeset.life is Life.LANDED:
         return _remembered(changeset)
-    try:
-        ended = changeset.land(verify=verify or None, verify_s=verify_s, wait_s=wait_s, landing_id=key())
-    except ChangesetBusyError as exc:
-        raise NotDone(str(exc)) from exc
+    ended = changeset.land(verify=verify or None, verify_s=verify_s, wait_s=wait_s, landing_id=key())
     if isinstance(ended, Landed):
         return _landed(ended)
     if isinstance(ended, Conflicted):
@@ -120,10 +117,7 @@ def take_back(changeset: Changeset, place: Place, done: Done) -> None:
         *place.roots, landing=changeset.landed_as, id=f"back-{done.key}", state=place.state, terms=terms
     ) as inverse:
         if inverse.life is not Life.LANDED:
-            try:
-                ended = inverse.land()
-            except ChangesetBusyError as exc:
-                raise NotDone(str(exc)) from exc
+            ended = inverse.land()
             if isinstance(ended, Conflicted):
                 raise ChangedSince(f"others changed what had landed, and it was left as it is\n{ended.text()}")
         changeset.take_up(inverse)

@@ -40,6 +40,7 @@ from amends.runtime.children import known_as, revert_landing
 from amends.runtime.files.attempt import Attempt
 from amends.runtime.files.branches import give_up, is_dropped, is_pruned, life_of, place_of
 from amends.runtime.files.given import Place, SagaFiles, place_in
+from amends.runtime.files.healing import certain
 from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
 from amends.runtime.files.threads import in_thread
@@ -113,17 +114,16 @@ class Layers:
         """Have a branch made of what is on record of a changeset, and durable."""
         async with self.turn:
             await self._run.book.commit()
-            try:
+            with certain():
                 changeset = await self.opened(place)
-            except ChangesetBusyError as exc:
-                raise NotDone(str(exc)) from exc
-            await self.in_thread(lambda: make(changeset))
+                await self.in_thread(lambda: make(changeset))
 
     async def lend(self, place: Place) -> None:
         """Have a changeset ready for a child that shares it, and let go of it: one saga at a time has it open."""
         async with self._using:
             terms = self._terms.get(place.changeset)
-            await self.in_thread(lambda: _made(place, self._run.begun.definition, terms, self.saga))
+            with certain():
+                await self.in_thread(lambda: _made(place, self._run.begun.definition, terms, self.saga))
         await self.let_go(place)
 
     async def let_go(self, place: Place) -> None:
@@ -214,7 +214,8 @@ class Layers:
 
         async def back(done: Done) -> None:
             async with self.turn:  # a branch beside this one may be at work
-                await take(done)
+                with certain():
+                    await take(done)
 
         async def take(done: Done) -> None:
             if state.topic == TOPIC or not place.fork:
@@ -222,7 +223,7 @@ class Layers:
             if state.topic == TOPIC:
                 if await self.in_thread(lambda: is_pruned(place)):
                     return
-                changeset = await self._for_the_way_back(place)
+                changeset = await self.opened(place)
                 await self.in_thread(lambda: take_back(changeset, place, done))
                 if self.is_shared(place.changeset) and changeset.life is Life.ACTIVE:  # it was landed by hand
                     await self.in_thread(changeset.review)
@@ -242,11 +243,13 @@ class Layers:
         async def take_with_branch(done: Done) -> None:
             """The child takes its own layers back; but if they were merged, all of its branch goes at once."""
             branch = branch_place(place, await known_as(self.saga, state.id))
-            if await self.in_thread(lambda: life_of(branch)) is Life.MERGED:
-                await self.in_thread(lambda: give_up(branch, self.saga))
+            with certain():
+                if await self.in_thread(lambda: life_of(branch)) is Life.MERGED:
+                    await self.in_thread(lambda: give_up(branch, self.saga))
             if declared is not None:
                 await cast("Awaitable[object]", declared(done))
-            await self.in_thread(lambda: give_up(branch, self.saga))
+            with certain():
+                await self.in_thread(lambda: give_up(branch, self.saga))
 
         return take_with_branch if state.topic == CALL_TOPIC and place.fork else back
 
@@ -254,12 +257,6 @@ class Layers:
         if inspect.iscoroutinefunction(function):
             return function(done)
         return await self.in_thread(lambda: function(done))
-
-    async def _for_the_way_back(self, place: Place) -> Changeset:
-        try:
-            return await self.opened(place)
-        except ChangesetBusyError as exc:
-            raise NotDone(str(exc)) from exc
 
     async def _take_landings_back(self, place: Place) -> None:
         """A person may have landed the saga's changeset, by a saga of its own: that goes back first."""
@@ -287,7 +284,7 @@ class Layers:
             return
         if await self.in_thread(lambda: is_pruned(place)):
             return
-        changeset = await self._for_the_way_back(place)
+        changeset = await self.opened(place)
         standing = self._on_record(place)[0]
         number = int(state.layer.partition(":")[0]) if state.layer else max(standing, default=changeset.forked_at) + 1
         shared = self.is_shared(place.changeset)
@@ -329,10 +326,7 @@ def _made(place: Place, name: str, terms: Terms | None, saga: SagaId) -> None:
 
 def _dropped_alone(changeset: Changeset, number: int) -> None:
     """Without one layer that others lie over: a step beside this one has worked on the same files since."""
-    try:
-        ended = changeset.drop_step(number)
-    except ChangesetBusyError as exc:
-        raise NotDone(str(exc)) from exc
+    ended = changeset.drop_step(number)
     if isinstance(ended, Conflicted):
         raise ChangedSince(
             "a step beside this one has changed the same since, and it stands. Take both back, or give branches that "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amends.core.contracts import Contract, Reversibility, Topic
 from amends.core.values import Json, SagaId
-from amends.errors import ChangesetBusyError, ChangesetError, Fatal, NotDone
+from amends.errors import Fatal
 from amends.runtime.action import Action, Asked, Done, NotHappened
 
 if TYPE_CHECKING:
@@ -29,14 +29,10 @@ def _merge(files: Files, child: str, branch: Mapping[str, Json]) -> dict[str, Js
     """Bring what a child has made in its branch into the parent's changeset."""
     from amends.changeset import Conflicted
     from amends.runtime.files.branches import opened_branch
+    from amends.runtime.files.healing import certain
 
-    try:
-        with opened_branch(branch, SagaId(child)) as opened:
-            ended = files.merge(opened)
-    except ChangesetBusyError as exc:
-        raise NotDone(str(exc)) from exc
-    except ChangesetError as exc:
-        raise Fatal(f"what child {child} made cannot be merged: {exc}", happened=False) from exc
+    with certain(f"what child {child} made cannot be merged"), opened_branch(branch, SagaId(child)) as opened:
+        ended = files.merge(opened)
     if isinstance(ended, Conflicted):
         raise Fatal(
             f"what child {child} made is in conflict with what its parent has by now, and nothing of it is merged\n"
@@ -60,15 +56,12 @@ def _unmerge(files: Changeset, child: str, branch: Mapping[str, Json], layer: in
     """Take a child's work out of the parent's changeset again, while the saga goes on."""
     from amends.changeset import Conflicted
     from amends.runtime.files.branches import give_up, place_of
+    from amends.runtime.files.healing import certain
 
-    try:
+    with certain(f"what child {child} made cannot be taken out again"):
         ended = files.drop_step(layer) if layer <= files.newest else None
         if not isinstance(ended, Conflicted):
             give_up(place_of(branch), SagaId(child))
-    except ChangesetBusyError as exc:
-        raise NotDone(str(exc)) from exc
-    except ChangesetError as exc:
-        raise Fatal(f"what child {child} made cannot be taken out again: {exc}", happened=False) from exc
     if isinstance(ended, Conflicted):
         raise Fatal(
             f"what child {child} made cannot be taken out again: it was worked on since\n{ended.text()}", happened=False
