@@ -168,6 +168,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     lambda journal: journal.hand_over(PlainNotary()),
     lambda journal: journal.remove_payloads(ended_before=1),
     lambda journal: journal.removable(ended_before=1),
+    lambda journal: journal.next_removable(ended_before=1, limit=1),
     lambda journal: journal.close(),
 )
 

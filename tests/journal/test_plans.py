@@ -121,6 +121,6 @@ def test_rates_and_retention_are_found_by_their_index(explain: Explain) -> None:
     assert explain("DELETE FROM admission WHERE until <= ?", (1,)) == [
         "SEARCH admission USING INDEX admission_until (until<?)"
     ]
-    found = explain(retention._ENDED, (1, 2, "[]", "[]"))
+    found = explain(retention._ENDED, (1, 2, "[]", None, "[]"))
     assert found[0] == "SEARCH saga USING INTEGER PRIMARY KEY (rowid>?)"
     assert not any(step.startswith("SCAN saga") for step in found)

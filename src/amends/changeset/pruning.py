@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from amends.changeset.aside import holds_held
@@ -47,10 +47,36 @@ def prune(
     if not home.is_made:
         return ()
     now, disk = (clock or SystemClock()).now(), Disk()
-    pruned: list[str] = []
-    for each in home.changesets() if id is None else [id]:
+    ids = None if id is None else (id,)
+    pruned = tuple(_pruned(home, disk, now, older_s=older_s, late=late, ids=ids))
+    with home.locked():
+        _forget_aborted(home, disk, before=now - older_s * 1000, late=late)
+        _forget_probes(home, disk)
+    _tidy(home, disk)
+    return pruned
+
+
+def prune_some(
+    *roots: Given, ids: Collection[str], state: Given | None = None, clock: Clock | None = None
+) -> tuple[str, ...]:
+    """Prune these of a tree, or of several, and what took their landings back; those that are over, and not kept."""
+    now, disk, homes = (clock or SystemClock()).now(), Disk(), homes_of(roots, state)
+    if not homes[0].is_made:
+        return ()
+    meant = {*ids, *_inverses(homes[0], disk, ids)}
+    pruned = tuple(_pruned(homes[0], disk, now, older_s=0, late=False, ids=meant))
+    for home in homes:
+        if home.is_made:
+            _tidy(home, disk)
+    return pruned
+
+
+def _pruned(
+    home: Home, disk: Disk, now: int, *, older_s: float, late: bool, ids: Collection[str] | None = None
+) -> Iterator[str]:
+    for each in home.changesets():
         shelf = Shelf(home, each, disk)
-        if not shelf.is_there:
+        if not shelf.is_there or (ids is not None and each not in ids):
             continue
         record = shelf.record()
         if record.life is Life.PRUNED:
@@ -62,31 +88,44 @@ def prune(
         with contextlib.suppress(ChangesetBusyError), shelf.held():
             shelf.move_on(Life.PRUNED, now)
             _throw_contents(shelf, record, late=late)
-            pruned.append(each)
+            yield each
+
+
+def _inverses(home: Home, disk: Disk, ids: Collection[str]) -> Iterator[str]:
+    """The changesets by which landings of these were taken back."""
+    for each in home.changesets():
+        shelf = Shelf(home, each, disk)
+        taken_back = shelf.record().inverse_of if shelf.is_there else None
+        with contextlib.suppress(ChangesetLifeError):
+            if taken_back is not None and plan_of_landing(home, taken_back).changeset in ids:
+                yield each
+
+
+def _tidy(home: Home, disk: Disk) -> None:
     with home.locked():
-        _forget_aborted(home, disk, before=now - older_s * 1000, late=late)
-        _forget_probes(home, disk)
         _forget_log(home, disk)
         _forget_objects(home)
     empty_trash(disk, home)
-    return tuple(pruned)
 
 
 def _throw_contents(shelf: Shelf, record: Record, *, late: bool) -> None:
     for folder in (shelf.layers_folder, shelf.folder + b"/ws"):
         if os.path.isdir(folder):
             throw_away(shelf.disk, shelf.home, folder, f"{shelf.id}.pruned".encode())
-    if not record.landing:
+    for landing in filter(None, (record.landing, record.inverse_of)):  # what it took back is nobody else's any more
+        with contextlib.suppress(ChangesetLifeError):
+            _throw_landing(shelf, landing, late=late)
+
+
+def _throw_landing(shelf: Shelf, landing: str, *, late: bool) -> None:
+    trees = plan_of_landing(shelf.home, landing).trees
+    homes = [Home(tree.root, tree.home) for tree in trees]
+    if not all(_may_go(home, landed_folder(home.path, landing), late=late) for home in homes):
         return
-    with contextlib.suppress(ChangesetLifeError):
-        trees = plan_of_landing(shelf.home, record.landing).trees
-        homes = [Home(tree.root, tree.home) for tree in trees]
-        if not all(_may_go(home, landed_folder(home.path, record.landing), late=late) for home in homes):
-            return
-        for tree in reversed(trees):
-            folder = landed_folder(tree.home, record.landing)
-            if os.path.isdir(folder):
-                throw_away(shelf.disk, Home(tree.root, tree.home), folder, f"{record.landing}.pruned".encode())
+    for tree in reversed(trees):
+        folder = landed_folder(tree.home, landing)
+        if os.path.isdir(folder):
+            throw_away(shelf.disk, Home(tree.root, tree.home), folder, f"{landing}.pruned".encode())
 
 
 def _may_go(home: Home, folder: bytes, *, late: bool) -> bool:
@@ -132,7 +171,10 @@ def _oldest_landing(shelf: Shelf) -> int:
 
 
 def _forget_objects(home: Home) -> None:
-    """Contents that are nobody's ancestor, and that no landing in the log left or replaced."""
+    """Contents that are nobody's ancestor, and that no landing left or replaced which may be taken back.
+
+    An open step may have begun before any of the landings, and then what they replaced may be its ancestor.
+    """
     needed = {
         entry.ancestor.state.digest
         for shelf in _unpruned(home)
@@ -141,7 +183,10 @@ def _forget_objects(home: Home) -> None:
         for entry in entries
         if entry.ancestor.state is not None
     }
+    is_at_work = any(shelf.open_numbers() for shelf in _unpruned(home))
     for landing in home.log_after(0):
+        if not is_at_work and not os.path.isdir(landed_folder(home.path, text(landing["landing"]))):
+            continue
         for value in items(landing["paths"]):
             for side in ("old", "new"):
                 found = fields_of(value).get(side)

@@ -28,7 +28,7 @@ from amends.journal.attested import Checkpoint, Signer
 from amends.journal.protocol import Journal
 from amends.runtime.drills import last_drills
 from amends.runtime.pauses import Pauses
-from amends.runtime.retention import spared_by
+from amends.runtime.retention import remove, spared_by
 
 UNATTESTED: Final = 7
 FAILED: Final = 8
@@ -233,4 +233,9 @@ async def forget(address: str, ended_before: int) -> int:
         pauses = Pauses(journal, SystemClock(), 0.0)
         await pauses.refresh()
         spared = spared_by(pauses.holds)
-        return (await journal.remove_payloads(ended_before=ended_before, spared=spared)).entries
+        entries = 0
+        while True:
+            removed, spared = await remove(journal, ended_before=ended_before, spared=spared, limit=1_000)
+            entries += removed.entries
+            if not removed.sagas:
+                return entries

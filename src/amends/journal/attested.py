@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from amends.core.values import SagaId
 from amends.journal.tree import Tree
 
 
@@ -149,9 +150,17 @@ class Attested(Protocol):
         """
         ...
 
-    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
+    async def remove_payloads(
+        self,
+        *,
+        ended_before: int,
+        spared: Spared = NOBODY,
+        limit: int | None = None,
+        sagas: Collection[SagaId] | None = None,
+    ) -> Removal:
         """Remove what the entries of sagas held that ended before this time, of so many of them at most.
 
+        `sagas` names those that are meant; else it is all.
         Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
         open, and never policies, pauses, holds, or drills that were not withdrawn (completed sagas of `amends.drill`,
         which the gate asks about); payloads kept beside a body go with the last entry that needs them.
@@ -161,4 +170,8 @@ class Attested(Protocol):
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         """How many sagas that would be."""
+        ...
+
+    async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
+        """Which sagas those would be, of so many of them at most."""
         ...

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from amends.clock import Clock
 from amends.core import events as e
 from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
-from amends.journal.attested import Spared
+from amends.journal.attested import Removal, Spared
 from amends.journal.protocol import Journal
 from amends.runtime.checked import SYSTEM, checked_actor
 from amends.runtime.local import LocalEngine
 from amends.source.duration import duration_s
+
+if TYPE_CHECKING:
+    from amends.runtime.files.retention import Leftovers
 
 _NOTHING: Final = frozenset({"0s", "0m", "0h", "0d"})
 HOLD: Final = "hold"
@@ -57,10 +60,11 @@ class Retention:
         await self._engine.pauses.refresh()
         spared = spared_by(self._engine.pauses.holds, keep)
         if dry_run:
+            _, spared = await _leftovers(self.journal, ended_before, spared, limit)
             return Pruned(
                 sagas=0, entries=0, left=await self.journal.removable(ended_before=ended_before, spared=spared)
             )
-        removed = await self.journal.remove_payloads(ended_before=ended_before, spared=spared, limit=limit)
+        removed, spared = await remove(self.journal, ended_before=ended_before, spared=spared, limit=limit)
         left = await self.journal.removable(ended_before=ended_before, spared=spared) if removed.sagas == limit else 0
         return Pruned(sagas=removed.sagas, entries=removed.entries, left=left)
 
@@ -90,6 +94,29 @@ class Retention:
         """The sagas that are held, and why. One with a label `hold` is kept too, and not listed here."""
         await self._engine.pauses.refresh()
         return dict(self._engine.pauses.holds)
+
+
+async def remove(journal: Journal, *, ended_before: int, spared: Spared, limit: int) -> tuple[Removal, Spared]:
+    """Remove what sagas held, on disk first and then on record. The answer says too what was spared at last."""
+    leftovers, spared = await _leftovers(journal, ended_before, spared, limit)
+    await leftovers.remove()
+    removed = await journal.remove_payloads(
+        ended_before=ended_before, spared=spared, limit=limit, sagas=leftovers.sagas
+    )
+    return removed, spared
+
+
+async def _leftovers(journal: Journal, ended_before: int, spared: Spared, limit: int) -> tuple[Leftovers, Spared]:
+    """What is next, and what is spared then: file work that waits for a person keeps its saga, as an approval does."""
+    from amends.runtime.files.retention import Leftovers
+
+    while True:
+        sagas = await journal.next_removable(ended_before=ended_before, spared=spared, limit=limit)
+        found = Leftovers(journal, sagas)
+        waiting = await found.look()
+        if not waiting:
+            return found, spared
+        spared = spared._replace(sagas=spared.sagas | waiting)
 
 
 def spared_by(holds: Iterable[str], keep: Iterable[str] = ()) -> Spared:

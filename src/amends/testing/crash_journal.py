@@ -240,11 +240,23 @@ class Mortal:
     async def hand_over(self, heir: Notary) -> Checkpoint:
         return await self._answer(self._inner.hand_over(heir))
 
-    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
-        return await self._answer(self._inner.remove_payloads(ended_before=ended_before, spared=spared, limit=limit))
+    async def remove_payloads(
+        self,
+        *,
+        ended_before: int,
+        spared: Spared = NOBODY,
+        limit: int | None = None,
+        sagas: Collection[SagaId] | None = None,
+    ) -> Removal:
+        return await self._answer(
+            self._inner.remove_payloads(ended_before=ended_before, spared=spared, limit=limit, sagas=sagas)
+        )
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         return await self._answer(self._inner.removable(ended_before=ended_before, spared=spared))
+
+    async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
+        return await self._answer(self._inner.next_removable(ended_before=ended_before, spared=spared, limit=limit))
 
     # -- its own ------------------------------------------------------------------------------------------------------
 

@@ -148,16 +148,29 @@ class MemoryLog:
             checkpoint = self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
         return checkpoint
 
-    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
+    async def remove_payloads(
+        self,
+        *,
+        ended_before: int,
+        spared: Spared = NOBODY,
+        limit: int | None = None,
+        sagas: Collection[SagaId] | None = None,
+    ) -> Removal:
         self._require_open()
         with self.memory.lock:
-            over = self._over(ended_before, spared)[:limit]
+            every = self._over(ended_before, spared)
+            over = [one for one in every if sagas is None or one.id in sagas][:limit]
             return Removal(len(over), sum(map(self._remove, over)))
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         self._require_open()
         with self.memory.lock:
             return len(self._over(ended_before, spared))
+
+    async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
+        self._require_open()
+        with self.memory.lock:
+            return tuple(record.id for record in self._over(ended_before, spared)[:limit])
 
     # -- its own ------------------------------------------------------------------------------------------------------
 

@@ -272,13 +272,25 @@ class SqliteJournal(Handle):
         self._require_home()
         return await self._writer.ask(partial(_hand_over, heir=heir))
 
-    async def remove_payloads(self, *, ended_before: int, spared: Spared = NOBODY, limit: int | None = None) -> Removal:
+    async def remove_payloads(
+        self,
+        *,
+        ended_before: int,
+        spared: Spared = NOBODY,
+        limit: int | None = None,
+        sagas: Collection[SagaId] | None = None,
+    ) -> Removal:
         self._require_home()
-        return await retention.remove_all(self._writer.ask, retention.Wanted(ended_before, spared), limit)
+        return await retention.remove_all(self._writer.ask, retention.Wanted(ended_before, spared, sagas), limit)
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         self._require_home()
         return await self._reader.ask(partial(retention.count, wanted=retention.Wanted(ended_before, spared)))
+
+    async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
+        self._require_home()
+        wanted = retention.Wanted(ended_before, spared)
+        return await self._reader.ask(partial(retention.first, wanted=wanted, limit=limit))
 
     # -- leases -------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ SQLite join pages that are nearly empty; those that are left over are then cut o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from amends.core.values import canonical
+from amends.core.values import SagaId, canonical
 from amends.journal.attested import Removal, Spared
 from amends.journal.codec import without_payload
 from amends.journal.sqlite.database import Database
@@ -29,6 +29,8 @@ PAGES: Final = 2_000
 class Wanted(NamedTuple):
     ended_before: int
     spared: Spared
+    sagas: Collection[str] | None = None
+    """Those that are meant; None: all."""
 
 
 class Removed(NamedTuple):
@@ -73,6 +75,14 @@ def count(database: Database, wanted: Wanted) -> int:
     return 0 if found is None else int(found[0])
 
 
+def first(database: Database, wanted: Wanted, limit: int) -> tuple[SagaId, ...]:
+    found = database.rows(
+        f"SELECT name FROM saga WHERE id IN ({_ENDED}) ORDER BY id LIMIT :limit",  # noqa: S608 - all of it is constant
+        {**_bindings(wanted), "after": 0, "limit": limit},
+    )
+    return tuple(SagaId(name) for (name,) in found)
+
+
 def give_back(batch: Batch) -> bool:
     """Cut free pages off the end of the file; whether there may be more. A file made before this was thought of has
     none to give: what is freed in it is used again.
@@ -101,9 +111,10 @@ def _remove(database: Database, saga: int) -> int:
     return sum(old[5] != new[5] for old, new in zip(rows, kept, strict=True))
 
 
-def _bindings(wanted: Wanted) -> dict[str, str | int]:
+def _bindings(wanted: Wanted) -> dict[str, str | int | None]:
     return {
         "ended_before": wanted.ended_before,
+        "only": None if wanted.sagas is None else canonical(sorted(wanted.sagas)),
         "sagas": canonical(sorted(wanted.spared.sagas)),
         "labels": canonical(sorted(wanted.spared.labels)),
     }
@@ -116,6 +127,7 @@ _ENDED: Final = """
        AND definition NOT IN ('amends.policy', 'amends.control')
        AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name NOT IN (SELECT value FROM json_each(:sagas))
+       AND (:only IS NULL OR name IN (SELECT value FROM json_each(:only)))
        AND NOT EXISTS (SELECT 1 FROM json_each(saga.labels) AS label JOIN json_each(:labels) AS spared
                         WHERE spared.value IN (label.key, label.key || '=' || label.value))
        AND NOT EXISTS (

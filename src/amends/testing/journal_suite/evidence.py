@@ -353,3 +353,15 @@ class EvidenceRules(Ground):
         now = self.clock.now()
         done = [(await journal.remove_payloads(ended_before=now, limit=2)).sagas for _ in range(4)]
         equal(done, [2, 2, 1, 0])
+
+    @rule
+    async def test_which_sagas_go_next_is_said_and_only_those_that_are_meant_go(self, journal: Journal) -> None:
+        for number in range(4):
+            completed = Summary(status=SagaStatus.COMPLETED)
+            await add(journal, SagaId(f"s{number}"), started(), e.SagaCompleted(result=None), summary=completed)
+        self.clock.advance(1)
+        now, spared = self.clock.now(), Spared(frozenset({"s1"}))
+        equal(await journal.next_removable(ended_before=now, spared=spared, limit=2), ("s0", "s2"))
+        done = await journal.remove_payloads(ended_before=now, spared=spared, sagas={SagaId("s1"), SagaId("s2")})
+        equal(done, Removal(1, 2))
+        equal(await journal.next_removable(ended_before=now, limit=9), ("s0", "s1", "s3"))
