@@ -319,7 +319,7 @@ class ChangesetError(AmendsError):
 
 
 class PathError(ChangesetError):
-    """A path that leaves the tree, or that no file can have."""
+    """A path that leaves the tree, that no file can have, or that is not in conflict where one was to be resolved."""
 
 
 class LimitError(ChangesetError):

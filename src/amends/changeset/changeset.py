@@ -24,12 +24,15 @@ from amends.changeset import landing, rebase
 from amends.changeset.branching import fork
 from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk
+from amends.changeset.files import Files
 from amends.changeset.home import empty_trash, homes_of
 from amends.changeset.model import Life, Record, Terms
 from amends.changeset.net import net_changes
 from amends.changeset.paths import Given, Patterns, spell
 from amends.changeset.recovery import recover
 from amends.changeset.report import Conflicted
+from amends.changeset.resolve import resolve_by_draft, write_drafts
+from amends.changeset.results import Sealed
 from amends.changeset.shelf import Shelf
 from amends.changeset.steps import Steps
 from amends.changeset.troubles import told
@@ -221,6 +224,26 @@ class Changeset(Steps):
         conflicts = landing.conflicts_of(landing.check(self._case()))
         return Conflicted(changeset=self.id, conflicts=conflicts) if conflicts else None
 
+    def resolve(self, path: Given, take: str, *, draft: str | None = None) -> Sealed:
+        """Resolve a conflict, as a step of its own: take `ours`, `theirs`, or, as `merged`, the draft of it.
+
+        `draft` is the digest of the draft that is meant. Raises PathError for a path that is not in conflict.
+        """
+        with self.begin(f"resolve {spell(os.fsencode(path))}: {take}") as files:
+            self.resolve_in(files, path, take, draft=draft)
+            return files.seal()
+
+    def resolve_in(self, files: Files, path: Given, take: str, *, draft: str | None = None) -> None:
+        """The same in the open step: of a person, who has seen a draft and not the step's view."""
+        resolve_by_draft(self._resolve(), self._shelf, files.roots, path, take, draft)
+
+    def drafts(self) -> tuple[tuple[str, str], ...]:
+        """Have a draft for each conflict that there is now, for a person to edit: its path, and where the draft is."""
+        self._require_mine()
+        self._require_no_branch()
+        case = self._case()
+        return write_drafts(case, landing.conflicts_of(landing.check(case)))
+
     def land(
         self,
         *,
@@ -246,17 +269,6 @@ class Changeset(Steps):
         ended = landing.land(self._case(landing_id), verify=check, wait_s=wait_s)
         self._record = self._shelf.record()
         return ended
-
-    def _case(self, landing_id: str | None = None) -> landing.Case:
-        return landing.Case(
-            shelf=self._shelf,
-            name=self.name,
-            homes=self.homes,
-            layers=tuple(self._layers),
-            terms=self.terms,
-            clock=self._clock,
-            landing=landing_id,
-        )
 
     def _require_no_branch(self) -> None:
         if self.branch_of is not None:

@@ -130,6 +130,10 @@ def _entry_fields(entry: Entry) -> Json:
         fields["ancestor"] = [state_fields(entry.ancestor.state)]
     if entry.is_ephemeral:
         fields["ephemeral"] = True
+    if entry.is_rebased:
+        fields["rebased"] = True
+    if entry.clash:
+        fields["clash"] = entry.clash
     return fields
 
 
@@ -149,6 +153,8 @@ def _entry_of(value: Json) -> Entry:
         before=before,
         ancestor=ancestor,
         is_ephemeral=bool(fields.get("ephemeral", False)),
+        is_rebased=bool(fields.get("rebased", False)),
+        clash=text(fields.get("clash", "")),
     )
 
 

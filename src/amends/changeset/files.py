@@ -18,6 +18,7 @@ from amends.changeset.look import content_at
 from amends.changeset.paths import Given, beneath, matcher, relative, spell
 from amends.changeset.results import Dropped, Sealed
 from amends.changeset.stack import Found, Stack
+from amends.changeset.take import as_take
 from amends.changeset.tools import OUTPUT, Bounded, Launch, Ran, Running
 from amends.changeset.views.protocol import View
 from amends.changeset.writing import Writing
@@ -26,7 +27,8 @@ from amends.errors import ChangesetLifeError
 
 if TYPE_CHECKING:
     from amends.changeset.changeset import Changeset
-    from amends.changeset.report import BranchMerged, Conflicted
+    from amends.changeset.report import BranchMerged, Conflict, Conflicted
+    from amends.changeset.resolve import Resolving
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Ways:
     seal: Callable[[], Sealed]
     drop: Callable[[], Dropped]
     merge: Callable[[Changeset], BranchMerged | Conflicted]
+    resolving: Callable[[], Resolving]
 
 
 class Files:
@@ -155,6 +158,28 @@ class Files:
         """Copy a folder of the tree into the layer, so that a tool in an overlay can rename it."""
         writing, at = self._writing(path)
         writing.promote(at)
+
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """What would be in conflict with the tree of now, were the steps before this one landed."""
+        self._require_open()
+        return self._ways.resolving().conflicts()
+
+    def mark_conflicts(self) -> tuple[Conflict, ...]:
+        """Have both sides of each conflict in the view, with marks, for tools, editors and models to work on.
+
+        What is no text is left as ours. Nothing lands until each is resolved, in this step or a later one.
+        """
+        self._require_open()
+        return self._ways.resolving().mark()
+
+    def resolve(self, path: Given, take: str) -> None:
+        """Resolve a conflict: take `ours`, `theirs` (what is in the tree), or, as `merged`, what the step shows.
+
+        Raises PathError for a path that is not in conflict, and for a text that still has marks in it.
+        """
+        self._require_open()
+        root, at = self._split(path)
+        self._ways.resolving().resolve(root, at, as_take(take))
 
     def merge(self, branch: Changeset) -> BranchMerged | Conflicted:
         """Bring in what a branch has changed since it was forked, by the rules of a landing.

@@ -97,7 +97,13 @@ def check(case: Case) -> list[Validated]:
         finally:
             os.close(root)
         if case.terms.isolation is Isolation.STRICT:
-            validated.conflicts += strict_conflicts(home, case.since(tree), case.shelf.id, case.terms.reads)
+            seen = {
+                entry.path: entry.ancestor.state
+                for layer in case.layers
+                for entry in layer.trees[tree]
+                if entry.is_rebased and not entry.clash
+            }
+            validated.conflicts += strict_conflicts(home, case.since(tree), case.shelf.id, case.terms.reads, seen)
         found.append(validated)
     return found
 

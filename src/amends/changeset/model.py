@@ -74,6 +74,19 @@ class Entry:
     """What the changeset's first layer with this path started from."""
     is_ephemeral: bool = False
     """It is part of the view, and never lands."""
+    is_rebased: bool = False
+    """It was in conflict: its ancestor is what others have by now, and those of the layers below do not count."""
+    clash: str = ""
+    """Of one that is rebased: the conflict that is shown in it, and that nobody has resolved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """Of a path that is in conflict, in an open step: what of the others' was seen."""
+
+    theirs: State | None
+    clash: str = ""
+    """The conflict; empty once it is resolved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

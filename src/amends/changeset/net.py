@@ -18,6 +18,8 @@ class Net:
     layer: int
     """The layer whose folder has the content."""
     is_ephemeral: bool = False
+    clash: str = ""
+    """Marks stand in it: the conflict that nobody has resolved."""
 
 
 def net_changes(layers: Sequence[Layer], tree: int, forked_at: int = 0) -> list[Net]:
@@ -27,9 +29,15 @@ def net_changes(layers: Sequence[Layer], tree: int, forked_at: int = 0) -> list[
     Of what is ephemeral, only this lands: that it is gone, below a folder that is gone with it.
     """
     newest: dict[bytes, tuple[Entry, int]] = {}
+    clashes: dict[bytes, str] = {}
     for layer in layers[forked_at:]:
         for entry in layer.trees[tree]:
-            newest[entry.path] = (entry, layer.number)
+            number = layer.number
+            if entry.is_rebased:
+                clashes[entry.path] = entry.clash
+                if same(entry.before, entry.state) and entry.path in newest:
+                    number = newest[entry.path][1]  # the content is where it was
+            newest[entry.path] = (entry, number)
     ancestors = earliest_ancestors(layers[forked_at:], tree)
     for layer in layers[:forked_at]:
         ancestors |= {entry.path: Ancestor(state=entry.state) for entry in layer.trees[tree]}
@@ -40,9 +48,13 @@ def net_changes(layers: Sequence[Layer], tree: int, forked_at: int = 0) -> list[
             continue
         ancestor = ancestors.get(path, entry.ancestor)
         is_cache_of_fork = entry.is_ephemeral and forked_at > 0
-        if ancestor.is_known and same(ancestor.state, entry.state) and not is_cache_of_fork:
+        clash = clashes.get(path, "")
+        if ancestor.is_known and same(ancestor.state, entry.state) and not is_cache_of_fork and not clash:
             continue
-        found.append(Net(path=path, ours=entry.state, ancestor=ancestor, layer=number, is_ephemeral=entry.is_ephemeral))
+        is_ephemeral = entry.is_ephemeral
+        found.append(
+            Net(path=path, ours=entry.state, ancestor=ancestor, layer=number, is_ephemeral=is_ephemeral, clash=clash)
+        )
     return found
 
 

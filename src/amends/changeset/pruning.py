@@ -21,6 +21,7 @@ from amends.changeset.model import Life, Record
 from amends.changeset.objects import Objects
 from amends.changeset.paths import Given
 from amends.changeset.recovery import landed_folder
+from amends.changeset.resolve import draft_folder
 from amends.changeset.shelf import Shelf
 from amends.clock import Clock, SystemClock
 from amends.errors import ChangesetBusyError, ChangesetLifeError
@@ -109,7 +110,7 @@ def _tidy(home: Home, disk: Disk) -> None:
 
 
 def _throw_contents(shelf: Shelf, record: Record, *, late: bool) -> None:
-    for folder in (shelf.layers_folder, shelf.folder + b"/ws"):
+    for folder in (shelf.layers_folder, shelf.folder + b"/ws", draft_folder(shelf)):
         if os.path.isdir(folder):
             throw_away(shelf.disk, shelf.home, folder, f"{shelf.id}.pruned".encode())
     for landing in filter(None, (record.landing, record.inverse_of)):  # what it took back is nobody else's any more

@@ -15,7 +15,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from amends.changeset import codec, limits
 from amends.changeset.ancestors import Ancestry, moment
@@ -23,7 +23,7 @@ from amends.changeset.delta import Change, Delta
 from amends.changeset.disk import Disk, Sync, spot
 from amends.changeset.home import Home, write_record
 from amends.changeset.look import content_at
-from amends.changeset.model import UNKNOWN, Ancestor, Begun, Entry, Kind, Layer, Terms, Totals
+from amends.changeset.model import UNKNOWN, Ancestor, Begun, Entry, Kind, Layer, Met, Terms, Totals
 from amends.changeset.objects import Objects
 from amends.changeset.paths import Patterns
 from amends.changeset.stack import Stack
@@ -41,6 +41,8 @@ class Part:
     below: Stack
     existed: frozenset[bytes] = frozenset()
     """Paths that a provider knows to have been there when the step began."""
+    met: Mapping[bytes, Met] = field(default_factory=dict[bytes, Met])
+    """Conflicts that the step shows or has resolved."""
 
 
 def seal_layer(
@@ -95,8 +97,12 @@ def _entries(
     ancestry = Ancestry(
         part.home, Objects(part.home), since_ns=since_ns, landing=begun.landings[number], earlier=earlier
     )
+    met = dict(part.met)
     for change in changes:
-        if change.is_ephemeral and change.after is not None:
+        seen = None if change.is_ephemeral else met.pop(change.path, None)
+        if seen is not None:
+            ancestor = Ancestor(state=seen.theirs)
+        elif change.is_ephemeral and change.after is not None:
             ancestor = Ancestor(state=None)
         elif change.path in part.existed and change.before is None and change.path not in earlier:
             ancestor = UNKNOWN
@@ -108,15 +114,23 @@ def _entries(
             before=change.before,
             ancestor=ancestor,
             is_ephemeral=change.is_ephemeral,
+            is_rebased=seen is not None,
+            clash="" if seen is None else seen.clash,
         )
+    for path, seen in sorted(met.items()):  # as the layers below have it: what is new is what it is held against
+        state = part.below.state(path)
+        theirs = Ancestor(state=seen.theirs)
+        yield Entry(path=path, state=state, before=state, ancestor=theirs, is_rebased=True, clash=seen.clash)
 
 
 def earliest_ancestors(live: Sequence[Layer], tree: int) -> dict[bytes, Ancestor]:
-    """What the changeset started from, for each path that one of these layers has."""
+    """What the changeset started from, for each path that one of these layers has, or was last held against."""
     found: dict[bytes, Ancestor] = {}
     for layer in live:
         for entry in layer.trees[tree]:
-            if not entry.is_ephemeral or entry.state is None:
+            if entry.is_rebased:
+                found[entry.path] = entry.ancestor
+            elif not entry.is_ephemeral or entry.state is None:
                 found.setdefault(entry.path, entry.ancestor)
     return found
 

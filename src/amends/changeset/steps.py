@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from amends.changeset import rebase, results
+from amends.changeset import landing, rebase, results
 from amends.changeset.branching import Branch, Into, merge_branch
 from amends.changeset.files import Files, Ways
 from amends.changeset.home import Home
 from amends.changeset.model import Begun, Layer, Life, Record, Terms
 from amends.changeset.recovery import recover
 from amends.changeset.report import BranchMerged, Conflicted
+from amends.changeset.resolve import Resolving
 from amends.changeset.results import Dropped, Sealed
 from amends.changeset.seal import Part, seal_layer
 from amends.changeset.shelf import Shelf
@@ -35,6 +36,8 @@ class Steps:
         self._open: Files | None = None
         self._merging: list[Steps] = []
         """The branches that are in the open step."""
+        self._resolving: Resolving | None = None
+        """The conflicts that the open step has to do with."""
         self._in_name_of = ""
         """The saga for which it was opened."""
         self._ground = Ground(
@@ -106,9 +109,34 @@ class Steps:
             number=number,
             name=name,
             confine=self.terms.confine,
-            ways=Ways(lambda: self._seal(begun), self._drop_newest, lambda branch: self._merge(layer, branch)),
+            ways=Ways(
+                lambda: self._seal(begun), self._drop_newest, lambda branch: self._merge(layer, branch), self._resolve
+            ),
         )
+        self._resolving = None
         return self._open
+
+    def _resolve(self) -> Resolving:
+        """The conflicts of what is sealed, for the open step."""
+        if self.branch_of is not None:
+            raise ChangesetLifeError(f"changeset {self.id} is a branch: its conflicts are met where it is merged")
+        if self._resolving is None and self._open is not None:
+            layer = self._shelf.layer_folder(self._open.number)
+            self._resolving = Resolving(self._case(), lambda tree: self._view.writing(layer, tree))
+        if self._resolving is None:
+            raise ChangesetLifeError(f"changeset {self.id} has no open step; begin one to resolve conflicts in it")
+        return self._resolving
+
+    def _case(self, landing_id: str | None = None) -> landing.Case:
+        return landing.Case(
+            shelf=self._shelf,
+            name=self._record.name,
+            homes=self.homes,
+            layers=tuple(self._layers),
+            terms=self.terms,
+            clock=self._clock,
+            landing=landing_id,
+        )
 
     def _seal(self, begun: Begun) -> Sealed:
         folder = self._shelf.layer_folder(begun.number)
@@ -119,6 +147,7 @@ class Steps:
                 upper=upper_of(folder, tree),
                 below=Stack((*self._lowers(tree), home.root), home.root),
                 existed=existed[tree],
+                met={} if self._resolving is None else self._resolving.met[tree],
             )
             for tree, home in enumerate(self.homes)
         ]
@@ -137,7 +166,7 @@ class Steps:
         self._layers.append(layer)
         for branch in self._merging:
             branch._be_merged()
-        self._open, self._merging = None, []
+        self._open, self._merging, self._resolving = None, [], None
         self._shelf.disk.remove_all(room_of(folder))
         self._view.settle()
         return results.sealed(layer)
@@ -153,7 +182,7 @@ class Steps:
     def _drop_newest(self) -> Dropped:
         if self._open is not None:
             dropped = Dropped(changeset=self.id, number=self._open.number, name=self._open.name)
-            self._open, self._merging = None, []
+            self._open, self._merging, self._resolving = None, [], None
             paths = tuple(frozenset[bytes]() for _ in self.homes)
         else:
             layer = self._layers.pop()

@@ -6,7 +6,7 @@ What there is now is a tree, for a landing; or what another changeset shows, for
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Protocol, TypeAlias
@@ -15,9 +15,9 @@ from amends.changeset.codec import fields_of, items, number, text
 from amends.changeset.disk import Spot
 from amends.changeset.home import Home
 from amends.changeset.judge import Clash, Judged, Ruling, judge
-from amends.changeset.look import about_at, content_below, folder_of, reached, state_below
+from amends.changeset.look import about_at, content_below, folder_of, open_root, reached, state_below
 from amends.changeset.merge import Merged, merge
-from amends.changeset.model import Kind, State
+from amends.changeset.model import Kind, State, same
 from amends.changeset.net import Net
 from amends.changeset.objects import Objects
 from amends.changeset.paths import Patterns, join, name, parent, spell, unspell
@@ -128,7 +128,10 @@ class Validation:
     def result(self) -> Validated:
         judged = {path: judge(net.ancestor, net.ours, self._now(path)) for path, net in self._changes.items()}
         for path, net in self._changes.items():
-            self._rule(net, judged[path])
+            if net.clash:
+                self._conflict(net, Clash(net.clash), detail="it is not resolved")
+            else:
+                self._rule(net, judged[path])
         self._require_folders()
         self._require_emptiness()
         if self._found.conflicts:
@@ -245,6 +248,15 @@ class Validation:
         )
 
 
+def state_of(home: Home, path: bytes) -> State | None:
+    """What is at a path of a tree now."""
+    root = open_root(home.root)
+    try:
+        return TreeNow(root).state(path)
+    finally:
+        os.close(root)
+
+
 def _landed_since(home: Home, since: int) -> Iterator[tuple[bytes, Winner]]:
     for landing in home.log_after(since):
         winner = Winner(
@@ -265,10 +277,17 @@ def _name_winners(conflicts: list[Conflict], home: Home, since: int) -> None:
             conflicts[place] = replace(each, winner=winners[each.path])
 
 
-def strict_conflicts(home: Home, since: int, changeset: str, reads: Sequence[str]) -> Iterator[Conflict]:
-    """What somebody else landed in what this changeset reads: with strict isolation, each is a conflict."""
-    patterns = Patterns(reads)
+def strict_conflicts(
+    home: Home, since: int, changeset: str, reads: Sequence[str], seen: Mapping[bytes, State | None] | None = None
+) -> Iterator[Conflict]:
+    """What somebody else landed in what this changeset reads: with strict isolation, each is a conflict.
+
+    `seen`: paths of which a step has said that it knows them, as they were then.
+    """
+    patterns, known = Patterns(reads), dict(seen or {})
     for path, winner in _landed_since(home, since):
+        if path in known and same(known[path], state_of(home, path)):
+            continue
         if winner.changeset != changeset and (not reads or path in patterns):
             yield Conflict(
                 root=home.root,
