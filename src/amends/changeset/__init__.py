@@ -5,15 +5,19 @@ from amends.changeset.files import Files
 from amends.changeset.late import LateWrite
 from amends.changeset.library import (
     Summary,
+    conflicts_of,
     diff,
     doctor,
+    draft_digest,
     keep,
     landing_of,
     late_writes,
     list_changesets,
     queue,
+    require_conflict,
     show,
     take_back,
+    write_drafts,
 )
 from amends.changeset.line import Ticket
 from amends.changeset.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
@@ -48,14 +52,18 @@ __all__ = [
     "Totals",
     "Unverified",
     "Winner",
+    "conflicts_of",
     "diff",
     "doctor",
+    "draft_digest",
     "keep",
     "landing_of",
     "late_writes",
     "list_changesets",
     "prune",
     "queue",
+    "require_conflict",
     "show",
     "take_back",
+    "write_drafts",
 ]

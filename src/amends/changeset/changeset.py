@@ -24,14 +24,13 @@ from amends.changeset import landing, rebase
 from amends.changeset.branching import fork
 from amends.changeset.contents import diff_of
 from amends.changeset.disk import Disk
-from amends.changeset.files import Files
 from amends.changeset.home import empty_trash, homes_of
 from amends.changeset.model import Life, Record, Terms
 from amends.changeset.net import net_changes
 from amends.changeset.paths import Given, Patterns, spell
 from amends.changeset.recovery import recover
 from amends.changeset.report import Conflicted
-from amends.changeset.resolve import resolve_by_draft, write_drafts
+from amends.changeset.resolve import write_drafts
 from amends.changeset.results import Sealed
 from amends.changeset.shelf import Shelf
 from amends.changeset.steps import Steps
@@ -224,18 +223,14 @@ class Changeset(Steps):
         conflicts = landing.conflicts_of(landing.check(self._case()))
         return Conflicted(changeset=self.id, conflicts=conflicts) if conflicts else None
 
-    def resolve(self, path: Given, take: str, *, draft: str | None = None) -> Sealed:
+    def resolve(self, path: Given, take: str, *, draft: str = "") -> Sealed:
         """Resolve a conflict, as a step of its own: take `ours`, `theirs`, or, as `merged`, the draft of it.
 
         `draft` is the digest of the draft that is meant. Raises PathError for a path that is not in conflict.
         """
         with self.begin(f"resolve {spell(os.fsencode(path))}: {take}") as files:
-            self.resolve_in(files, path, take, draft=draft)
+            files.resolve(path, take, draft=draft)
             return files.seal()
-
-    def resolve_in(self, files: Files, path: Given, take: str, *, draft: str | None = None) -> None:
-        """The same in the open step: of a person, who has seen a draft and not the step's view."""
-        resolve_by_draft(self._resolve(), self._shelf, files.roots, path, take, draft)
 
     def drafts(self) -> tuple[tuple[str, str], ...]:
         """Have a draft for each conflict that there is now, for a person to edit: its path, and where the draft is."""

@@ -172,14 +172,19 @@ class Files:
         self._require_open()
         return self._ways.resolving().mark()
 
-    def resolve(self, path: Given, take: str) -> None:
+    def resolve(self, path: Given, take: str, *, draft: str | None = None) -> None:
         """Resolve a conflict: take `ours`, `theirs` (what is in the tree), or, as `merged`, what the step shows.
 
-        Raises PathError for a path that is not in conflict, and for a text that still has marks in it.
+        `draft` is for a person's decision, who has seen drafts: with `merged`, the digest of the one that is meant, or
+        nothing for whatever it is now. Raises PathError for a path that is not in conflict, and for a text that still
+        has marks in it.
         """
         self._require_open()
         root, at = self._split(path)
-        self._ways.resolving().resolve(root, at, as_take(take))
+        if draft is None:
+            self._ways.resolving().resolve(root, at, as_take(take))
+        else:
+            self._ways.resolving().resolve_by_draft(root, at, as_take(take), draft)
 
     def merge(self, branch: Changeset) -> BranchMerged | Conflicted:
         """Bring in what a branch has changed since it was forked, by the rules of a landing.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from hashlib import sha256
 
-from amends.changeset import results
+from amends.changeset import landing, results
 from amends.changeset.changeset import Changeset
 from amends.changeset.codec import Fields
 from amends.changeset.contents import diff_of
@@ -21,9 +22,11 @@ from amends.changeset.line import Ticket, waiting
 from amends.changeset.model import Life, Record, Terms, Totals
 from amends.changeset.net import net_changes
 from amends.changeset.paths import Given, spell
-from amends.changeset.report import Landed
+from amends.changeset.report import Conflict, Landed
+from amends.changeset.resolve import conflict_at, draft_of, placed, require_no_marks, write_drafts as drafts
 from amends.changeset.results import Sealed
 from amends.changeset.shelf import Shelf
+from amends.changeset.take import as_take
 from amends.changeset.views.probe import Answer, doctor as ask
 from amends.changeset.views.protocol import Budget
 from amends.clock import Clock, SystemClock
@@ -122,6 +125,56 @@ def _homes(record: Record, home: Home, state: Given | None) -> tuple[Home, ...]:
     if len(record.roots) == 1:
         return (home,)
     return homes_of(record.roots, None if state is None else os.path.dirname(home.path))
+
+
+def conflicts_of(root: Given, id: str, *, state: Given | None = None) -> tuple[Conflict, ...]:
+    """What would be in conflict, were it landed now. One that has landed, or is a branch, has none."""
+    case = _case(root, id, state)
+    return () if case is None else landing.conflicts_of(landing.check(case))
+
+
+def require_conflict(root: Given, id: str, path: Given, take: str, *, state: Given | None = None) -> str:
+    """The path as a step is given it. Raises PathError for one that is not in conflict, and names the nearest."""
+    as_take(take)
+    (home,) = homes_of([root], state)
+    shelf = Shelf(home, id, Disk())
+    roots = shelf.record().roots
+    tree, at = placed((home.root, *roots[1:]), path)
+    found = conflicts_of(root, id, state=state)
+    conflict_at(found, (home.root, *roots[1:])[tree], at)
+    return os.fsdecode(at if tree == 0 else roots[tree] + b"/" + at)
+
+
+def write_drafts(root: Given, id: str, *, state: Given | None = None) -> tuple[tuple[str, str], ...]:
+    """Have a draft of each conflict for a person to edit, beside ours, theirs and base: its path, and where it is."""
+    case = _case(root, id, state)
+    return () if case is None else drafts(case, landing.conflicts_of(landing.check(case)))
+
+
+def draft_digest(root: Given, id: str, path: Given, *, state: Given | None = None) -> str:
+    """What names the draft of a conflict as it is now. Raises PathError where there is none, or marks stand in it."""
+    (home,) = homes_of([root], state)
+    shelf = Shelf(home, id, Disk())
+    tree, at = placed(shelf.record().roots, path)
+    content, _ = draft_of(shelf, tree, at)
+    require_no_marks(content, at)
+    return sha256(content).hexdigest()
+
+
+def _case(root: Given, id: str, state: Given | None) -> landing.Case | None:
+    (home,) = homes_of([root], state)
+    shelf = Shelf(home, id, Disk())
+    record = shelf.record()
+    if record.branch_of is not None or record.life not in {Life.ACTIVE, Life.REVIEW}:
+        return None
+    return landing.Case(
+        shelf=shelf,
+        name=record.name,
+        homes=_homes(record, home, state),
+        layers=tuple(shelf.layers()),
+        terms=record.terms,
+        clock=SystemClock(),
+    )
 
 
 def queue(root: Given, *, state: Given | None = None) -> tuple[Ticket, ...]:

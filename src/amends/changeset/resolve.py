@@ -42,11 +42,11 @@ from amends.changeset.merge import merge
 from amends.changeset.model import Entry, Kind, Layer, Met, State, same
 from amends.changeset.net import net_changes
 from amends.changeset.objects import Objects
-from amends.changeset.paths import Given, parents, relative, spell
+from amends.changeset.paths import Given, beneath, parents, relative, spell
 from amends.changeset.report import Conflict
 from amends.changeset.shelf import Shelf, content_in
 from amends.changeset.stack import Found
-from amends.changeset.take import Take, as_take
+from amends.changeset.take import Take
 from amends.changeset.texts import LARGEST_TEXT, is_text
 from amends.changeset.validate import TreeNow
 from amends.changeset.writing import Writing
@@ -109,6 +109,15 @@ class Resolving:
             self._make_way(tree, path, now)
             known = seen or self._seen(tree, path)
             self._meet(tree, path, theirs if known is None else known.theirs)
+
+    def resolve_by_draft(self, tree: int, path: bytes, take: Take, digest: str) -> None:
+        """Resolve what a person has decided, who has seen drafts; `digest` is of the one that they mean, if of any."""
+        draft, seen = None, seen_in_draft(self._case.shelf, tree, path)
+        if take is Take.MERGED:
+            conflict_at(self.conflicts(), self._case.homes[tree].root, path)
+            draft, seen = draft_of(self._case.shelf, tree, path)
+            draft = require_draft(draft, digest, path) if digest else draft
+        self.resolve(tree, path, take, draft, seen)
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
@@ -390,25 +399,18 @@ def require_draft(content: bytes, digest: str, path: bytes) -> bytes:
     return content
 
 
+def require_no_marks(content: bytes, path: bytes) -> None:
+    lines = marks_in(content)
+    if lines:
+        where = ", ".join(map(str, lines[:5]))
+        raise PathError(f"{spell(path)} has marks of the conflict in lines {where}; edit them away, then resolve it")
+
+
 def placed(roots: Sequence[bytes], path: Given) -> tuple[int, bytes]:
     """Which tree a path is of, and where in it."""
     raw = os.fsencode(path)
     if raw.startswith(b"/"):
         for number, root in enumerate(roots):
-            if raw == root or raw.startswith(root + b"/"):
+            if beneath(raw, root) is not None:
                 return number, relative(raw, root)
     return 0, relative(raw, roots[0])
-
-
-def resolve_by_draft(
-    resolving: Resolving, shelf: Shelf, roots: Sequence[bytes], path: Given, take: str, digest: str | None
-) -> None:
-    """Resolve what a person has decided, who has seen drafts."""
-    tree, at = placed(roots, path)
-    chosen, draft = as_take(take), None
-    seen = seen_in_draft(shelf, tree, at)
-    if chosen is Take.MERGED:
-        conflict_at(resolving.conflicts(), roots[tree], at)
-        draft, seen = draft_of(shelf, tree, at)
-        draft = draft if digest is None else require_draft(draft, digest, at)
-    resolving.resolve(tree, at, chosen, draft, seen)

@@ -31,6 +31,10 @@ def changed(value: Json) -> str | None:
         return f"{_counted(value['changed_files'], 'file')}, {_counted(value['changed_lines'], 'line')}"
     if isinstance(value.get("branch"), dict) and isinstance(value.get("child"), str):
         return f"what child {value['child']} made"
+    if isinstance(value.get("path"), str) and isinstance(value.get("take"), str):
+        left = value.get("left")
+        more = f", {_counted(len(left), 'conflict')} left" if isinstance(left, list) else ""
+        return f"{value['path']}: {value['take']}{more}"
     applied, merged = value.get("applied"), value.get("merged")
     if isinstance(value.get("layer"), int) and isinstance(applied, list) and isinstance(merged, list):
         also = f", {len(merged)} of them merged with what the saga has" if merged else ""

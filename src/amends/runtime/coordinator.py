@@ -347,6 +347,49 @@ class Coordinator(Desk, Outside, Controls, Retention):
         self.registry.add_definition(land_changeset)
         return await self._join(saga, start) or self._begin(land_changeset, start, saga, ())
 
+    async def resolve(
+        self,
+        root: str | PathLike[str],
+        changeset: str,
+        path: str,
+        take: Literal["ours", "theirs", "merged"],
+        *,
+        by: str,
+        draft: str = "",
+        state: str | PathLike[str] | None = None,
+    ) -> Handle:
+        """Resolve a conflict of a saga's changeset: take ours, theirs, or, as merged, the draft (with this digest).
+
+        A saga that waits for it goes on; of one that has completed it is done by a saga of its own, as a landing is,
+        and goes back with it. Raises PathError for a path that is not in conflict, RefusedError where the saga does
+        not wait for it, or is not on this journal.
+        """
+        from amends.changeset import draft_digest, require_conflict, show
+        from amends.runtime.files.by_hand import (
+            next_id,
+            owner_of,
+            resolve_changeset,
+            start_of_resolution,
+            waits_for_people,
+        )
+        from amends.runtime.files.resolving import decision, signal_of
+        from amends.runtime.records import load
+
+        found, who = show(root, changeset, state=state), checked_actor(by)
+        meant = require_conflict(root, changeset, path, take, state=state)
+        draft = draft or (draft_digest(root, changeset, path, state=state) if take == "merged" else "")
+        owner = await owner_of(self.journal, found)
+        if owner is None:
+            whose = f"belongs to saga {found.saga}, which is not on this journal" if found.saga else "is no saga's"
+            raise RefusedError(f"changeset {changeset} {whose}; one by hand is resolved by Changeset.resolve()")
+        if waits_for_people(owner, await load(self.journal, owner.id), changeset):
+            await self.signal(owner.id, signal_of(changeset), decision(meant, take, draft), by=who)
+            return self._engine.running(owner.id) or self._engine.follow(owner.id)
+        start = await start_of_resolution(self.journal, found, owner, by=who, path=meant, take=take, draft=draft)
+        saga = await next_id(self.journal, changeset, resolve_changeset.name)
+        self.registry.add_definition(resolve_changeset)
+        return await self._join(saga, start) or self._begin(resolve_changeset, start, saga, ())
+
     async def raise_limit(  # noqa: PLR0913 - one for each limit
         self,
         saga: str,

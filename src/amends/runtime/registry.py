@@ -22,8 +22,8 @@ BUILT_IN: Final = "amends."
 """How the topics of the runtime's own actions begin."""
 
 
-LAND: Final = ("amends.changeset.land", 1)
-"""The runtime's own definition: every process knows it, and loads it when it is asked for."""
+BY_HAND: Final = (("amends.changeset.land", 1), ("amends.changeset.resolve", 1))
+"""The runtime's own definitions: every process knows them, and loads them when they are asked for."""
 
 
 class Registry:
@@ -62,10 +62,10 @@ class Registry:
 
     def definition(self, name: str, version: int) -> SagaDefinition:
         found = self._definitions.get((name, version))
-        if found is None and (name, version) == LAND:
-            from amends.runtime.files.by_hand import land_changeset
+        if found is None and (name, version) in BY_HAND:
+            from amends.runtime.files.by_hand import DEFINITIONS
 
-            return land_changeset
+            return DEFINITIONS[name]
         if found is None:
             known = sorted(v for n, v in self._definitions if n == name)
             hint = f"it knows version {', '.join(map(str, known))}" if known else "import the module that declares it"
@@ -82,7 +82,7 @@ class Registry:
 
     def resumable_names(self) -> frozenset[str]:
         """The same with the runtime's own, which whoever resumes takes up, and nobody else by the way."""
-        return self.definition_names() | {"/".join(map(str, LAND))}
+        return self.definition_names() | {f"{name}/{version}" for name, version in BY_HAND}
 
 
 def _home(action: Action[..., Any]) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from amends.core.events import SagaStarted
 from amends.core.transitions import SagaStatus
@@ -96,7 +96,8 @@ class FileSaga(SagaDefinition):
                 results[step.id] = await s.do_named(self.actions[step.id], named(step))
         if tree is not None and tree.land:
             verify = [str(bound(word, known)) for word in tree.verify]
-            await s.land(message=str(bound(tree.land, known)), verify=verify)
+            on_conflict: Literal["ask", "raise"] = "ask" if tree.asks else "raise"
+            await s.land(message=str(bound(tree.land, known)), verify=verify, on_conflict=on_conflict)
         given: dict[str, Json] = {name: bound(text, known) for name, text in self.written.result.items()}
         return given or None
 

@@ -92,6 +92,8 @@ class Tree:
     root: Template
     land: Template = ()
     verify: tuple[Template, ...] = ()
+    asks: bool = False
+    """Whether people resolve what is in conflict; else the saga goes back."""
     line: int = 1
 
 

@@ -124,6 +124,12 @@ def _retries(part: Part, mistakes: Mistakes) -> Retries:
     )
 
 
+def _asks(entry: Entry, mistakes: Mistakes, *, lands: bool) -> bool:
+    if not lands:
+        mistakes.add(entry.line, "on_conflict without land: nothing lands that could be in conflict; add land")
+    return mistakes.choice(entry.value, "on_conflict", ("raise", "ask")) == "ask"
+
+
 def _tree(part: Part, mistakes: Mistakes) -> Tree | None:
     if isinstance(part, Scalar):
         return Tree(root=argument(part, "files", mistakes, EARLY), line=part.line)
@@ -137,6 +143,7 @@ def _tree(part: Part, mistakes: Mistakes) -> Tree | None:
         root=argument(found["root"].value, "root", mistakes, EARLY),
         land=argument(found["land"].value, "land", mistakes, EARLY) if "land" in found else (),
         verify=tuple(argument(item, "an argument", mistakes, EARLY) for item in verify),
+        asks=_asks(found["on_conflict"], mistakes, lands="land" in found) if "on_conflict" in found else False,
         line=part.line,
     )
 

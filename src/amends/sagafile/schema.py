@@ -125,6 +125,7 @@ TREE: Final[Mapping[str, Json]] = {
     "root": _told(_TEXT, "The tree, seen from the file's directory."),
     "land": _told(_TEXT, "Bring the work into the tree at the end, with this message; else it stays outside."),
     "verify": _told(_ARGUMENTS, "A command that runs over the result first, and has to end with 0."),
+    "on_conflict": _told({"enum": ["raise", "ask"]}, "Whether people are asked where others changed the same."),
 }
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": MOST_COUNTED}
 _ATTEMPTS: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": MOST_ATTEMPTS}

@@ -1,5 +1,8 @@
 """Landing a saga's changeset by hand: what a person decides about file work that its saga has left in `review`.
 
+Resolving its conflicts by hand is the same, a saga for each: `amends.changeset.resolve` lays a layer over the owner's,
+which the landing is given too.
+
 A changeset of a saga is the saga's: what is done to it behind its back, its record does not know, and its rollback
 would not take back. So a person lands it by a saga of its own, `amends.changeset.land`, which is given the layers that
 the other one's record names, as a child that shares them is. It looks, is judged, asks people where the policy says so,
@@ -17,26 +20,28 @@ the ids of such landings follow from the changeset's, so that they are found by 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, cast
 
 from amends.changeset import Summary, Terms
 from amends.core.commands import StartSaga
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, SagaId
+from amends.core.waits import open_waits
 from amends.errors import ChangesetLifeError, RefusedError
 from amends.journal.protocol import Journal, SagaRow
-from amends.runtime.definition import saga
+from amends.runtime.definition import SagaDefinition, saga
 from amends.runtime.files.given import Place, SagaFiles, place_in
 from amends.runtime.files.landing import TOPIC
-from amends.runtime.files.sharing import fit, layers_of
+from amends.runtime.files.resolving import signal_of
+from amends.runtime.files.sharing import fit, inherited, layers_of
 from amends.runtime.files.work import land_whole
 from amends.runtime.records import load
 from amends.runtime.work import Work
 
 LANDS: Final = "amends.lands"
-"""The label of such a landing: the saga whose work it is."""
+"""The label of such a landing, or resolution: the saga whose work it is."""
 _OLD: Final = re.compile(r"(.+)-[0-9a-z]{10}")
 """How a saga's changesets are called; older ones do not say whose they are."""
 
@@ -54,6 +59,22 @@ async def land_changeset(
     """Land what another saga has left in its changeset."""
     files = SagaFiles(tuple(roots), Terms(), state)
     return await land_whole(s, files, message, verify=verify, verify_s=verify_s, wait_s=wait_s, on_conflict="return")
+
+
+@saga("amends.changeset.resolve")
+async def resolve_changeset(
+    s: Work, roots: list[str], state: str | None, path: str, take: str, draft: str
+) -> dict[str, Any]:
+    """Resolve a conflict of what another saga has left in its changeset."""
+    from amends.runtime.files.resolving import resolve
+
+    files = SagaFiles(tuple(roots), Terms(), state)
+    named = {"files": files, "path": path, "take": take, "draft": draft}
+    return cast("dict[str, Any]", await s.do_named(resolve, named))
+
+
+DEFINITIONS: Final = {each.name: each for each in (land_changeset, resolve_changeset)}
+_VERBS: Final = {land_changeset.name: "land", resolve_changeset.name: "resolve"}
 
 
 # -- whose it is ------------------------------------------------------------------------------------------------------
@@ -94,27 +115,53 @@ def refuse_dropping(changeset: str, owner: SagaRow, *, whole: bool) -> RefusedEr
 
 async def landings(journal: Journal, changeset: str) -> list[SagaRow]:
     """The landings by hand of a changeset, oldest first."""
-    found: list[SagaRow] = []
+    return [row async for row in _by_hand(journal, changeset, land_changeset.name)]
+
+
+async def resolutions(journal: Journal, changeset: str) -> list[SagaRow]:
+    """The resolutions by hand of its conflicts, oldest first."""
+    return [row async for row in _by_hand(journal, changeset, resolve_changeset.name)]
+
+
+async def by_hand(journal: Journal, changeset: str) -> list[SagaRow]:
+    """All that was done to it by hand, in the order in which it can be taken back: landings first, newest first."""
+    landed, resolved = await landings(journal, changeset), await resolutions(journal, changeset)
+    return [*reversed(landed), *reversed(resolved)]
+
+
+async def _by_hand(journal: Journal, changeset: str, definition: str) -> AsyncIterator[SagaRow]:
     number = 1
-    while (row := await journal.saga(_id(changeset, number))) is not None:
+    while (row := await journal.saga(_id(changeset, number, definition))) is not None:
         number += 1
-        if row.definition == land_changeset.name:
-            found.append(row)
-    return found
+        if row.definition == definition:
+            yield row
 
 
-async def next_id(journal: Journal, changeset: str) -> SagaId:
-    """The id of the landing under way, else of a new one."""
+async def next_id(journal: Journal, changeset: str, definition: str = land_changeset.name) -> SagaId:
+    """The id of the one under way, else of a new one."""
     number = 1
-    while (row := await journal.saga(_id(changeset, number))) is not None:
-        if row.definition == land_changeset.name and not row.status.ended:
+    while (row := await journal.saga(_id(changeset, number, definition))) is not None:
+        if row.definition == definition and not row.status.ended:
             return row.id
         number += 1
-    return _id(changeset, number)
+    return _id(changeset, number, definition)
 
 
-def _id(changeset: str, number: int) -> SagaId:
-    return SagaId(f"land-{changeset}" if number == 1 else f"land-{changeset}-{number}")
+def _id(changeset: str, number: int, definition: str) -> SagaId:
+    name = f"{_VERBS[definition]}-{changeset}"
+    return SagaId(name if number == 1 else f"{name}-{number}")
+
+
+async def _standing(journal: Journal, owner: Saga, changeset: str) -> dict[int, str]:
+    """The layers of a changeset that stand on record: its saga's own, and those by which conflicts were resolved."""
+    under = dict(layers_of(owner, changeset)[0])
+    for row in await resolutions(journal, changeset):
+        if row.status is SagaStatus.COMPLETED:
+            resolved = await load(journal, row.id)
+            given = inherited(resolved.begun)
+            known = {} if given is None else given.under
+            under |= {each: digest for each, digest in layers_of(resolved, changeset)[0].items() if each not in known}
+    return under
 
 
 async def start_of(
@@ -129,6 +176,27 @@ async def start_of(
     wait_s: float | None,
 ) -> StartSaga:
     """How the landing begins. Raises RefusedError where the saga is not over, ChangesetLifeError where that is."""
+    asked: dict[str, Json] = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
+    return await _start(journal, changeset, owner, by, land_changeset, asked)
+
+
+async def start_of_resolution(
+    journal: Journal, changeset: Summary, owner: SagaRow, *, by: str, path: str, take: str, draft: str
+) -> StartSaga:
+    """How a resolution begins. Raises as `start_of` does, and while a landing of the changeset is under way."""
+    for each in await landings(journal, changeset.id):
+        if not each.status.ended:
+            raise RefusedError(
+                f"changeset {changeset.id} is being landed by saga {each.id}, which is {_spelled(each.status)}: wait, "
+                f"or `amends saga cancel {each.id}` first"
+            )
+    asked: dict[str, Json] = {"path": path, "take": take, "draft": draft}
+    return await _start(journal, changeset, owner, by, resolve_changeset, asked)
+
+
+async def _start(
+    journal: Journal, changeset: Summary, owner: SagaRow, by: str, definition: SagaDefinition, asked: dict[str, Json]
+) -> StartSaga:
     state = await load(journal, owner.id)
     _require_completed(changeset.id, owner, state)
     if changeset.branch_of is not None:
@@ -138,11 +206,10 @@ async def start_of(
     place = _place_of(state, changeset.id)
     if place is None:
         raise RefusedError(f"saga {owner.id} is on record, and no step of it names changeset {changeset.id}")
-    under = layers_of(state, changeset.id)[0]
-    asked: dict[str, Json] = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
+    under = await _standing(journal, state, changeset.id)
     return StartSaga(
-        definition=land_changeset.name,
-        version=land_changeset.version,
+        definition=definition.name,
+        version=definition.version,
         input={"roots": list(place.roots), "state": place.state, **asked},
         actor=by,
         env=owner.env,
@@ -150,6 +217,11 @@ async def start_of(
         | {LANDS: owner.id},
         files={**place.data(), "under": {str(number): digest for number, digest in sorted(under.items())}},
     )
+
+
+def waits_for_people(owner: SagaRow, state: Saga, changeset: str) -> bool:
+    """Whether its saga waits for people to resolve its conflicts."""
+    return not owner.status.ended and any(wait.name == signal_of(changeset) for wait in open_waits(state))
 
 
 def _require_completed(changeset: str, owner: SagaRow, state: Saga) -> None:

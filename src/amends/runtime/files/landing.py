@@ -18,6 +18,7 @@ from amends.changeset import Changeset, Conflicted, Landed, Life, Terms, landing
 from amends.core.values import Json
 from amends.errors import ChangedSince, Fatal
 from amends.runtime.action import Action, Done, action, key
+from amends.runtime.files.resolving import mark, resolve
 
 if TYPE_CHECKING:
     from amends.runtime.files.given import Place
@@ -27,7 +28,7 @@ REVIEW: Final = "amends.changeset.review"
 LONGEST_DIFF: Final = 256 * 1024
 """Characters of a diff that go on record; its digest is of all of it."""
 MOST_PATHS: Final = 1000
-OnConflict: TypeAlias = Literal["raise", "return"]
+OnConflict: TypeAlias = Literal["raise", "return", "ask"]
 
 
 @action(REVIEW, read_only=True)
@@ -70,7 +71,7 @@ def land(
     if isinstance(ended, Landed):
         return _landed(ended)
     if isinstance(ended, Conflicted):
-        if on_conflict == "return":
+        if on_conflict != "raise":
             return {"landed": False, "landing": None, "report": cast("Json", ended.data()), "text": ended.text()}
         raise Fatal(
             f"it is in conflict with what others changed, and nothing has landed\n{ended.text()}", happened=False
@@ -88,6 +89,8 @@ def land_back(done: Done) -> None:
 
 for _each in (review, land):
     cast("Action[..., Any]", _each).on_files = "changeset"
+ACTIONS: Final = (review, land, mark, resolve)
+"""What a landing may need: whoever imports this knows them all."""
 
 
 def _landed(ended: Landed) -> dict[str, Json]:

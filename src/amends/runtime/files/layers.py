@@ -44,6 +44,7 @@ from amends.runtime.files.healing import certain
 from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
 from amends.runtime.files.threads import in_thread
+from amends.runtime.registry import BY_HAND
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action, Done
@@ -178,7 +179,8 @@ class Layers:
                 self._open[place.changeset] = changeset
             sealed, doubtful = self._on_record(place)
             newest = max(sealed | doubtful, default=changeset.forked_at)
-            if changeset.newest > newest and changeset.life in {Life.ACTIVE, Life.REVIEW}:
+            is_ours = self._knows_all and changeset.life in {Life.ACTIVE, Life.REVIEW}
+            if changeset.newest > newest and is_ours:
                 await self.in_thread(lambda: changeset.rewind(newest))  # sealed, and never on record
             return changeset
 
@@ -194,7 +196,7 @@ class Layers:
             name=self._run.begun.definition,
             state=place.state,
             terms=self._terms.get(place.changeset),
-            sealed=sealed,
+            sealed=sealed if self._knows_all else None,
             doubtful=doubtful,
             saga=self.saga,
         )
@@ -262,10 +264,9 @@ class Layers:
         """A person may have landed the saga's changeset, by a saga of its own: that goes back first."""
         if self.is_shared(place.changeset) or self._is_branch(place.changeset):
             return
-        from amends.runtime.files.by_hand import landings
+        from amends.runtime.files.by_hand import by_hand
 
-        found = await landings(self._run.around.turns.journal, place.changeset)
-        for each in reversed(found):
+        for each in await by_hand(self._run.around.turns.journal, place.changeset):
             if each.status is not SagaStatus.ROLLED_BACK:
                 await self.let_go(place)
                 await revert_landing(each.id, f"saga {self.saga} is taken back, whose changeset it landed")
@@ -310,12 +311,34 @@ class Layers:
         """Let go of the changesets; say of those of a saga that has ended what became of them."""
         phase = self._run.book.saga.phase
         for changeset in self._open.values():
-            left = functools.partial(_left, changeset, phase)
+            left = functools.partial(self._left, changeset, phase)
             try:
-                await self.in_thread(changeset.close if self.is_shared(changeset.id) else left)
+                await self.in_thread(left)
             except (ChangesetError, OSError) as exc:
                 _log.warning("changeset %s could not be closed properly: %s", changeset.id, exc)
         self._open.clear()
+
+    def _left(self, changeset: Changeset, phase: SagaStatus) -> None:
+        try:
+            if self.is_shared(changeset.id):
+                if self._is_by_hand and changeset.life is Life.ACTIVE and phase.ended:
+                    changeset.review()  # it waits for a person again
+            elif changeset.life is Life.ACTIVE and phase is SagaStatus.ROLLED_BACK:
+                changeset.drop()
+            elif changeset.life is Life.ACTIVE and phase is SagaStatus.COMPLETED and changeset.steps():
+                changeset.review()
+        finally:
+            changeset.close()
+
+    @property
+    def _knows_all(self) -> bool:
+        """Whether a layer that it does not know is nobody's. What was done by hand knows nothing of what came after."""
+        return not (self._is_by_hand and self._run.book.saga.rollback is not None)
+
+    @property
+    def _is_by_hand(self) -> bool:
+        """Whether the saga is what a person does to another one's changeset."""
+        return any(self._run.begun.definition == name for name, _ in BY_HAND)
 
 
 def _made(place: Place, name: str, terms: Terms | None, saga: SagaId) -> None:
@@ -342,13 +365,3 @@ def _rewound(changeset: Changeset, to: int) -> None:
         changeset.rewind(to)
     if to == changeset.forked_at:
         changeset.drop()
-
-
-def _left(changeset: Changeset, phase: SagaStatus) -> None:
-    try:
-        if changeset.life is Life.ACTIVE and phase is SagaStatus.ROLLED_BACK:
-            changeset.drop()
-        elif changeset.life is Life.ACTIVE and phase is SagaStatus.COMPLETED and changeset.steps():
-            changeset.review()
-    finally:
-        changeset.close()

@@ -1,7 +1,7 @@
 """What pruned sagas have left on disk: the layers of their changesets, what their landings replaced, ancestors.
 
 It goes before the record does: whoever is killed in between finds the saga again, and prunes the rest. A changeset goes
-with the saga whose work it is, once every saga by which a person landed it goes too, or has gone.
+with the saga whose work it is, once every saga by which a person landed or resolved it goes too, or has gone.
 
 | its changeset                  | the saga                          | the changeset                     |
 |--------------------------------|-----------------------------------|-----------------------------------|
@@ -24,7 +24,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import ChangesetBusyError, ChangesetError
 from amends.journal.protocol import Journal
-from amends.runtime.files.by_hand import landings
+from amends.runtime.files.by_hand import by_hand
 from amends.runtime.files.given import PARAMETER, Place, place_in
 from amends.runtime.files.threads import in_thread
 
@@ -79,9 +79,9 @@ class Leftovers:
     async def _goes(self, changeset: Summary, named: Collection[str]) -> bool:
         if changeset.saga not in self.sagas and changeset.id not in named:
             return False
-        by_hand = [row.id for row in await landings(self._journal, changeset.id)]
+        done_by_hand = [row.id for row in await by_hand(self._journal, changeset.id)]
         owners = [SagaId(changeset.saga)] if changeset.saga else []
-        return all([await self._has_gone(each) for each in (*owners, *by_hand)])
+        return all([await self._has_gone(each) for each in (*owners, *done_by_hand)])
 
     async def _has_gone(self, saga: SagaId) -> bool:
         row = None if saga in self.sagas else await self._journal.saga(saga)

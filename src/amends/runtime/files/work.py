@@ -25,6 +25,9 @@ class OnFiles:
     def do_named(self, action: Action[..., Any], named: Mapping[str, object]) -> Coroutine[Any, Any, Any]:
         raise NotImplementedError
 
+    async def wait_for(self, name: str) -> Any:  # noqa: ANN401 - any JSON value
+        raise NotImplementedError
+
     def files(
         self,
         *roots: str | os.PathLike[str],
@@ -63,19 +66,18 @@ class OnFiles:
         verify: Sequence[str] = (),
         verify_s: float | None = None,
         wait_s: float | None = None,
-        on_conflict: Literal["raise", "return"] = "raise",
+        on_conflict: Literal["raise", "return", "ask"] = "raise",
     ) -> dict[str, Any]:
         """Bring the saga's files into their trees, all of it or nothing. A step: judged, approved, taken back.
 
         `verify` is a command that runs over the result first, and has to end with 0. A conflict with what others
         changed makes the step fail, or, with `on_conflict="return"`, is the answer: `landed` is false then, and
-        `report` says where.
+        `report` says where. With "ask" the saga waits until people have resolved each conflict, by
+        `amends changeset resolve` or `coordinator.resolve`, and lands then.
         """
-        known = self._layers().known
-        if files is None and len(known) == 1:
-            files = known[0]
-        if files is None:
-            raise InputError("land what? Pass what s.files(root) gave" if known else "call s.files(root) first")
+        if on_conflict not in {"raise", "return", "ask"}:
+            raise InputError(f"on_conflict={on_conflict!r}: say raise, return or ask")
+        files = self._whole(files, "land")
         given = self._layers().inherited(files)
         if given is not None:
             how = "a branch of them is worked on" if given.is_branch else "are shared"
@@ -83,6 +85,37 @@ class OnFiles:
         return await land_whole(
             self, files, message, verify=verify, verify_s=verify_s, wait_s=wait_s, on_conflict=on_conflict
         )
+
+    async def mark_conflicts(self, files: SagaFiles | None = None) -> list[dict[str, Any]]:
+        """Have both sides of each conflict with the tree of now in the view, with marks, for the steps that follow.
+
+        A step. Gives the conflicts; where there are none, an empty list. Nothing lands until each is resolved.
+        """
+        from amends.runtime.files.resolving import mark
+
+        found = await self.do_named(mark, {FILES: self._whole(files, "mark")})
+        return cast("list[dict[str, Any]]", found)
+
+    async def resolve(
+        self, path: str, take: Literal["ours", "theirs", "merged"], files: SagaFiles | None = None
+    ) -> dict[str, Any]:
+        """Resolve a conflict of a landing: take ours, theirs, or what the view shows by now. A step.
+
+        Gives the paths that are `left`. Raises StepError for a path that is not in conflict, or has marks in it.
+        """
+        from amends.runtime.files.resolving import resolve
+
+        named = {FILES: self._whole(files, "resolve"), "path": path, "take": take}
+        return cast("dict[str, Any]", await self.do_named(resolve, named))
+
+    def _whole(self, files: SagaFiles | None, verb: str) -> SagaFiles:
+        """The files that are meant, where the saga has no others."""
+        known = self._layers().known
+        if files is None and len(known) == 1:
+            return known[0]
+        if files is None:
+            raise InputError(f"{verb} what? Pass what s.files(root) gave" if known else "call s.files(root) first")
+        return files
 
     def _with_files(self, action: Action[..., Any], named: Mapping[str, object]) -> Mapping[str, object]:
         """The arguments with a changeset's name in the place of its files."""
@@ -115,14 +148,18 @@ async def land_whole(
     verify: Sequence[str],
     verify_s: float | None,
     wait_s: float | None,
-    on_conflict: Literal["raise", "return"],
+    on_conflict: Literal["raise", "return", "ask"],
 ) -> dict[str, Any]:
     """Look at what would land, and land that, as two steps. Whose files they are is not asked here."""
     from amends.runtime.files.landing import land, review
+    from amends.runtime.files.resolving import resolved_by_people
 
-    looked = await s.do_named(review, {FILES: files})
     asked = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
-    ended = await s.do_named(land, {FILES: files, **asked, "on_conflict": on_conflict, **looked})
-    if ended["landed"]:
-        files.landings += 1
-    return cast("dict[str, Any]", ended)
+    while True:
+        looked = await s.do_named(review, {FILES: files})
+        ended = await s.do_named(land, {FILES: files, **asked, "on_conflict": on_conflict, **looked})
+        if ended["landed"]:
+            files.landings += 1
+        if ended["landed"] or on_conflict != "ask":
+            return cast("dict[str, Any]", ended)
+        await resolved_by_people(s, files, ended["report"]["changeset"])

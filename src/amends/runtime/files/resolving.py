@@ -1,0 +1,62 @@
+"""Resolving conflicts as steps: both sides shown with marks, and one of them, or what was made of both, taken.
+
+Both are layers like any other step's: judged, on record, and dropped when they are taken back. A saga whose landing
+asks people (`on_conflict="ask"`) waits for a signal for each conflict: what the person has decided is its payload, and
+who they are is on record with it. A decision that cannot be carried out is a step that failed: it waits on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from amends.changeset import Files
+from amends.changeset.paths import spell
+from amends.core.values import Json
+from amends.errors import StepError
+from amends.runtime.action import action
+from amends.runtime.files.healing import certain
+
+if TYPE_CHECKING:
+    from amends.runtime.files.given import SagaFiles
+    from amends.runtime.files.work import OnFiles
+
+MARK: Final = "amends.changeset.mark"
+TOPIC: Final = "amends.changeset.resolve"
+_SIGNAL: Final = "resolve "
+
+
+@action(MARK, idempotent=True, timeout=None)
+def mark(files: Files) -> list[Json]:
+    """Show both sides of each conflict in the view, with marks."""
+    return [each.data() for each in files.mark_conflicts()]
+
+
+@action(TOPIC, idempotent=True, timeout=None)
+def resolve(files: Files, path: str, take: str, draft: str | None = None) -> dict[str, Json]:
+    """Resolve one conflict. `draft`: a person has decided, who has seen drafts, and means the one with this digest."""
+    with certain():
+        files.resolve(path, take, draft=draft)
+    return {"path": path, "take": take, "left": [spell(each.path) for each in files.conflicts()]}
+
+
+def signal_of(changeset: str) -> str:
+    """The name of the signal by which people resolve the conflicts of a changeset, one by one."""
+    return f"{_SIGNAL}{changeset}"
+
+
+def decision(path: str, take: str, draft: str) -> dict[str, Json]:
+    return {"path": path, "take": take, "draft": draft}
+
+
+async def resolved_by_people(s: OnFiles, files: SagaFiles, changeset: str) -> None:
+    """Wait until people have resolved each conflict."""
+    left: Any = True
+    while left:
+        asked = await s.wait_for(signal_of(changeset))
+        said = asked if isinstance(asked, dict) else {}
+        named = {name: str(said.get(name) or "") for name in ("path", "take", "draft")}
+        try:
+            ended = await s.do_named(resolve, {"files": files, **named})
+        except StepError:
+            continue  # it is on record why; somebody decides again
+        left = ended["left"]
