@@ -19,8 +19,12 @@ from amends import (
     SagaDefinition,
     StepError,
     Work,
+    action,
     saga,
 )
+from amends.core import commands as c
+from amends.core.events import ActionDispatched
+from amends.core.values import SagaId
 from amends.errors import (
     DeclarationError,
     InputError,
@@ -29,7 +33,8 @@ from amends.errors import (
     UnknownCheckpointError,
 )
 from amends.evidence.timeline import timeline
-from amends.journal.memory import Memory
+from amends.journal.memory import Memory, MemoryJournal
+from amends.runtime.run import Run
 from tests.runtime.support import QuickClock, World, coordinator, names
 from tests.runtime.test_going_back import play
 
@@ -729,3 +734,65 @@ def test_a_paused_saga_is_taken_back_to_a_place_and_is_paused_there_until_it_is_
     status, why, seen, ended = play(scene)
     assert (status, why, seen) == ("paused", "a look", ["a", "b", "unb"])
     assert (ended.status, ended.result, world.seen) == ("completed", "done", ["a", "b", "unb", "b"])
+
+
+def test_a_branch_whose_intent_was_dropped_does_not_act_on_the_one_of_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its worker stood still while another had the saga go back; the function called again asks for the same step."""
+    memory, seen = Memory(), list[str]()
+    asked, back, wakes = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    commits: list[Run] = []
+    append, commit = MemoryJournal.append, Run.commit_to_dispatch
+
+    def appended_late(self: MemoryJournal, saga: SagaId, events: Any, **how: Any) -> Any:
+        if not asked.is_set() and any(isinstance(event, ActionDispatched) for event in events):
+
+            async def later() -> Any:
+                asked.set()
+                await back.wait()
+                return await append(self, saga, events, **how)
+
+            return asyncio.ensure_future(later())
+        return append(self, saga, events, **how)
+
+    async def committed_late(self: Run) -> None:
+        commits.append(self)
+        is_first = len(commits) == 1
+        await commit(self)
+        if is_first:
+            await wakes.wait()
+
+    @action("test.final", no_rollback="it is out")
+    async def final() -> None:
+        seen.append("final")
+        wakes.set()
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(MemoryJournal, "append", appended_late)
+    monkeypatch.setattr(Run, "commit_to_dispatch", committed_late)
+
+    @saga("test.beside")
+    async def work(s: Work) -> None:
+        async def fails() -> None:
+            await back.wait()
+            await asyncio.sleep(0.2)  # until its worker has heard of it
+            raise ValueError("the function is over, and the other branch goes on by itself")
+
+        beside = fails() if await s.checkpoint("here") is None else asyncio.sleep(0)
+        await asyncio.gather(s.do(final), beside)
+
+    async def whole() -> None:
+        clock = QuickClock()
+        async with coordinator(memory, clock=clock) as one, coordinator(memory, clock=clock) as other:
+            handle = await one.start(work, id="s")
+            await asked.wait()
+            now = clock.now()
+            goes = c.RollBackTo(to="here", last=None, by="person:ann", why="another way", now=now, window_s=900)
+            await other._engine.request(SagaId("s"), goes)
+            back.set()
+            async with asyncio.timeout(20):
+                assert (await handle).status == "completed"
+
+    asyncio.run(whole())
+    assert seen == ["final"]

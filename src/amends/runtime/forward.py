@@ -383,15 +383,21 @@ class Forward:
             saga = self._run.book.saga.id
             raise RefusedError(f"saga {saga}: the part of the work that step {place} belongs to was taken back")
 
+    def _is_asked_for_anew(self, step: StepId) -> bool:
+        """Whether the intent on record is not this one: it was dropped, and the function, called again, has another."""
+        return self.over and self._run.in_flight[step].task is not asyncio.current_task()
+
     async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome | None:
         """From the durable intent to the outcome; None where what another wrote meanwhile does not go with that."""
         run, book = self._run, self._run.book
         try:
             await run.commit_to_dispatch()
         except asyncio.CancelledError:
+            if self._is_asked_for_anew(step):
+                raise
             return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
         state = book.saga.steps.get(step)
-        if state is None:
+        if state is None or self._is_asked_for_anew(step):
             raise RefusedError(f"saga {book.saga.id} went back before step {step} could begin")
         is_intended = state.status is StepStatus.RUNNING  # else a pause, or a rollback, came before its intent
         if not is_intended and book.saga.phase is SagaStatus.RUNNING:
