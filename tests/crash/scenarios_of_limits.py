@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from amends import Limits, SagaDefinition, StepFailedError, Work, check, saga, to_checkpoint
+from amends import Limits, NotDone, SagaDefinition, StepFailedError, Work, check, saga, to_checkpoint
 from amends.runtime.coordinator import Coordinator
 from amends.testing.crash import here
 from tests.crash.scenarios import (
@@ -12,6 +12,7 @@ from tests.crash.scenarios import (
     INCIDENT,
     ROLLED_BACK,
     act,
+    always,
     keyed_a,
     plain_b,
     read,
@@ -198,6 +199,19 @@ async def in_circles(s: Work) -> None:
         await s.do(read, 1)
 
 
+down = act("keyed.down", always(NotDone("down")))
+
+
+async def fails_often(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(down, 2)
+
+
+scenario("an attempt fails once too often", ROLLED_BACK, declared={"limits": Limits(failures=2)})(fails_often)
+scenario("one retry too many", ROLLED_BACK, declared={"limits": Limits(retries=2)})(fails_often)
+scenario("a saga has attempts of its own", ROLLED_BACK, declared={"attempts": 2, "rollback_s": 3600.0})(fails_often)
+
+
 @scenario("an agent gives up", ROLLED_BACK)
 async def gives_up(s: Work) -> None:
     await s.do(keyed_a, 1)
@@ -249,6 +263,18 @@ async def past_limits(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.spend(usd=1)
     await s.call(child_spends)
+
+
+@saga("crash.child_fails")
+async def child_fails(s: Work) -> None:
+    await s.do(keyed_a, 11)
+    await s.do(down, 12)
+
+
+@scenario("a child fails too often for its parent", ROLLED_BACK, declared={"limits": Limits(failures=2, retries=9)})
+async def child_past_failures(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.call(child_fails)
 
 
 async def run_and_raise(coordinator: Coordinator, definition: SagaDefinition) -> None:

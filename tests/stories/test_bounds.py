@@ -125,6 +125,7 @@ def test_the_command_line_comes_before_the_definition_and_that_before_the_file(t
     said = run(till, "till:bounded", "--attempts", "2", "--rollback", "1m", "--compensation-attempts", "1")
     assert (said.code, tried(till)) == (3, 2)
     assert begun(till, said) == {"rollback_s": 60, "attempts": 2, "compensation_attempts": 1}
+    assert "(rollback within 60 s, attempts of a step: 2, of a compensation: 1): n=99" in said.out
 
 
 def test_a_compensation_is_tried_as_often_as_the_saga_says_and_then_a_person_is_called(till: Shell) -> None:

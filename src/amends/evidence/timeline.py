@@ -25,7 +25,7 @@ from amends.evidence.texts import (
     spelled_args,
     visible,
 )
-from amends.evidence.using import told_of_limits
+from amends.evidence.using import told_of_bounds, told_of_limits
 from amends.evidence.who import RUNTIME, who
 from amends.journal.protocol import Entry
 
@@ -235,6 +235,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             asked = spelled_args(event.input if written is None else written[0])
             by = f"started by {short(actor)} in {short(env)}"
             of = "" if written is None else f" from {short(written[1])}"
+            of += told_of_bounds(event)
             return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{of}{f': {asked}' if asked else ''}"
         case e.WorkFinished():
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"

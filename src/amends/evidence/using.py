@@ -25,6 +25,16 @@ def told_of_limits(event: e.LimitEvent) -> str:
             assert_never(event)
 
 
+def told_of_bounds(event: e.SagaStarted) -> str:
+    """The bounds that a saga began with, in brackets; nothing where it has none of its own."""
+    found = [
+        *([] if event.rollback_s is None else [f"rollback within {event.rollback_s:g} s"]),
+        *([] if event.attempts is None else [f"attempts of a step: {event.attempts}"]),
+        *([] if event.compensation_attempts is None else [f"of a compensation: {event.compensation_attempts}"]),
+    ]
+    return f" ({', '.join(found)})" if found else ""
+
+
 def _amounts(tokens: int, usd: int) -> str:
     found = [*([f"{tokens} tokens"] if tokens else []), *([amount("usd", usd)] if usd else [])]
     return ", ".join(found) or "nothing"

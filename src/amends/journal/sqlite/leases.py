@@ -98,7 +98,7 @@ def drivers(
         if life is None or life.is_over(us, seen):
             found[SagaId(name)] = Driver(worker)
         else:
-            found[SagaId(name)] = Driver(worker, told + round((until - seen) * 1000), is_gone=False, pid=pid)
+            found[SagaId(name)] = Driver(worker, told + round((life.until - seen) * 1000), is_gone=False, pid=pid)
     return found
 
 
