@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, cast
 
@@ -518,6 +519,21 @@ def test_a_failure_that_the_function_catches_counts_all_the_same() -> None:
 
     assert play(lambda on: on.run(definition)).cause == "limit"
     assert world.seen == ["pay"] * 3
+
+
+def test_the_last_failure_is_one_too_many_even_where_nothing_comes_after_it() -> None:
+    world = World()
+    pay = world.action("pay", *downs(9), retries=1)
+
+    @saga("limits.last", limits=Limits(failures=1))
+    async def definition(s: Work) -> str:
+        for _ in range(2):
+            with suppress(StepFailedError):
+                await s.do(pay)
+        return "gave up"
+
+    ended = play(lambda on: on.run(definition))
+    assert (ended.status, ended.cause) == ("rolled_back", "limit")
 
 
 def test_what_fails_in_children_counts_for_whoever_called_them() -> None:
