@@ -14,7 +14,21 @@ from amends.gate.policy import PolicyGate
 from amends.gate.protocol import Facts
 from amends.journal.memory import MemoryJournal
 from amends.runtime.coordinator import Coordinator
-from amends.runtime.drills import DrilledAction, DrillRecord, contract_digest, drills_on_record, record_drill
+from amends.runtime.drills import (
+    DrilledAction,
+    DrillRecord,
+    contract_digest,
+    drills_on_record,
+    missed_still,
+    note_missed,
+    record_drill,
+)
+from amends.runtime.notices.couriers import Couriers
+from amends.runtime.notices.notice import Notice
+from amends.runtime.notices.target import Delivered, Delivery
+from amends.runtime.notices.types import ASKING
+from amends.runtime.policies import Policies
+from amends.runtime.settings import Settings
 from amends.testing.drill import drill
 from amends.testing.drill.records import has_changed, record_of
 from tests.drill.zoo import Shop, order
@@ -31,7 +45,7 @@ rules:
 """
 
 
-def drilled(contract: Contract, outcome: str = "passed") -> DrillRecord:
+def drilled(contract: Contract, outcome: str = "passed", *, quick: bool = False) -> DrillRecord:
     action = DrilledAction(
         topic=contract.topic, version=contract.version, contract=contract_digest(contract), code="c", outcome=outcome
     )
@@ -45,6 +59,7 @@ def drilled(contract: Contract, outcome: str = "passed") -> DrillRecord:
         actions=[action],
         counts={"passed": 3},
         findings=["a: b"],
+        quick=quick,
     )
 
 
@@ -64,8 +79,9 @@ class Office:
 
         self.saga = whole
 
-    async def record(self, contract: Contract, outcome: str = "passed") -> str:
-        return await record_drill(self.journal, self.clock, drilled(contract, outcome), by="system:ci", env="drill")
+    async def record(self, contract: Contract, outcome: str = "passed", *, quick: bool = False) -> str:
+        made = drilled(contract, outcome, quick=quick)
+        return await record_drill(self.journal, self.clock, made, by="system:ci", env="drill")
 
     async def outcome(self) -> SagaStatus:
         coordinator = Coordinator(journal=self.journal, gate=self.gate, clock=self.clock, registry=Registry())
@@ -144,6 +160,83 @@ def test_a_gate_of_ones_own_is_told_the_age_too() -> None:
         assert gate.ages == [None, pytest.approx(0.5, abs=0.01)]
 
     asyncio.run(whole())
+
+
+def test_a_quick_drill_counts_for_the_age_and_not_for_that_of_a_whole_one() -> None:
+    async def whole() -> None:
+        text = POLICY.replace("drill.age_days: {gt: 30}", "drill.whole_age_days: {gt: 90}")
+        weekly, quarterly = Office(), Office(PolicyGate(parse_policy(text, name="p")))
+        for office in (weekly, quarterly):
+            await office.record(office.reserve.contract, quick=True)
+        assert await weekly.outcome() is SagaStatus.COMPLETED
+        assert await quarterly.outcome() is SagaStatus.ROLLED_BACK
+        await quarterly.record(quarterly.reserve.contract)
+        office.clock.advance(DAY_S)
+        assert await quarterly.outcome() is SagaStatus.COMPLETED
+
+    asyncio.run(whole())
+
+
+def test_a_missed_drill_is_put_on_record_once_for_each_time_and_a_failed_one_makes_up_for_nothing() -> None:
+    async def whole() -> None:
+        office, week_s = Office(), 7 * DAY_S
+        journal, clock = office.journal, office.clock
+
+        async def missed() -> tuple[int, int]:
+            return await note_missed(journal, clock, week_s), len(await missed_still(journal))
+
+        assert await missed() == (0, 0), "what was never drilled is not on a schedule"
+        await office.record(office.reserve.contract, quick=True)
+        clock.advance(6 * DAY_S)
+        assert await missed() == (0, 0)
+        clock.advance(2 * DAY_S)
+        await office.record(office.reserve.contract, "failed")
+        assert await missed() == (1, 1)
+        assert await missed() == (0, 1)
+        clock.advance(8 * DAY_S)
+        assert await missed() == (1, 1)
+        clock.advance(1)
+        await office.record(office.reserve.contract, quick=True)
+        assert await missed() == (0, 0)
+
+    asyncio.run(whole())
+
+
+def test_a_coordinator_that_tells_others_notices_a_missed_drill_by_itself() -> None:
+    async def whole() -> None:
+        office = Office()
+        policies = Policies(office.journal, office.clock, 0.0)
+        weekly = parse_policy("version: v1\ndefault: allow\ndrill_every: 7d\nrules: []\n", name="p")
+        await policies.adopt(weekly, by="person:ann", why="weekly")
+        await office.record(office.reserve.contract)
+        office.clock.advance(8 * DAY_S)
+        target = Told()
+        couriers = Couriers(office.journal, [target], office.clock, Settings())
+        couriers.start()
+        await asyncio.wait_for(target.was_told.wait(), 10)
+        await couriers.close()
+        assert {(each.type, each.about) for each in target.notices} == {("drill.missed", "m:d")}
+
+    asyncio.run(whole())
+
+
+class Told:
+    """Somebody who can be told everything."""
+
+    name = shown = "told"
+    types = ASKING
+    timeout_s, give_up_s = 1.0, 60.0
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+        self.was_told = asyncio.Event()
+
+    def check(self) -> None: ...
+
+    async def deliver(self, notice: Notice, now: int) -> Delivery:
+        self.notices.append(notice)
+        self.was_told.set()
+        return Delivered()
 
 
 def test_a_policy_that_does_not_ask_costs_no_look() -> None:

@@ -165,6 +165,7 @@ def test_every_fact_can_be_described() -> None:
             "tenant": "acme",
             "saga": {"definition": "trip.book"},
             "drill.age_days": 2.5,
+            "drill.whole_age_days": 30,
             "phase": "compensation",
             "args": {"x": None},
         }
@@ -183,6 +184,7 @@ def test_every_fact_can_be_described() -> None:
         labels={"tenant": "acme"},
         approval_present=True,
         drill_age_days=2.5,
+        drill_whole_age_days=30,
     )
 
 

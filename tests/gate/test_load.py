@@ -167,7 +167,8 @@ def test_whatever_changes_a_verdict_changes_the_digest(old: str, new: str) -> No
 
 def test_the_digest_can_be_made_again_from_the_rules() -> None:
     made = load_policy(CORPUS / "every-word.yaml")
-    document = {"version": "v1", "default": "require_human", "rules": [normalised(each) for each in made.rules]}
+    rules = [normalised(each) for each in made.rules]
+    document = {"version": "v1", "default": "require_human", "drill_every": made.drill_every_s, "rules": rules}
     assert digest(canonical(document)) == made.digest
 
 

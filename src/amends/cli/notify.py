@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     "types",
     metavar="TYPE",
     multiple=True,
-    help="What they are told of; may be given several times.  [default: approval.requested, incident.opened]",
+    help="What they are told of; may be given several times.  "
+    "[default: approval.requested, incident.opened, drill.missed]",
 )
 @click.option(
     "--timeout", "timeout_s", metavar="SECONDS", type=float, help="For one try.  [default: 15, a command: 30]"

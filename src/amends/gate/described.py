@@ -51,6 +51,7 @@ def described_facts(document: Mapping[str, Json]) -> Facts:
         spent=cast("dict[str, float]", _family("saga.spent.", flat)),
         approval_present=bool(flat.get("approval_present", False)),
         drill_age_days=cast("float | None", flat.get("drill.age_days")),
+        drill_whole_age_days=cast("float | None", flat.get("drill.whole_age_days")),
     )
     _agree(flat, facts)
     return facts

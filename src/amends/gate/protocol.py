@@ -32,6 +32,7 @@ class Facts:
     spent: Mapping[str, float] = field(default_factory=dict[str, float])
     approval_present: bool = False
     drill_age_days: float | None = None
+    drill_whole_age_days: float | None = None
 
     @property
     def tenant(self) -> str | None:

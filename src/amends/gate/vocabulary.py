@@ -73,6 +73,7 @@ FACTS: Final = _listed(
     Fact(name="saga.definition", kind=Kind.TEXT, read=attrgetter("definition"), dotted=True),
     Fact(name="saga.steps", kind=Kind.NUMBER, read=attrgetter("steps")),
     Fact(name="drill.age_days", kind=Kind.NUMBER, read=attrgetter("drill_age_days")),
+    Fact(name="drill.whole_age_days", kind=Kind.NUMBER, read=attrgetter("drill_whole_age_days")),
     Fact(name="phase", kind=Kind.TEXT, read=attrgetter("phase"), words=("forward", "compensation")),
 )
 FAMILIES: Final = ("args.", "labels.", "saga.spent.")

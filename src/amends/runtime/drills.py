@@ -28,7 +28,7 @@ from amends.journal.protocol import Journal, SagaQuery, Summary
 from amends.runtime.checked import SYSTEM
 from amends.runtime.pauses import Pauses
 
-FACT: Final = "drill.age_days"
+FACTS: Final = ("drill.age_days", "drill.whole_age_days")
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 _DAY_MS: Final = 86_400_000
@@ -236,12 +236,21 @@ DrilledAt: TypeAlias = dict[tuple[str, int, str], int]
 
 async def last_passed(journal: Journal) -> DrilledAt:
     """When each action last passed a drill, whole or quick."""
+    return (await _passed(journal))[0]
+
+
+async def _passed(journal: Journal) -> tuple[DrilledAt, DrilledAt]:
+    """When each action last passed a drill, and when a whole one."""
     found: DrilledAt = {}
+    whole: DrilledAt = {}
     async for drilled in drills_on_record(journal):
         for each in drilled.actions if not drilled.only else ():
             if each.outcome == PASSED:
-                found.setdefault((each.topic, each.version, each.contract), drilled.at)
-    return found
+                which = (each.topic, each.version, each.contract)
+                found.setdefault(which, drilled.at)
+                if not drilled.quick:
+                    whole.setdefault(which, drilled.at)
+    return found, whole
 
 
 async def last_drills(journal: Journal, saga: Saga, until: int) -> dict[StepId, Json]:
@@ -278,6 +287,7 @@ class Drills:
         self._looked_at = float("-inf")
         self._looking = asyncio.Lock()
         self._at: DrilledAt = {}
+        self._whole_at: DrilledAt = {}
         self._mentions: dict[str, bool] = {}
 
     def are_asked_for(self, gate: Gate) -> bool:
@@ -287,18 +297,21 @@ class Drills:
             return True
         known = self._mentions.get(policy.digest)
         if known is None:
-            known = self._mentions[policy.digest] = policy.speaks_of(FACT)
+            known = self._mentions[policy.digest] = any(map(policy.speaks_of, FACTS))
         return known
 
-    async def age_days(self, contract: Contract) -> float | None:
-        """How long ago this action passed a drill under this contract; None where it never did."""
+    async def ages_days(self, contract: Contract) -> tuple[float | None, float | None]:
+        """How long ago this action passed a drill under this contract, and a whole one; None where it never did."""
         if self._clock.elapsed() >= self._looked_at + _FRESH_S:
             await self._look()
-        at = drilled_at(self._at, contract)
+        return self._age_days(self._at, contract), self._age_days(self._whole_at, contract)
+
+    def _age_days(self, known: DrilledAt, contract: Contract) -> float | None:
+        at = drilled_at(known, contract)
         return None if at is None else max(0, self._clock.now() - at) / _DAY_MS
 
     async def _look(self) -> None:
         async with self._looking:
             if self._clock.elapsed() >= self._looked_at + _FRESH_S:
-                self._at = await last_passed(self._journal)
+                self._at, self._whole_at = await _passed(self._journal)
                 self._looked_at = self._clock.elapsed()

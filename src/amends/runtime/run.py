@@ -243,7 +243,8 @@ class Run:
             if policies is not None and policies.is_stale:
                 await policies.refresh()
             if self.around.drills.are_asked_for(self.around.gate):
-                facts = replace(facts, drill_age_days=await self.around.drills.age_days(facts.contract))
+                age, whole = await self.around.drills.ages_days(facts.contract)
+                facts = replace(facts, drill_age_days=age, drill_whole_age_days=whole)
             return self.around.gate.judge(facts)
         except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator
 
 from amends.core.events import ApprovalRequested, DrillMissed, IncidentOpened
@@ -11,15 +12,31 @@ from amends.runtime.notices.progress import Progress
 from amends.runtime.notices.types import wire_names
 
 _PAGE = 500
+_DRILL = "drill "
 
 
 async def pending(journal: Journal, progress: Progress) -> AsyncGenerator[Logged]:
     """Of what is older than the target, only what still waits for a person: nobody wants to hear the rest."""
-    older = progress.position < progress.began
-    still_open = await open_now(journal) if older else frozenset[str]()
-    after = progress.position if still_open or not older else progress.began
+    after = progress.position
+    if after < progress.began:
+        still_open = await open_now(journal)
+        if still_open:
+            async with contextlib.aclosing(_of_older(journal, progress, still_open)) as older:
+                async for logged in older:
+                    yield logged
+        after = progress.began
     async for logged in journal.log(after=after, names=wire_names(progress.types)):
-        if logged.position > progress.began or _asked(logged.entry) in still_open:
+        yield logged
+
+
+async def _of_older(journal: Journal, progress: Progress, still_open: frozenset[str]) -> AsyncGenerator[Logged]:
+    """All of the log may have to be read: missed drills are left out where there are none; the rest has an index."""
+    has_missed = any(each.startswith(_DRILL) for each in still_open)
+    names = wire_names(each for each in progress.types if has_missed or each != "drill.missed")
+    async for logged in journal.log(after=progress.position, names=names):
+        if logged.position > progress.began:
+            return
+        if _asked(logged.entry) in still_open:
             yield logged
 
 
@@ -33,7 +50,7 @@ def _asked(entry: Entry) -> str | None:
         case IncidentOpened(incident=number):
             return f"incident {entry.saga}/{number}"
         case DrillMissed():
-            return f"drill {entry.number}"
+            return f"{_DRILL}{entry.number}"
         case _:
             return None
 
@@ -51,4 +68,4 @@ async def open_now(journal: Journal) -> frozenset[str]:
         incidents = await journal.incidents(query)
         found |= {f"incident {row.id}" for row in incidents.rows}
         query = None if incidents.cursor is None else PersonQuery(limit=_PAGE, after=incidents.cursor)
-    return frozenset(found) | {f"drill {number}" for number in await missed_still(journal)}
+    return frozenset(found) | {f"{_DRILL}{number}" for number in await missed_still(journal)}

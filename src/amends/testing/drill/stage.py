@@ -122,7 +122,7 @@ class RehearsedGate:
         if facts.phase == "compensation" and (facts.saga, facts.step) == (self._saga, at):
             self.was_hit = True
             return Verdict(decision=Decision.DENY, rule="drill", policy="", why="drill: denied")
-        return self._inner.judge(replace(facts, drill_age_days=0.0))
+        return self._inner.judge(replace(facts, drill_age_days=0.0, drill_whole_age_days=0.0))
 
 
 class Stopping(SagaDefinition):
