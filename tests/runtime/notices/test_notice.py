@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from amends import Fatal, Registry, Secret, Settings, Work, register, saga
-from amends.core.events import IncidentOpened
+from amends.core.events import DrillMissed, IncidentOpened
 from amends.core.people import IncidentKind
 from amends.core.values import SagaId, StepId
 from amends.errors import InputError
@@ -66,6 +66,8 @@ def everything_told() -> dict[str, Notice]:
             assert (await desk.run(jam, CANARY, id="jam")).status == "incident"
             await desk.retry_incident("jam/1", by="person:ana")
             await desk.resolve_incident("jam/2", reason="done by hand", by="person:ana")
+            missed = DrillMissed(saga="test.mail", target="m:mail", last_at=1, every_s=60.0, by="system:local")
+            await desk._engine.pauses.keep(lambda: missed)
             found = [one async for one in desk.journal.log(names=wire_names(TYPES))]
             notices = [await notice_of(desk.journal, one) for one in found]
             again = [await notice_of(desk.journal, one) for one in found]
@@ -124,6 +126,19 @@ def test_an_incident_that_was_opened(told: dict[str, Notice]) -> None:
     assert told["incident.resolved"].data == {
         **common, "incident": "jam/2", "by": "person:ana", "why": "done by hand"
     }  # fmt: skip
+
+
+def test_a_drill_that_was_missed(told: dict[str, Notice]) -> None:
+    notice = told["drill.missed"]
+    assert notice.about == "m:mail"
+    assert {name: notice.data[name] for name in ("saga", "drilled", "target", "last_at", "every_s", "why")} == {
+        "saga": "amends.control",
+        "drilled": "test.mail",
+        "target": "m:mail",
+        "last_at": 1,
+        "every_s": 60.0,
+        "why": "test.mail was not drilled in time: amends drill m:mail --quick",
+    }
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -67,14 +67,23 @@ class Rest(NamedTuple):
 
 class Courier:
     def __init__(
-        self, journal: Journal, target: Target, clock: Clock, *, poll_s: float, told: Told | None = None
+        self,
+        journal: Journal,
+        target: Target,
+        clock: Clock,
+        *,
+        poll_s: float,
+        told: Told | None = None,
+        look: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`look` is awaited before each round: it may put on record what nobody else does."""
         self.target = target
         self.names = wire_names(target.types)
         self._journal = journal
         self._clock = clock
         self._poll_s = poll_s
         self._told = told
+        self._look_first = look
         self._me = clock.new_id()
         self._lease_s = target.timeout_s + 2 * MARGIN_S
         self._clear_to = -1
@@ -118,6 +127,8 @@ class Courier:
     async def _safe_round(self) -> float:
         """A round, whatever comes of it; how long to wait."""
         try:
+            if self._look_first is not None:
+                await self._look_first()
             rest = await self.round()
         except JournalStoppedError:
             raise

@@ -30,14 +30,16 @@ class Couriers:
     ) -> None:
         self._drain_s = settings.drain_s
         self._journal, self._clock = journal, clock
-        self._watching: asyncio.Task[None] | None = None
+        self._looked_at = float("-inf")
         self._couriers: tuple[Courier, ...] = ()
         if targets:  # else nothing is imported for them
             from amends.runtime.notices.courier import Courier
 
             _check(targets)
             poll_s = settings.poll_s
-            self._couriers = tuple(Courier(journal, target, clock, poll_s=poll_s, told=told) for target in targets)
+            self._couriers = tuple(
+                Courier(journal, target, clock, poll_s=poll_s, told=told, look=self._look) for target in targets
+            )
 
     def start(self, observe: Callable[[Observer], object] | None = None) -> None:
         """With `observe`, whoever is told of an entry that becomes durable here need not wait for the next look."""
@@ -45,26 +47,23 @@ class Couriers:
             observe(self._note)
         for courier in self._couriers:
             courier.start()
-        if self._couriers:
-            self._watching = asyncio.ensure_future(self._watch())
 
     def _note(self, entry: Entry) -> None:
         for courier in self._couriers:
             if entry.name in courier.names:
                 courier.wake()
 
-    async def _watch(self) -> None:
-        """Look now and again whether a drill was missed: nobody else would say so, for nothing happens."""
-        while True:
-            try:
-                if await self._note_missed():
-                    for courier in self._couriers:
-                        courier.wake()
-            except JournalStoppedError:
-                return
-            except AmendsError as exc:
-                _log.warning("could not look for drills that were missed: %s", exc)
-            await self._clock.sleep(_LOOK_S)
+    async def _look(self) -> None:
+        """Now and again, whether a drill was missed: nobody else would say so, for nothing happens."""
+        if self._clock.elapsed() < self._looked_at + _LOOK_S:
+            return
+        self._looked_at = self._clock.elapsed()
+        try:
+            await self._note_missed()
+        except JournalStoppedError:
+            raise
+        except AmendsError as exc:
+            _log.warning("could not look for drills that were missed: %s", exc)
 
     async def _note_missed(self) -> int:
         """By the policy in force, wherever it was adopted; where it says nothing of drills, none is missed."""
@@ -79,14 +78,11 @@ class Couriers:
     async def once(self) -> bool:
         """Tell each target what is pending, with one try for each notice. Whether nothing is left."""
         if self._couriers:
-            await self._note_missed()
+            await self._look()
         return all(await asyncio.gather(*(courier.once() for courier in self._couriers)))
 
     async def close(self) -> None:
         """What has come by now is told, once, as far as it takes no longer than `drain_s`."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
         await asyncio.gather(*(courier.close(self._drain_s) for courier in self._couriers))
 
 
