@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from typing import Final
@@ -122,7 +122,7 @@ class Resolving:
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _now(self, tree: int) -> Iterator[TreeNow]:
+    def _now(self, tree: int) -> Generator[TreeNow]:
         root = open_root(self._case.homes[tree].root)
         try:
             yield TreeNow(root)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -12,7 +12,7 @@ from amends.cli import configured
 from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
-    from amends.changeset import Changeset, Conflict, Summary
+    from amends.changeset import Changeset, Summary
     from amends.cli.output import Output
     from amends.journal.protocol import SagaRow
 
@@ -67,6 +67,7 @@ def changeset(context: click.Context) -> None:
 def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> None:
     """List the changesets of a tree, oldest first."""
     from amends.changeset import Life, list_changesets
+    from amends.cli.conflicts import conflicts_seen
     from amends.cli.output import Output
     from amends.cli.tables import Table
 
@@ -76,7 +77,7 @@ def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> No
     if not found:
         out.say("no changesets" if is_all else "no open changesets")
         return
-    conflicts = {each.id: _conflicts(root, each.id, state) for each in found}
+    conflicts = {each.id: conflicts_seen(root, each.id, state) for each in found}
     for each in found:
         out.record("changeset", {**each.data(), "conflicts": len(conflicts[each.id])})
     Table(out, _HEADS, spare=("OPENED",)).say(list(map(_cells, found)))
@@ -98,12 +99,13 @@ def _cells(each: Summary) -> tuple[str, ...]:
 def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> None:
     """Show one changeset: its life, its steps, and what each changed."""
     from amends.changeset import show as look
+    from amends.cli.conflicts import conflicts_seen, say_conflicts
     from amends.cli.looks import moment
     from amends.cli.output import Output
     from amends.evidence.timeline import visible
 
     out, found = Output(as_json=as_json), look(root, changeset_id, state=state)
-    conflicts = _conflicts(root, changeset_id, state)
+    conflicts = conflicts_seen(root, changeset_id, state)
     out.record("changeset", {**found.data(), "conflicts": [each.data() for each in conflicts]})
     out.say(("changeset   ", "dim"), (visible(found.id), "bold"))
     if found.name:
@@ -124,35 +126,7 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
         out.say((f"step {step.number:<7}", "dim"), f"{visible(step.name)}  {what}")
         for path in step.moved:
             out.say("            ", (f"changed by someone else meanwhile: {visible(path)}", "yellow"))
-    _say_conflicts(out, changeset_id, conflicts, root, state)
-
-
-def _conflicts(root: str, changeset_id: str, state: str | None) -> tuple[Conflict, ...]:
-    """What is in conflict; nothing where that cannot be seen: a tree of several is gone, a layer is damaged."""
-    from amends.changeset import conflicts_of
-    from amends.errors import ChangesetError
-
-    try:
-        return conflicts_of(root, changeset_id, state=state)
-    except (ChangesetError, OSError):
-        return ()
-
-
-def _say_conflicts(out: Output, changeset_id: str, conflicts: Sequence[Conflict], root: str, state: str | None) -> None:
-    """Say what is in conflict, where a person finds both sides, and how it is resolved."""
-    from amends.changeset import write_drafts
-    from amends.changeset.paths import spell
-    from amends.evidence.timeline import visible
-
-    drafts = dict(write_drafts(root, changeset_id, state=state)) if conflicts else {}
-    for each in conflicts:
-        path = spell(each.path)
-        out.say(("conflict    ", "yellow"), f"{visible(path)}: {each.clash}")
-        if path in drafts:
-            out.say("            ", f"edit {visible(drafts[path])}")
-    if conflicts:
-        first = visible(shlex.quote(spell(conflicts[0].path)))
-        out.say(f"resolve each: amends changeset resolve {first} --ours | --theirs | --merged")
+    say_conflicts(out, changeset_id, conflicts, root, state)
 
 
 def _count(files: int) -> str:
@@ -202,6 +176,7 @@ def land(
     it is denied, and 6 if people are asked first.
     """
     from amends.changeset import show as look
+    from amends.cli.conflicts import conflicts_seen, say_conflicts
     from amends.cli.output import Output
 
     out, found = Output(as_json=as_json), look(root, changeset_id, state=state)
@@ -212,7 +187,7 @@ def land(
     else:
         code = _land_in_its_name(out, found, author(by), command, wait_s, root=root, state=state, journal=journal)
     if code == CONFLICT:
-        _say_conflicts(out, changeset_id, _conflicts(root, changeset_id, state), root, state)
+        say_conflicts(out, changeset_id, conflicts_seen(root, changeset_id, state), root, state)
     return code
 
 
@@ -304,118 +279,25 @@ def resolve(
     it is resolved, or told, 5 if it is denied, and 6 if people are asked first.
     """
     from amends.changeset import draft_digest, require_conflict, show as look
+    from amends.cli.conflicts import Decision, in_conflict, resolve_in_its_name, say_resolved, told
     from amends.cli.output import Output
 
     out = Output(as_json=as_json)
     if take is None:
         raise click.UsageError("say how: --ours, --theirs or --merged")
-    found = look(root, changeset_id or _in_conflict(path, root, state), state=state)
+    found = look(root, changeset_id or in_conflict(path, root, state), state=state)
     meant = require_conflict(root, found.id, path, take, state=state)
     draft = draft_digest(root, found.id, path, state=state) if take == "merged" else ""
     owner = _owner(journal, found, orphan=orphan)
     if owner is None or owner.pruned:
         with _opened(found, root, state) as opened:
             opened.resolve(meant, take, draft=draft)
-        return _say_resolved(out, found.id, path, take, root, state)
-    said = _Decision(changeset=found.id, path=meant, take=take, draft=draft, by=author(by))
-    if not owner.status.ended and _told(out, said, owner, journal):
+        return say_resolved(out, found.id, path, take, root, state)
+    said = Decision(changeset=found.id, path=meant, take=take, draft=draft, by=author(by))
+    if not owner.status.ended and told(out, said, owner, journal):
         return 0
-    code = _resolve_in_its_name(out, said, root=root, state=state, journal=journal)
-    return code or _say_resolved(out, found.id, path, take, root, state)
-
-
-class _Decision(NamedTuple):
-    """What somebody has decided about a conflict."""
-
-    changeset: str
-    path: str
-    take: str
-    draft: str
-    by: str
-
-
-def _told(out: Output, said: _Decision, owner: SagaRow, journal: str) -> bool:
-    """Tell the saga that waits for it; False: it does not."""
-    import asyncio
-
-    from amends.bootstrap import Coordinator
-    from amends.cli.options import command
-    from amends.evidence.timeline import visible
-    from amends.runtime.files.by_hand import waits_for_people
-    from amends.runtime.files.resolving import decision, signal_of
-    from amends.runtime.records import load
-
-    async def whole() -> bool:
-        async with Coordinator.open(journal) as coordinator:
-            if not waits_for_people(owner, await load(coordinator.journal, owner.id), said.changeset):
-                return False
-            payload = decision(said.path, said.take, said.draft)
-            await coordinator.signal(owner.id, signal_of(said.changeset), payload, by=said.by)
-            return True
-
-    if not asyncio.run(whole()):
-        return False
-    out.record("told", {"changeset": said.changeset, "path": said.path, "take": said.take, "saga": owner.id})
-    out.say(f"told saga {visible(owner.id)}: {visible(said.path)}, {said.take}")
-    out.say(f"  where nobody drives it: {visible(command(journal, 'resume'))}")
-    return True
-
-
-def _in_conflict(path: str, root: str, state: str | None) -> str:
-    """The changeset in which a path is in conflict. Raises PathError for none, and RefusedError for several."""
-    from amends.changeset import Life, conflicts_of, list_changesets
-    from amends.changeset.paths import unspell
-    from amends.changeset.resolve import no_conflict, placed
-    from amends.errors import RefusedError
-
-    met: dict[str, list[bytes]] = {}
-    ids: list[str] = []
-    for each in list_changesets(root, state=state):
-        if each.life in {Life.ACTIVE, Life.REVIEW}:
-            _, at = placed([unspell(one) for one in each.roots], path)
-            met[each.id] = [one.path for one in conflicts_of(root, each.id, state=state)]
-            ids += [each.id] if at in met[each.id] else []
-    if not ids:
-        raise no_conflict(unspell(path), sorted({one for found in met.values() for one in found}))
-    if len(ids) > 1:
-        raise RefusedError(
-            f"{path} is in conflict in {len(ids)} changesets: name one with --changeset: {', '.join(ids)}"
-        )
-    return ids[0]
-
-
-def _say_resolved(out: Output, changeset_id: str, path: str, take: str, root: str, state: str | None) -> int:
-    from amends.changeset.paths import spell
-    from amends.evidence.timeline import visible
-
-    left = [spell(each.path) for each in _conflicts(root, changeset_id, state)]
-    out.record("resolved", {"changeset": changeset_id, "path": path, "take": take, "left": left})
-    out.say(f"resolved: {visible(path)}, {take}")
-    out.say(
-        f"  left in conflict: {', '.join(map(visible, left))}" if left else f"  amends changeset land {changeset_id}"
-    )
-    return 0
-
-
-def _resolve_in_its_name(out: Output, said: _Decision, *, root: str, state: str | None, journal: str) -> int:
-    """By a saga of its own: 0 once it is done, else what it ended with."""
-    from amends.bootstrap import Coordinator
-    from amends.cli.session import Stands, exit_code, finish, standing, tell_ended
-
-    async def whole() -> Stands:
-        async with Coordinator.open(journal) as coordinator:
-            take = cast("Literal['ours', 'theirs', 'merged']", said.take)
-            handle = await coordinator.resolve(
-                root, said.changeset, said.path, take, by=said.by, draft=said.draft, state=state
-            )
-            return await standing(coordinator, await handle.halt())
-
-    with out.kept_clean():
-        ended, waits_for = finish(whole())
-    if ended.result is not None:
-        return 0
-    tell_ended(out, ended, waits_for, journal=journal)
-    return exit_code(ended)
+    code = resolve_in_its_name(out, said, root=root, state=state, journal=journal)
+    return code or say_resolved(out, found.id, path, take, root, state)
 
 
 def _say_landed(out: Output, applied: Sized, merged: Sized) -> None:

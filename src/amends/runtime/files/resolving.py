@@ -7,7 +7,7 @@ who they are is on record with it. A decision that cannot be carried out is a st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.changeset import Files
 from amends.changeset.paths import spell
@@ -53,7 +53,7 @@ async def resolved_by_people(s: OnFiles, files: SagaFiles, changeset: str) -> No
     left: Any = True
     while left:
         asked = await s.wait_for(signal_of(changeset))
-        said = asked if isinstance(asked, dict) else {}
+        said = cast("dict[str, Json]", asked) if isinstance(asked, dict) else {}
         named = {name: str(said.get(name) or "") for name in ("path", "take", "draft")}
         try:
             ended = await s.do_named(resolve, {"files": files, **named})
