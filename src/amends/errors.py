@@ -47,7 +47,7 @@ AmendsError
 ├── EvidenceError               what should be evidence cannot be read or made
 │   └── EvidenceKeyError        the key that signs is missing, not safe, or not the journal's
 ├── ChangesetError              file work that could not be done; the tree is as it was
-│   ├── PathError               a path that leaves the tree, or that no file can have
+│   ├── PathError               a path that leaves the tree, that no file can have, or that is not in conflict
 │   ├── LimitError              a step changed more, or elsewhere, than it may
 │   ├── ViewError               tools have no view of the tree here, or one could not be started in it
 │   ├── RootError               the tree is missing, another one, read-only, or cannot be read
