@@ -113,13 +113,13 @@ class Families:
                 continue
             before, event = account.before[number - 1]
             after = account.before[number][0] if number < len(account.before) else account.saga
-            if isinstance(event, e.SagaStarted) and self._parents.get(name) in going_back:
+            above = self._parents.get(name)
+            if isinstance(event, e.SagaStarted) and (above in going_back or above in taken_back):
                 late.add(name)
             if isinstance(event, INTENTS):
                 yield from self._released(now, name, before, event.step)
-                above = self._parents.get(name)
                 while above is not None:
-                    if above in taken_back:
+                    if above in taken_back and name not in late:
                         yield f"saga {name} begins step {event.step} after {taken_back[above]}"
                     if above in going_back and name not in late and isinstance(event, e.ActionDispatched):
                         going_back[above][name] += 1
