@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -43,7 +43,8 @@ class Coordinator(runtime.Coordinator):
         journal: str = "amends.db",
         *,
         policy: str | PathLike[str] | None = None,
-        env: str = "development",
+        env: str | None = None,
+        environments: Mapping[str, Iterable[str]] | None = None,
         registry: Registry = PROCESS,
         settings: Settings | None = None,
         notify: Sequence[Target] = (),
@@ -57,6 +58,9 @@ class Coordinator(runtime.Coordinator):
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
         policy: the file that the gate goes by from now on, on this journal; it is adopted, on record, if it is not the
             one that was adopted last. Where none is named that one judges, else the built-in one. Raises PolicyError.
+        env: where it runs, as the gate is told; development, where none is given. A word that nobody declared is taken
+            for production.
+        environments: other words for them, beside the policy's and the built-in ones: {"production": ["eu-*"]}.
         notify: who is told of new approvals and incidents, as long as the coordinator is open: `Webhook`s, `Command`s.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
@@ -79,6 +83,7 @@ class Coordinator(runtime.Coordinator):
                     gate=gate,
                     clock=used,
                     env=env,
+                    environments=environments,
                     registry=registry,
                     settings=numbers,
                     notify=notify,
@@ -210,7 +215,8 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
     *args: Any,  # noqa: ANN401 - the saga's own
     journal: str = "amends.db",
     policy: str | PathLike[str] | None = None,
-    env: str = "development",
+    env: str | None = None,
+    environments: Mapping[str, Iterable[str]] | None = None,
     registry: Registry = PROCESS,
     settings: Settings | None = None,
     notify: Sequence[Target] = (),
@@ -243,6 +249,7 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
             journal,
             policy=policy,
             env=env,
+            environments=environments,
             registry=registry,
             settings=numbers,
             notify=notify,

@@ -167,8 +167,11 @@ def test_whatever_changes_a_verdict_changes_the_digest(old: str, new: str) -> No
 
 def test_the_digest_can_be_made_again_from_the_rules() -> None:
     made = load_policy(CORPUS / "every-word.yaml")
+    environments = {env: list(words) for env, words in made.environments.items()}
     rules = [normalised(each) for each in made.rules]
-    document = {"version": "v1", "default": "require_human", "drill_every": made.drill_every_s, "rules": rules}
+    every = made.drill_every_s
+    said = {"default": "require_human", "environments": environments, "drill_every": every, "rules": rules}
+    document = {"version": "v1", **said}
     assert digest(canonical(document)) == made.digest
 
 
@@ -186,6 +189,22 @@ def test_the_digest_can_be_made_again_from_the_rules() -> None:
         ("version: v1\n", "p.yaml:1: there are no rules; write `rules: []` if none are meant"),
         ("version: v1\nrules:\n", "p.yaml:2: rules has to be a list, not nothing"),
         ("version: v1\nrules: {}\n", "p.yaml:2: rules has to be a list, not an empty map"),
+        (
+            "version: v1\nenvironments: {Prod: []}\nrules: []",
+            "p.yaml:2: environment 'Prod' has to be in small letters, without spaces around it",
+        ),
+        (
+            "version: v1\nenvironments: {qa: [production]}\nrules: []",
+            "p.yaml:2: 'production' is listed under qa, and is production already; leave it in one place",
+        ),
+        (
+            "version: v1\nenvironments: {qa: eu}\nrules: []",
+            "p.yaml:2: environment 'qa' has to be a list of its other words, not 'eu'",
+        ),
+        (
+            'version: v1\nenvironments: {"q*": []}\nrules: []',
+            "p.yaml:2: environment 'q*' is a pattern; name it by a word, and list the pattern under it",
+        ),
         ("version: v1\nrules: [deny]\n", "p.yaml:2: a rule has to be a map, not 'deny'"),
         ("version: v1\nrulez: []\nrules: []", "p.yaml:2: unknown key 'rulez' in a policy; did you mean rules?"),
         (

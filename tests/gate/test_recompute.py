@@ -225,7 +225,7 @@ def test_events_that_do_not_follow_each_other_are_refused() -> None:
 
 def test_the_facts_come_from_the_saga_s_start() -> None:
     state = replay(SagaId("s"), [BEGUN])
-    found = facts_of(state, STEP, CONTRACT, {"to": "ann"}, approval_present=True, drill_age_days=3.0)
+    found = facts_of(state, STEP, CONTRACT, {"to": "ann"}, approval_present=True, told={"drill.age_days": 3.0})
     assert (found.env, found.actor, found.definition, found.labels) == (
         "production",
         "agent:a",

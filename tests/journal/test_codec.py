@@ -40,7 +40,8 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 # The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
 FROZEN = {
     "saga.started/1": (
-        "actor attempts? compensation_attempts? definition env files? input labels limits? rollback_s? version"
+        "actor attempts? compensation_attempts? definition env files? input labels limits? rollback_s? taken_for? "
+        "version"
     ),
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",
@@ -57,9 +58,9 @@ FROZEN = {
     "rollback.started/1": "by cause deadline_at step why",
     "rollback.resumed/1": "by deadline_at",
     "step.proposed/1": "after? ahead? args contract digest step topic version",
-    "action.dispatched/1": "after? args contract? digest key policy rule step topic version",
-    "action.allowed/1": "policy rule step",
-    "action.denied/1": "policy rule step why",
+    "action.dispatched/1": "after? args contract? digest key policy rule step told? topic version",
+    "action.allowed/1": "policy rule step told?",
+    "action.denied/1": "policy rule step told? why",
     "step.placed/1": "place step",
     "step.dropped/1": "step why",
     "before.captured/1": "before step",
@@ -76,12 +77,12 @@ FROZEN = {
     "probe.unanswered/1": "error retry_at step",
     "late_success.enrolled/1": "attempt result step",
     "late_loss.enrolled/1": "attempt error step",
-    "compensation.started/1": "attempt certain key let_run_by? policy rule step",
+    "compensation.started/1": "attempt certain key let_run_by? policy rule step told?",
     "compensation.succeeded/1": "attempt step",
     "compensation.failed/1": "attempt changed_since error retry_at step",
     "compensation.lost/1": "attempt error retry_at step timed_out",
-    "compensation.denied/1": "policy rule step why",
-    "approval.requested/1": "digest expires_at needs policy rule shown step why?",
+    "compensation.denied/1": "policy rule step told? why",
+    "approval.requested/1": "digest expires_at needs policy rule shown step told? why?",
     "approval.signed/1": "by digest step why?",
     "approval.granted/1": "by digest step why?",
     "approval.refused/1": "by step why",

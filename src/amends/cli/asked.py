@@ -73,10 +73,15 @@ def _fact(out: Output, name: str, fact: Part) -> None:
     out.say((f"{name:<12}", "dim"), fact)
 
 
+def _taken_for(asked: Asking) -> str:
+    taken = asked.shown.get("taken_for") if isinstance(asked.shown, dict) else None
+    return f", taken for {visible(taken)}" if isinstance(taken, str) else ""
+
+
 def _facts(asked: Asking, now: int) -> Iterator[tuple[str, Part]]:
     yield "approval", (visible(asked.id), "bold")
     yield "status", (asked.status, _STATUSES[ApprovalStatus(asked.status)])
-    yield "saga", f"{visible(asked.saga)}, {visible(asked.definition)}, in {visible(asked.env)}"
+    yield "saga", f"{visible(asked.saga)}, {visible(asked.definition)}, in {visible(asked.env)}{_taken_for(asked)}"
     yield "asked for", f"by {visible(asked.requester)}, {moment(asked.requested_at)}{_again(asked)}"
     yield "agreed", visible(", ".join(asked.signers)) or "nobody so far"
     if is_open(asked):

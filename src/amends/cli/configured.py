@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ TEXTS: Final = ("journal", "policy", "env")
 DURATIONS: Final = ("lease", "rollback")
 COUNTS: Final = ("attempts", "compensation_attempts")
 LIMITS: Final = "limits"
-KEYS: Final = (*TEXTS, *DURATIONS, *COUNTS, LIMITS)
+ENVIRONMENTS: Final = "environments"
+KEYS: Final = (*TEXTS, *DURATIONS, *COUNTS, LIMITS, ENVIRONMENTS)
 _AMOUNTS: Final = ("tokens", "usd", "seconds", "steps", "failures", "retries", "spin")
 _MOST_ATTEMPTS: Final = 1000
 OWN: Final = "amends.toml"
@@ -33,7 +36,8 @@ class Configured(NamedTuple):
     says: tuple[str, ...] = ()
     journal: str = JOURNAL
     policy: str | None = None
-    env: str = "development"
+    env: str | None = None
+    environments: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     bounds: tuple[tuple[str, object], ...] = ()
 
 
@@ -50,8 +54,12 @@ def policy() -> str | None:
     return configured().policy
 
 
-def env() -> str:
+def env() -> str | None:
     return configured().env
+
+
+def environments() -> Mapping[str, tuple[str, ...]]:
+    return configured().environments
 
 
 def settings(**bounds: object) -> Settings:
@@ -110,6 +118,7 @@ def _checked(file: str, inside: str, table: dict[str, object]) -> Configured:
 
     values: dict[str, str] = {}
     bounds: list[tuple[str, object]] = []
+    environments: Mapping[str, tuple[str, ...]] = {}
     for key, value in table.items():
         where = _Where(file, inside, key)
         if key not in KEYS:
@@ -122,13 +131,25 @@ def _checked(file: str, inside: str, table: dict[str, object]) -> Configured:
             bounds.append((f"{key}_s", _duration(where, key, value)))
         elif key in COUNTS:
             bounds.append((key, _count(where, key, value)))
+        elif key == ENVIRONMENTS:
+            environments = _environments(where, value)
         else:
             bounds.append((key, _limits(file, inside, value)))
     here = os.path.dirname(file)  # noqa: PTH120 - as above
     for key in ("journal", "policy"):
         if key in values and "://" not in values[key] and values[key] != ":memory:":
             values[key] = _seen_from(here, values[key])
-    return Configured(file=file, says=tuple(table), bounds=tuple(bounds), **values)
+    return Configured(file=file, says=tuple(table), bounds=tuple(bounds), environments=environments, **values)
+
+
+def _environments(where: _Where, value: object) -> Mapping[str, tuple[str, ...]]:
+    from amends.errors import InputError
+    from amends.gate.environments import checked_environments
+
+    try:
+        return checked_environments(value)
+    except InputError as exc:
+        raise InputError(f"{where}: {exc}") from None
 
 
 def _seen_from(directory: str, path: str) -> str:

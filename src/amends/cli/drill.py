@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import with_input, with_journal
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ async def _drilled(
             only=options["only"],
             quick=options["quick"],
             allow_production=options["allow_production"],
+            environments=configured.environments(),
         )
     if not options["no_record"]:
         journal = await open_journal(options["journal"], clock)

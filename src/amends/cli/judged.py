@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Final
 
 from amends.bootstrap import journal_file
+from amends.cli import configured
 from amends.cli.looks import cells, moment
 from amends.cli.output import Output, Part, hint
 from amends.cli.session import opened_to_read
@@ -17,9 +18,11 @@ from amends.core.values import POLICIES, SagaId
 from amends.core.verdict import Decision, Verdict
 from amends.evidence.timeline import span, spelled, visible
 from amends.gate.cases import Case
+from amends.gate.environments import placed
 from amends.gate.explain import Heard
 from amends.gate.load import builtin_policy
 from amends.gate.policy import Policy, Rule, judge, strictness
+from amends.gate.protocol import Facts
 from amends.gate.recompute import Recorded, recorded_verdicts
 from amends.journal.protocol import Journal, SagaQuery, SagaRow
 from amends.runtime.drills import DrilledAt, drilled_at, last_passed
@@ -144,7 +147,7 @@ async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int,
             events = [entry.event async for entry in journal.read(row.id)]
             for recorded in recorded_verdicts(row.id, events):
                 counts["verdicts"] += 1
-                now = judge(policy, recorded.facts)
+                now = judge(policy, _today(recorded.facts, policy))
                 change = _change(recorded, now)
                 if change != "unchanged":
                     changes.append(_tell_change(out, row, recorded, now, change))
@@ -160,6 +163,11 @@ async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int,
         f"{counts['verdicts']} verdicts of {counts['sagas']} sagas: {counts['stricter']} stricter, "
         f"{counts['laxer']} laxer, {counts['unchanged']} unchanged"
     )
+
+
+def _today(facts: Facts, policy: Policy) -> Facts:
+    """Facts on record, in the environment that their saga's word stands for by this policy."""
+    return placed(facts, facts.env_given or facts.env, policy, configured.environments())
 
 
 def _change(recorded: Recorded, now: Verdict) -> str:

@@ -67,6 +67,7 @@ def explain(*, file: str, described: str, as_json: bool) -> None:
     from amends.cli.output import Output
     from amends.errors import InputError
     from amends.gate.described import described_facts
+    from amends.gate.environments import placed
     from amends.gate.explain import heard
     from amends.gate.policy import judge
 
@@ -75,6 +76,7 @@ def explain(*, file: str, described: str, as_json: bool) -> None:
     if not isinstance(document, dict):
         raise InputError('--facts is an object, such as {"env": "production", "topic": "mail.send"}')
     facts = described_facts(cast("dict[str, Json]", document))
+    facts = placed(facts, facts.env, loaded, configured.environments())
     judged.tell_verdict(Output(as_json=as_json), judge(loaded, facts), heard(loaded, facts))
 
 
@@ -96,7 +98,7 @@ def try_cases(*, file: str, cases: str, as_json: bool) -> int:
     loaded, out = read_policy(file), Output(as_json=as_json)
     failed, found = 0, parse_cases(read_policy_file(cases), name=cases)
     for case in found:
-        passed, verdict = case.tried(loaded)
+        passed, verdict = case.tried(loaded, configured.environments())
         failed += not passed
         judged.tell_case(out, cases, case, verdict, passed=passed)
     out.record("summary", {"cases": len(found), "failed": failed})

@@ -56,7 +56,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     document: str | None,
     input_as: str | None,
     saga_id: str | None,
-    env: str,
+    env: str | None,
     actor: str,
     labels: tuple[str, ...],
     policy: str | None,
@@ -86,7 +86,9 @@ def run(  # noqa: PLR0913 - an option is a parameter
     modules = [] if is_file(target) else [target.partition(":")[0]]
 
     async def whole() -> Stands:
-        async with Coordinator.open(journal, policy=policy, env=env, settings=settings) as coordinator:
+        async with Coordinator.open(
+            journal, policy=policy, env=env, environments=configured.environments(), settings=settings
+        ) as coordinator:
             handle = await coordinator.start_bound(
                 definition, named, id=saga_id, actor=actor, labels=read_labels(labels), **asked
             )

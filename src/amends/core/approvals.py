@@ -38,7 +38,9 @@ def record_verdict(saga: Saga, command: c.RecordVerdict) -> tuple[e.Event, ...]:
     """The verdict as a fact; where people have to be asked, what they are asked."""
     step, verdict = on_record(saga, command.step), command.verdict
     if verdict.decision is Decision.DENY:
-        denied = e.ActionDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=verdict.why)
+        denied = e.ActionDenied(
+            step=step.id, rule=verdict.rule, policy=verdict.policy, why=verdict.why, told=verdict.told
+        )
         if step.id in saga.asked:
             return (fitting(saga, e.ApprovalVoided(step=step.id, why=f"denied by {verdict.rule}")), denied)
         return (fitting(saga, denied),)
@@ -46,7 +48,8 @@ def record_verdict(saga: Saga, command: c.RecordVerdict) -> tuple[e.Event, ...]:
         if saga.rollback is not None or step.rewind is not None:
             raise RefusedError(f"step {step.id} of saga {saga.id} goes back: nobody is asked about it any more")
         return (fitting(saga, _requested(saga, step, verdict, command)),)
-    return (fitting(saga, e.ActionAllowed(step=step.id, rule=verdict.rule, policy=verdict.policy)),)
+    allowed = e.ActionAllowed(step=step.id, rule=verdict.rule, policy=verdict.policy, told=verdict.told)
+    return (fitting(saga, allowed),)
 
 
 def _requested(saga: Saga, step: Step, verdict: Verdict, command: c.RecordVerdict) -> e.ApprovalRequested:
@@ -71,6 +74,7 @@ def _requested(saga: Saga, step: Step, verdict: Verdict, command: c.RecordVerdic
         needs=needs,
         expires_at=approval.expires_at,
         why=verdict.why,
+        told=verdict.told,
     )
 
 
@@ -92,6 +96,7 @@ def shown_of(saga: Saga, step: Step, approval: Approval, contract: Contract, pol
         "needs": [_spelled(need) for need in approval.needs],
         "expires_at": approval.expires_at,
         "request": approval.number,
+        **({} if begun is None or not begun.taken_for else {"taken_for": begun.taken_for}),
     }
 
 

@@ -30,6 +30,7 @@ class StartSaga(NamedTuple):
     rollback_s: float | None = None
     attempts: int | None = None
     compensation_attempts: int | None = None
+    taken_for: str = ""
 
 
 class ProposeStep(NamedTuple):

@@ -163,6 +163,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         rollback_s=command.rollback_s,
         attempts=command.attempts,
         compensation_attempts=command.compensation_attempts,
+        taken_for=command.taken_for,
     )
 
 
@@ -278,6 +279,7 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
         key=key_of(saga.id, command.step, contract.topic, "do"),
         contract=_unless_known(saga, contract),
         after=command.after,
+        told=verdict.told,
     )
 
 
@@ -406,7 +408,7 @@ def _start_compensation(saga: Saga, command: c.StartCompensation) -> e.Compensat
     require_turn(saga, step)
     if not step.let_run_by and not _may_run_back(step, verdict):
         why = verdict.why or f"rule {verdict.rule} asks for a person"
-        return e.CompensationDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=why)
+        return e.CompensationDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=why, told=verdict.told)
     return e.CompensationStarted(
         step=step.id,
         attempt=step.undo_attempts + 1,
@@ -415,6 +417,7 @@ def _start_compensation(saga: Saga, command: c.StartCompensation) -> e.Compensat
         rule=verdict.rule,
         policy=verdict.policy,
         let_run_by=step.let_run_by,
+        told=verdict.told,
     )
 
 

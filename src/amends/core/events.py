@@ -97,6 +97,7 @@ class SagaStarted:
     rollback_s: float | None = None  # the window of its rollbacks, where it is not that of whoever drives it
     attempts: int | None = None  # how often one step is tried at most, whatever its action says
     compensation_attempts: int | None = None  # the same for the way back
+    taken_for: str = ""  # the environment that `env` stands for, where it is another word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +208,7 @@ class ActionDispatched:
     key: str
     contract: Contract | None = None
     after: tuple[StepId, ...] | None = None
+    told: Json = None  # what the gate was told of other sagas, by the names that rules use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,7 @@ class ActionAllowed:
     step: StepId
     rule: str
     policy: str
+    told: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,7 @@ class ActionDenied:
     rule: str
     policy: str
     why: str
+    told: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +325,7 @@ class CompensationStarted:
     rule: str
     policy: str
     let_run_by: str = ""
+    told: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,6 +358,7 @@ class CompensationDenied:
     rule: str
     policy: str
     why: str
+    told: Json = None
 
 
 SagaEvent: TypeAlias = (

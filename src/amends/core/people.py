@@ -40,6 +40,7 @@ class ApprovalRequested:
     needs: tuple[Need, ...]
     expires_at: int
     why: str = ""
+    told: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

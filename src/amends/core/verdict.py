@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from amends.core.values import Json
 from amends.dataclass import dataclass
 
 
@@ -40,7 +41,7 @@ class Verdict:
     """A decision, the rule that spoke, and the digest of the policy that it stands in.
 
     `matched` names the other rules that matched. Where people are asked, all needs have to be met within `expires_s`;
-    whatever the decision but deny, all rates have to be kept.
+    whatever the decision but deny, all rates have to be kept. `told` is what the gate was told of other sagas.
     """
 
     decision: Decision
@@ -51,3 +52,4 @@ class Verdict:
     needs: tuple[Need, ...] = ()
     expires_s: float = 86_400.0
     rates: tuple[Rate, ...] = ()
+    told: Json = None

@@ -233,7 +233,8 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
         case e.SagaStarted(definition=definition, version=version, actor=actor, env=env):
             written = file_input(event.input)
             asked = spelled_args(event.input if written is None else written[0])
-            by = f"started by {short(actor)} in {short(env)}"
+            taken = f", taken for {short(event.taken_for)}" if event.taken_for else ""
+            by = f"started by {short(actor)} in {short(env)}{taken}"
             of = "" if written is None else f" from {short(written[1])}"
             of += told_of_bounds(event)
             return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{of}{f': {asked}' if asked else ''}"

@@ -8,6 +8,7 @@ from amends.core.verdict import Decision, Verdict
 from amends.dataclass import dataclass
 from amends.errors import InputError, PolicyError
 from amends.gate.described import described_facts
+from amends.gate.environments import Declared, placed
 from amends.gate.policy import Policy, judge
 from amends.gate.protocol import Facts
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, plain
@@ -28,9 +29,9 @@ class Case:
     decision: Decision
     rule: str = ""
 
-    def tried(self, policy: Policy) -> tuple[bool, Verdict]:
-        """Whether the policy says what is expected, and what it says."""
-        verdict = judge(policy, self.facts)
+    def tried(self, policy: Policy, *declared: Declared) -> tuple[bool, Verdict]:
+        """Whether the policy says what is expected, and what it says; `declared` are environments beside its own."""
+        verdict = judge(policy, placed(self.facts, self.facts.env, policy, *declared))
         return verdict.decision is self.decision and self.rule in {"", verdict.rule}, verdict
 
 

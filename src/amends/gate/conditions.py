@@ -89,6 +89,8 @@ def _operator(name: str, operand: Json, fact: Fact) -> Match:
     member = _member(cast("list[Word]", operand), dotted=fact.dotted)
     if fact.kind is Kind.TAGS:
         member = _any_tag(member)
+    elif fact.counted is not None:
+        member = _any_spelling(member)
     return member if name == "in" else lambda value: negation(member(value))
 
 
@@ -153,6 +155,15 @@ def _untold(_: object) -> Holds:
 def _any_tag(member: Match) -> Match:
     def match(tags: object) -> Holds:
         return any(map(member, cast("tuple[str, ...]", tags))) if isinstance(tags, tuple) else None
+
+    return match
+
+
+def _any_spelling(member: Match) -> Match:
+    """One value that goes by several names: what is said of one of them is said of it."""
+
+    def match(value: object) -> Holds:
+        return any(map(member, cast("tuple[str, ...]", value))) if isinstance(value, tuple) else member(value)
 
     return match
 

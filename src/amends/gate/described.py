@@ -1,7 +1,8 @@
 """Facts that a person describes, by the names that rules use: for trying a policy without a saga.
 
 What is not said is as in a plain beginning: environment `development`, actor `system:local`, an action that has a side
-effect and declares nothing, first step, going forward, no arguments, no labels, no approval, never drilled.
+effect and declares nothing, first step, going forward, no arguments, no labels, no approval, never drilled, never
+taken back.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def described_facts(document: Mapping[str, Json]) -> Facts:
         approval_present=bool(flat.get("approval_present", False)),
         drill_age_days=cast("float | None", flat.get("drill.age_days")),
         drill_whole_age_days=cast("float | None", flat.get("drill.whole_age_days")),
+        drill_result=cast("str | None", flat.get("drill.result")),
+        compensation_failures=cast("float | None", flat.get("compensation_failures")),
     )
     _agree(flat, facts)
     return facts
@@ -118,6 +121,7 @@ def _contract(flat: Mapping[str, Json]) -> Contract:
         side_effect=bool(flat.get("side_effect", True)),
         reversibility=Reversibility(str(kind)),
         idempotent=bool(flat.get("idempotent", False)),
+        probe=bool(flat.get("probe", False)),
         risk=tuple(sorted(cast("list[str]", flat.get("risk", [])))),
     )
 

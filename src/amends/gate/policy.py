@@ -21,6 +21,7 @@ from amends.core.values import canonical, digest
 from amends.core.verdict import Decision, Need, Rate, Verdict
 from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds, Match, conjunction, negation
+from amends.gate.environments import Declared
 from amends.gate.protocol import Facts
 from amends.gate.vocabulary import ACTOR, PLACE, Fact, Read, as_json
 from amends.source.duration import DAY_S
@@ -50,7 +51,9 @@ class Limit:
 
     def rate(self, rule: str, facts: Facts) -> Rate:
         """The rate that one judgement has to keep. What is missing or secret shares one count: no way around it."""
-        key = ",".join([rule, *(f"{fact.name}={canonical(as_json(fact.read(facts)))}" for fact in self.by)])
+        key = ",".join(
+            [rule, *(f"{fact.name}={canonical(as_json((fact.counted or fact.read)(facts)))}" for fact in self.by)]
+        )
         if len(key) > _LONGEST_KEY:
             key = f"{rule},{digest(key)}"
         return Rate(rule=rule, key=key, most=self.most, per_s=self.per_s)
@@ -96,7 +99,7 @@ def exempted(holds: Holds, unless: Sequence[Iterable[Condition]], facts: Facts) 
     return holds
 
 
-_Place: TypeAlias = tuple[str, str, str]
+_Place: TypeAlias = tuple[str, str, str, str]
 _Tests: TypeAlias = tuple[tuple[Read, Match], ...]
 _Candidates: TypeAlias = tuple[tuple[Rule, _Tests], ...]
 
@@ -116,7 +119,7 @@ class Index:
 
     def matching(self, facts: Facts) -> tuple[list[Rule], bool]:
         """The rules that match, in the order of the file, and whether one of them certainly does."""
-        key = ((facts.contract.topic, facts.env, facts.phase), facts.actor)
+        key = ((facts.contract.topic, facts.env, facts.env_given, facts.phase), facts.actor)
         candidates = self._by_actor.get(key)
         if candidates is None:
             candidates = self._settle(key, facts)
@@ -184,6 +187,7 @@ class Policy:
     fallback: tuple[Rule, ...]
     default: Decision | None
     digest: str
+    environments: Declared = field(default_factory=dict[str, tuple[str, ...]])
     name: str = field(compare=False)
     text: str = field(repr=False, compare=False)
     drill_every_s: float | None = None

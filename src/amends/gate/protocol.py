@@ -16,7 +16,9 @@ from amends.dataclass import dataclass
 class Facts:
     """What a verdict may depend on. The arguments are those on record, secrets already masked.
 
-    `steps` counts the saga's steps before this one; a drill's age is None where there was none, or nobody knows.
+    `env` is the environment; `env_given` is the word that it was begun under, where that is another one.
+    `steps` counts the saga's steps before this one. A drill's age and result are None where there was none, or nobody
+    knows, and so is the share of its compensations that failed.
     """
 
     env: str
@@ -33,6 +35,9 @@ class Facts:
     approval_present: bool = False
     drill_age_days: float | None = None
     drill_whole_age_days: float | None = None
+    drill_result: str | None = None
+    compensation_failures: float | None = None
+    env_given: str = ""
 
     @property
     def tenant(self) -> str | None:

@@ -1,8 +1,8 @@
 """What a gate was asked, and what it answered, from a saga's events alone: to judge it again by another policy, or to
 check that the record is what its policy says.
 
-The journal does not hold everything that a verdict may have depended on: how long ago an action was drilled is read as
-unknown, and whether an approval was there is told by the approvals on record.
+What a verdict depended on outside of its saga (drills, how compensations came out) was recorded with it, where the
+policy asked; whether an approval was there is told by the approvals on record.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _recorded(state: Saga, event: _Judged) -> Recorded:
     return Recorded(
         entry=state.head,
         step=step.id,
-        facts=facts_of(state, step.id, step.contract, step.args, back=back, approval_present=present),
+        facts=facts_of(state, step.id, step.contract, step.args, back=back, approval_present=present, told=event.told),
         decision=_decision(event),
         rule=event.rule,
         policy=event.policy,

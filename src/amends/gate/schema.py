@@ -14,13 +14,14 @@ from amends.core.globs import glob, is_glob, misplaced_run
 from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
+from amends.gate.environments import Declared, mistake_in
 from amends.gate.policy import DEFAULT, ERROR, Limit, Policy, Rule
 from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
 from amends.source.duration import DAY_S, duration_s
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
-POLICY_KEYS: Final = ("version", "default", "drill_every", "rules")
+POLICY_KEYS: Final = ("version", "default", "environments", "drill_every", "rules")
 RULE_KEYS: Final = ("id", "when", "unless", "decision", "reason", "approvals", "approvers", "expires", "rate")
 RATE_KEYS: Final = ("max", "per", "by")
 DEFAULTS: Final = (Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN)
@@ -48,6 +49,7 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
     else:
         mistakes.choice(found["version"], "version", (VERSION,))
     default = Decision(word) if (word := _default(found.get("default"), mistakes)) else None
+    environments = _environments(found["environments"], mistakes) if "environments" in found else {}
     rules = tuple(_Rules(mistakes, is_builtin=builtin is None).read(found.get("rules"), document.line))
     every = found.get("drill_every")
     drill_every_s = None if every is None else _duration(every, "drill_every", mistakes)
@@ -57,9 +59,12 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
     normal: dict[str, Json] = {"version": VERSION, "default": spoken, "rules": [normalised(rule) for rule in rules]}
     if drill_every_s is not None:
         normal["drill_every"] = drill_every_s
+    if environments:
+        normal["environments"] = {env: list(words) for env, words in environments.items()}
     return Policy(
         rules=rules,
         fallback=fallback,
+        environments=environments,
         default=default,
         digest=digest(canonical(normal)),
         name=mistakes.name,
@@ -70,6 +75,21 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
 
 def _default(part: Part | None, mistakes: Mistakes) -> str:
     return "" if part is None else mistakes.choice(part, "default", DEFAULTS)
+
+
+def _environments(part: Part, mistakes: Mistakes) -> Declared:
+    """Which words stand for which environment; a list may be empty."""
+    made: dict[str, tuple[str, ...]] = {}
+    for entry in mistakes.entries(part, "environments"):
+        items = entry.value.items if isinstance(entry.value, Listed) else None
+        if items is None:
+            mistakes.wrong(entry.value, f"environment {shown(entry.key)}", "a list of its other words")
+        made[entry.key] = tuple(mistakes.text(item, "a word for an environment") for item in items or ())
+        wrong = mistake_in(made) if all(made[entry.key]) else ""
+        if wrong:
+            mistakes.add(entry.line, wrong)
+            made[entry.key] = ()
+    return made
 
 
 def _default_rule(default: Decision) -> Rule:

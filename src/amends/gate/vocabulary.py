@@ -19,6 +19,7 @@ from amends.gate.protocol import Facts
 Read = Callable[[Facts], object]
 
 UNSEEN: Final = object()
+DRILL_RESULTS: Final = ("passed", "not proven", "failed")
 _LONGEST_INDEX: Final = 9
 
 
@@ -41,6 +42,8 @@ class Fact:
     read: Read
     words: tuple[str, ...] = ()
     dotted: bool = False
+    counted: Read | None = None
+    """What a rate counts by, where that is not all that is read."""
 
 
 def _rollback_supported(facts: Facts) -> bool:
@@ -49,12 +52,17 @@ def _rollback_supported(facts: Facts) -> bool:
     return known and contract.compensation_declared
 
 
+def _env(facts: Facts) -> object:
+    """The environment; with the word that was given, where that is another: a rule may speak of either."""
+    return (facts.env, facts.env_given) if facts.env_given else facts.env
+
+
 def _listed(*facts: Fact) -> Mapping[str, Fact]:
     return {fact.name: fact for fact in facts}
 
 
 FACTS: Final = _listed(
-    Fact(name="env", kind=Kind.TEXT, read=attrgetter("env")),
+    Fact(name="env", kind=Kind.TEXT, read=_env, counted=attrgetter("env")),
     Fact(name="topic", kind=Kind.TEXT, read=attrgetter("contract.topic"), dotted=True),
     Fact(name="side_effect", kind=Kind.FLAG, read=attrgetter("contract.side_effect")),
     Fact(
@@ -66,6 +74,7 @@ FACTS: Final = _listed(
     Fact(name="compensation_declared", kind=Kind.FLAG, read=attrgetter("contract.compensation_declared")),
     Fact(name="rollback_supported", kind=Kind.FLAG, read=_rollback_supported),
     Fact(name="approval_present", kind=Kind.FLAG, read=attrgetter("approval_present")),
+    Fact(name="probe", kind=Kind.FLAG, read=attrgetter("contract.probe")),
     Fact(name="idempotent", kind=Kind.FLAG, read=attrgetter("contract.idempotent")),
     Fact(name="risk", kind=Kind.TAGS, read=attrgetter("contract.risk")),
     Fact(name="actor", kind=Kind.TEXT, read=attrgetter("actor")),
@@ -74,6 +83,8 @@ FACTS: Final = _listed(
     Fact(name="saga.steps", kind=Kind.NUMBER, read=attrgetter("steps")),
     Fact(name="drill.age_days", kind=Kind.NUMBER, read=attrgetter("drill_age_days")),
     Fact(name="drill.whole_age_days", kind=Kind.NUMBER, read=attrgetter("drill_whole_age_days")),
+    Fact(name="drill.result", kind=Kind.TEXT, read=attrgetter("drill_result"), words=DRILL_RESULTS),
+    Fact(name="compensation_failures", kind=Kind.NUMBER, read=attrgetter("compensation_failures")),
     Fact(name="phase", kind=Kind.TEXT, read=attrgetter("phase"), words=("forward", "compensation")),
 )
 FAMILIES: Final = ("args.", "labels.", "saga.spent.")

@@ -414,6 +414,7 @@ def _started(
         actor=actor or above.actor,
         env=above.env,
         labels=labels,
+        taken_for=above.taken_for,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, cast, overload
@@ -13,6 +14,8 @@ from amends.core import commands as c
 from amends.core.values import Json, SagaId, canonical
 from amends.documents.documents import Documents
 from amends.errors import InputError, RefusedError
+from amends.gate.environments import DEVELOPMENT, PRODUCTION, checked_env, checked_environments, taken_for
+from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
 from amends.runtime.action import outside
@@ -42,6 +45,8 @@ from amends.runtime.rollback import RollbackPlan, planned
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
+_log = logging.getLogger("amends.gate")
+
 
 class Coordinator(Desk, Outside, Controls, Retention):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
@@ -52,7 +57,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
         journal: Journal,
         gate: Gate,
         clock: Clock,
-        env: str = "development",
+        env: str | None = None,
+        environments: Mapping[str, Iterable[str]] | None = None,
         registry: Registry = PROCESS,
         settings: Settings | None = None,
         notify: Sequence[Target] = (),
@@ -64,7 +70,9 @@ class Coordinator(Desk, Outside, Controls, Retention):
 
         `heart` makes what keeps this worker's leases alive: a thread, where time is real.
         """
-        self.env = env
+        self.env = DEVELOPMENT if env is None else checked_env(env)
+        self._environments = checked_environments(environments or {})
+        self._said: set[str] = set()
         self._gate = gate
         self.journal = journal
         self.registry = registry
@@ -86,6 +94,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
             executor=executor,
             heart=heart,
         )
+        if env is None:
+            self._engine.warn_of_undeclared()
         self._duty = Duty(self._engine, clock, self.settings)
         self._couriers = Couriers(journal, notify, clock, self.settings)
 
@@ -187,6 +197,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
             env=self.env,
             labels=checked_labels(labels),
             limits=journaled(self.settings.limits, definition.options.limits, limits, now=self._clock.now()),
+            taken_for=self._taken_for(),
         )
         start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)
@@ -196,6 +207,18 @@ class Coordinator(Desk, Outside, Controls, Retention):
         if id is not None and joined is None:
             require_own_id(id)
         return joined or self._begin(definition, start, saga, tuple(secrets_in(dict(named))))
+
+    def _taken_for(self) -> str:
+        """The environment that this coordinator's word stands for, by the policy of now; '' where it is the word."""
+        if self.env in {PRODUCTION, DEVELOPMENT}:
+            return ""
+        policy = getattr(self._gate, "policy", None)
+        declared = (policy.environments,) if isinstance(policy, Policy) else ()
+        taken = taken_for(self.env, *declared, self._environments)
+        if taken.message and taken.message not in self._said:
+            self._said.add(taken.message)
+            _log.warning("%s", taken.message)
+        return taken.for_record
 
     def _begin(
         self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId, secrets: tuple[Secret, ...]

@@ -17,22 +17,36 @@ from typing import Final, TypeAlias, cast
 
 from amends.clock import Clock
 from amends.core.contracts import Contract, described
-from amends.core.events import DrillMissed, SagaCompleted, SagaStarted
+from amends.core.events import (
+    ActionDispatched,
+    CompensationFailed,
+    CompensationLost,
+    CompensationSucceeded,
+    DrillMissed,
+    SagaCompleted,
+    SagaStarted,
+    StepProposed,
+)
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, DRILLS, Json, SagaId, StepId, canonical, digest
 from amends.dataclass import dataclass
+from amends.gate.facts import DRILL_AGE, DRILL_RESULT, FAILURES, TOLD, WHOLE_DRILL_AGE
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, SagaQuery, Summary
 from amends.runtime.checked import SYSTEM
 from amends.runtime.pauses import Pauses
 
-FACTS: Final = ("drill.age_days", "drill.whole_age_days")
 PASSED: Final = "passed"
 FAILED: Final = "failed"
+LAST: Final = 20
+"""Of how many compensations the share that failed is told."""
+_LOOKED_THROUGH: Final = 200
+_WENT_BACK: Final = (SagaStatus.ROLLED_BACK, SagaStatus.ROLLING_BACK, SagaStatus.INCIDENT)
 _DAY_MS: Final = 86_400_000
 _FRESH_S: Final = 60.0
+_OF_DRILLS: Final = (DRILL_AGE, WHOLE_DRILL_AGE)
 _PAGE: Final = 50
 
 
@@ -232,6 +246,7 @@ async def missed_still(journal: Journal) -> frozenset[int]:
 
 DrilledAt: TypeAlias = dict[tuple[str, int, str], int]
 """By topic, version and the digest of the contract."""
+DrillResults: TypeAlias = dict[tuple[str, int, str], tuple[int, str]]
 
 
 async def last_passed(journal: Journal) -> DrilledAt:
@@ -273,13 +288,67 @@ def _told(step: Step, drilled: DrillRecord, action: DrilledAction) -> Json:
     return {**told, "kind": "quick"} if drilled.quick else told
 
 
+async def last_results(journal: Journal) -> DrillResults:
+    """How the last drill of each action came out, whole or quick."""
+    found: DrillResults = {}
+    async for drilled in drills_on_record(journal):
+        for each in drilled.actions if not drilled.only else ():
+            found.setdefault((each.topic, each.version, each.contract), (drilled.at, each.outcome))
+    return found
+
+
+async def compensation_failures(journal: Journal, topic: str, version: int) -> float | None:
+    """The share of an action's last compensations that failed; None where none was ever tried.
+
+    A compensation counts when it has ended: it succeeded, or was given up. They are looked for in the newest sagas with
+    the action that went back.
+    """
+    ended: list[tuple[int, bool]] = []
+    looked = 0
+    query = SagaQuery(topic=topic, statuses=_WENT_BACK, limit=_PAGE)
+    while len(ended) < LAST and looked < _LOOKED_THROUGH:
+        page = await journal.sagas(query)
+        for row in page.rows:
+            ended += [] if row.pruned else await _compensations(journal, row.id, topic, version)
+        looked += len(page.rows)
+        if page.cursor is None:
+            break
+        query = replace(query, before=page.cursor)
+    last = sorted(ended)[-LAST:]
+    return sum(failed for _, failed in last) / len(last) if last else None
+
+
+async def _compensations(journal: Journal, saga: SagaId, topic: str, version: int) -> list[tuple[int, bool]]:
+    """When each compensation of an action in a saga ended, and whether it failed."""
+    steps: set[StepId] = set()
+    ended: list[tuple[int, bool]] = []
+    async for entry in journal.read(saga):
+        if entry.is_removed:
+            return []
+        match entry.event:
+            case StepProposed() | ActionDispatched() as begun if (begun.topic, begun.version) == (topic, version):
+                steps.add(begun.step)
+            case CompensationSucceeded(step=step) if step in steps:
+                ended.append((entry.at, False))
+            case CompensationFailed(step=step, retry_at=None) | CompensationLost(step=step, retry_at=None) if (
+                step in steps
+            ):
+                ended.append((entry.at, True))
+            case _:
+                pass
+    return ended
+
+
 def drilled_at(known: DrilledAt, contract: Contract) -> int | None:
     """When this action passed a drill under this contract; None where it never did."""
     return known.get((contract.topic, contract.version, contract_digest(contract))) if known else None
 
 
 class Drills:
-    """What the gate is told of drills: read from the journal when a policy asks, at most once a minute."""
+    """What the gate is told of other sagas: drills, and how compensations came out.
+
+    It is read from the journal when a policy asks, at most once a minute.
+    """
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -288,30 +357,67 @@ class Drills:
         self._looking = asyncio.Lock()
         self._at: DrilledAt = {}
         self._whole_at: DrilledAt = {}
-        self._mentions: dict[str, bool] = {}
+        self._results: DrillResults = {}
+        self._failures: dict[tuple[str, int], tuple[float, float | None]] = {}
+        self._mentions: dict[str, tuple[str, ...]] = {}
 
-    def are_asked_for(self, gate: Gate) -> bool:
-        """Whether what this gate goes by speaks of drills; of a gate of somebody's own nobody can tell."""
+    def asked_for(self, gate: Gate) -> tuple[str, ...]:
+        """Which of these facts a gate's policy speaks of; a gate of somebody's own is told of drills."""
         policy = getattr(gate, "policy", None)
         if not isinstance(policy, Policy):
-            return True
+            return _OF_DRILLS
         known = self._mentions.get(policy.digest)
         if known is None:
-            known = self._mentions[policy.digest] = any(map(policy.speaks_of, FACTS))
+            known = self._mentions[policy.digest] = tuple(filter(policy.speaks_of, TOLD))
         return known
 
-    async def ages_days(self, contract: Contract) -> tuple[float | None, float | None]:
-        """How long ago this action passed a drill under this contract, and a whole one; None where it never did."""
-        if self._clock.elapsed() >= self._looked_at + _FRESH_S:
-            await self._look()
-        return self._age_days(self._at, contract), self._age_days(self._whole_at, contract)
+    async def told(self, asked: tuple[str, ...], contract: Contract) -> dict[str, Json]:
+        """What is known of these facts; one that nobody knows is left out."""
+        found: dict[str, Json] = {}
+        if DRILL_AGE in asked:
+            found[DRILL_AGE] = await self.age_days(contract)
+        if WHOLE_DRILL_AGE in asked:
+            found[WHOLE_DRILL_AGE] = await self.whole_age_days(contract)
+        if DRILL_RESULT in asked:
+            found[DRILL_RESULT] = await self.result(contract)
+        if FAILURES in asked:
+            found[FAILURES] = await self.failures(contract)
+        return {name: value for name, value in found.items() if value is not None}
+
+    async def result(self, contract: Contract) -> str | None:
+        """How the last drill of this action under this contract came out; None where there was none."""
+        await self._look_if_stale()
+        last = self._results.get((contract.topic, contract.version, contract_digest(contract)))
+        return None if last is None else last[1]
+
+    async def failures(self, contract: Contract) -> float | None:
+        """The share of this action's last compensations that failed; None where none was ever tried."""
+        name, now = (contract.topic, contract.version), self._clock.elapsed()
+        looked_at, share = self._failures.get(name, (float("-inf"), None))
+        if now >= looked_at + _FRESH_S:
+            share = await compensation_failures(self._journal, *name)
+            self._failures[name] = (now, share)
+        return share
+
+    async def age_days(self, contract: Contract) -> float | None:
+        """How long ago this action passed a drill under this contract; None where it never did."""
+        await self._look_if_stale()
+        return self._age_days(self._at, contract)
+
+    async def whole_age_days(self, contract: Contract) -> float | None:
+        """How long ago it passed a whole one."""
+        await self._look_if_stale()
+        return self._age_days(self._whole_at, contract)
 
     def _age_days(self, known: DrilledAt, contract: Contract) -> float | None:
         at = drilled_at(known, contract)
         return None if at is None else max(0, self._clock.now() - at) / _DAY_MS
 
-    async def _look(self) -> None:
+    async def _look_if_stale(self) -> None:
+        if self._clock.elapsed() < self._looked_at + _FRESH_S:
+            return
         async with self._looking:
             if self._clock.elapsed() >= self._looked_at + _FRESH_S:
                 self._at, self._whole_at = await _passed(self._journal)
+                self._results = await last_results(self._journal)
                 self._looked_at = self._clock.elapsed()

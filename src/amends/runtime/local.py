@@ -120,6 +120,10 @@ class LocalEngine:
         )
         self._children = Children(self, self._around, journal, self._nudge, self._errands)
 
+    def warn_of_undeclared(self) -> None:
+        """Say once of each undeclared action that it is one."""
+        self._around.undeclared = set()
+
     async def start(self) -> None:
         since = self._clock.elapsed()
         await self._journal.enlist(self.worker, self._settings.lease_s)

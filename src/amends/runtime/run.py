@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.core import commands as c
-from amends.core.contracts import Contract, key_of
+from amends.core.contracts import Contract, Reversibility, key_of
 from amends.core.events import SagaStarted
 from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
@@ -22,7 +22,8 @@ from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, StepId
 from amends.core.verdict import Decision, Rate, Verdict
 from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
-from amends.gate.facts import facts_of
+from amends.gate.environments import DEVELOPMENT
+from amends.gate.facts import facts_of, with_told
 from amends.gate.protocol import Facts
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Part
@@ -177,9 +178,24 @@ class Run:
             if state is None or state.contract.version == name[1]:
                 return action
         action = begun_with(self.book.saga, step, action, self.around.registry)
+        if self.around.undeclared is not None:
+            self._warn_if_undeclared(action.contract, self.around.undeclared)
         self._actions[action.contract.topic, action.contract.version] = action
         self.around.registry.ensure_action(action)
         return action
+
+    def _warn_if_undeclared(self, contract: Contract, warned: set[str]) -> None:
+        """Say once of an action that it passes only because nobody said where this runs."""
+        undeclared = contract.side_effect and contract.reversibility is Reversibility.UNDECLARED
+        if not undeclared or contract.topic in warned or self.begun.env != DEVELOPMENT:
+            return
+        warned.add(contract.topic)
+        _log.warning(
+            "%s declares no way back, and production would refuse it: give it a .compensation, no_rollback=… or "
+            "read_only=True; this is %s, because no env is given (env=…, --env, AMENDS_ENV)",
+            contract.topic,
+            DEVELOPMENT,
+        )
 
     def find(self, contract: Contract) -> Action[..., Any]:
         """The action as this run has used it, else as this process knows it.
@@ -242,10 +258,12 @@ class Run:
             policies = self.around.policies
             if policies is not None and policies.is_stale:
                 await policies.refresh()
-            if self.around.drills.are_asked_for(self.around.gate):
-                age, whole = await self.around.drills.ages_days(facts.contract)
-                facts = replace(facts, drill_age_days=age, drill_whole_age_days=whole)
-            return self.around.gate.judge(facts)
+            gate, drills = self.around.gate, self.around.drills
+            asked = drills.asked_for(gate)
+            if not asked:
+                return gate.judge(facts)
+            told = await drills.told(asked, facts.contract)
+            return replace(gate.judge(with_told(facts, told)), told=told or None)
         except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
             return Verdict(decision=Decision.DENY, rule="error", policy="", why=f"the gate could not answer: {exc!r}")

@@ -52,5 +52,7 @@ class Surroundings:
         self.lease_in_time = lease_in_time
         self.lapses = 0
         """How often this worker was late to renew: others may have taken its sagas over since, alive as it is now."""
+        self.undeclared: set[str] | None = None
+        """The undeclared actions that were warned of, where nobody said in which environment this runs."""
         self.threads: dict[tuple[SagaId, StepId], asyncio.Event] = {}
         """Those that were given up and still run, whoever drives their saga now."""

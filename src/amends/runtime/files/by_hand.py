@@ -213,6 +213,7 @@ async def _start(
         input={"roots": list(place.roots), "state": place.state, **asked},
         actor=by,
         env=owner.env,
+        taken_for="" if state.begun is None else state.begun.taken_for,
         labels={name: value for name, value in owner.labels.items() if not name.startswith("amends.")}
         | {LANDS: owner.id},
         files={**place.data(), "under": {str(number): digest for number, digest in sorted(under.items())}},

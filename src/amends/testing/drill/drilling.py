@@ -7,7 +7,7 @@ its own end, and each death is counted where it happened; one inside of a child,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from amends.core.contracts import Reversibility
@@ -15,6 +15,8 @@ from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.errors import InputError, RefusedError
+from amends.gate.environments import PRODUCTION, checked_env, checked_environments, taken_for
+from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Entry
 from amends.runtime.checked import checked_actor
@@ -30,7 +32,6 @@ from amends.testing.drill.report import Cell, Drilled, Report, is_users
 from amends.testing.drill.stage import Hook, Setting, hushed
 from amends.testing.world import Account
 
-PRODUCTION = "production"
 _CRASHES = frozenset({Fault.CRASH, Fault.UNDO_CRASH})
 _WORDS_OF_EFFECT = 4
 """Of a saga, at a step, which part, and that it is over; what the journal was asked has fewer words."""
@@ -50,12 +51,13 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
     only: Collection[str] = (),
     quick: bool = False,
     allow_production: bool = False,
+    environments: Mapping[str, Iterable[str]] | None = None,
     on_cell: Callable[[Cell], None] | None = None,
 ) -> Report:
     """Run a saga once for each place where it can go wrong, and see whether the world comes back.
 
     input: an object of the saga's inputs by name, as `amends run --input` takes it.
-    env: what the gate is told; production is refused unless allow_production.
+    env: what the gate is told; production, by whatever word, is refused unless allow_production.
     fresh: called before each run, to put doubles back as they were.
     world: called before and after each run, for a snapshot that has to be the same when all has been taken back.
     patience_s: how long a function may take before it counts as hanging.
@@ -63,16 +65,22 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
     quick: the fewest runs in which every compensation works once and the world has to come back, for a schedule: as it
         is, all of it taken back, and the last step that a rollback can come from failing for good.
     """
-    if env == PRODUCTION and not allow_production:
-        raise RefusedError("a drill does everything for real, many times over: it is refused in production")
+    gate = gate or _builtin()
+    policy = getattr(gate, "policy", None)
+    declared = (policy.environments,) if isinstance(policy, Policy) else ()
+    taken = taken_for(checked_env(env), *declared, checked_environments(environments or {}))
+    if taken.env == PRODUCTION and not allow_production:
+        why = f"; {taken.message}" if taken.message else f", which {env!r} stands for" if env != PRODUCTION else ""
+        raise RefusedError(f"a drill does everything for real, many times over: it is refused in production{why}")
     if quick and only:
         raise InputError("quick says already what is tried; leave out either it or only=")
     setting = Setting(
         definition=definition,
         document=input,
         named=definition.bind_document(input),
-        gate=gate or _builtin(),
+        gate=gate,
         env=env,
+        environments={taken.env: () if taken.folded_word == taken.env else (taken.folded_word,)},
         actor=checked_actor(actor),
         labels=dict(labels or {}),
         fresh=fresh,

@@ -23,11 +23,13 @@ from amends.evidence.examine import Conclusion
 from amends.evidence.keys import key_source
 from amends.evidence.notary import KeyNotary
 from amends.evidence.verify import verify_journal
+from amends.gate.environments import Declared
 from amends.gate.protocol import Facts, Gate
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.protocol import Entry, SagaQuery
 from amends.runtime.coordinator import Coordinator
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.drills import PASSED
 from amends.runtime.executor import Part
 from amends.runtime.registry import Registry
 from amends.runtime.settings import Settings
@@ -60,6 +62,7 @@ class Setting:
     named: dict[str, object]
     gate: Gate
     env: str
+    environments: Declared
     actor: str
     labels: dict[str, str]
     patience_s: float
@@ -122,7 +125,10 @@ class RehearsedGate:
         if facts.phase == "compensation" and (facts.saga, facts.step) == (self._saga, at):
             self.was_hit = True
             return Verdict(decision=Decision.DENY, rule="drill", policy="", why="drill: denied")
-        return self._inner.judge(replace(facts, drill_age_days=0.0, drill_whole_age_days=0.0))
+        passed = replace(
+            facts, drill_age_days=0.0, drill_whole_age_days=0.0, drill_result=PASSED, compensation_failures=0.0
+        )
+        return self._inner.judge(passed)
 
 
 class Stopping(SagaDefinition):
@@ -187,6 +193,7 @@ class Stage:
             gate=self.gate,
             clock=self.setting.clock,
             env=self.setting.env,
+            environments=self.setting.environments,
             registry=self.registry,
             settings=self.setting.settings,
             executor=self.executor,
