@@ -228,6 +228,13 @@ def test_the_printed_verifier_needs_nothing_but_python(shop: Shell) -> None:
     assert (said.code, counts(said)["covered"], said.out.splitlines()[-1]) == (0, 18, "covered")
     found = json.loads(alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "kept", "--json").out)
     assert found["covered"] == {"count": 18, "entries": "1-18"}
+    note = shop.here("evidence", "checkpoint").out
+    for kept in ("@kept", note):
+        words = ("bundle.jsonl", "--key", "@key", "--checkpoint", kept, "--json")
+        assert json.loads(alone(shop, *words).out) == found
+        assert shop.here("evidence", "verify", *words).code == 0
+    lacking = alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "@nowhere")
+    assert (lacking.code, "nowhere" in lacking.err) == (9, True)
     edit(bundle, b"R-lamp", b"R-lump")
     assert alone(shop, "bundle.jsonl", "--key", key).code == 8
     bundle.write_bytes(b"x")

@@ -1,14 +1,15 @@
 """Where does an argument come from? Looked up by value, among what stands on record: input, results, people. Pure.
 
 A value is sourced where the same value (as canonical JSON) stands in the saga's input, in the result of an earlier
-step, or in what a person sent. Values that turn up everywhere by accident (nothing, true, small numbers, very short
-texts) count only where they stand under the argument's own name. What matches by coincidence all the same is not told
-apart: this says that a value was not made up, not why it was chosen.
+step, or in what a person sent. Where it has to come from a certain action, the results of the sagas above count too: a
+child is handed what its parent's actions gave. Values that turn up everywhere by accident (nothing, true, small
+numbers, very short texts) count only where they stand under the argument's own name. What matches by coincidence all
+the same is not told apart: this says that a value was not made up, not why it was chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from amends.core.transitions import StepStatus
@@ -79,9 +80,13 @@ class Sources:
         return Origin(parts[0].kind, f"its parts: {where}", parts[0].topic)
 
 
-def sources_of(saga: Saga) -> Sources:
-    """All that stands on record by now."""
+def sources_of(saga: Saga, above: Iterable[Saga] = ()) -> Sources:
+    """All that stands on record by now; of the sagas above, which called this one, what their actions gave."""
     found = Sources()
+    for each in above:
+        for step in each.steps.values():
+            if step.status is StepStatus.SUCCEEDED and step.result is not None:
+                found.add_result(step.result, f"{step.id} of saga {each.id}", step.topic)
     if saga.begun is not None:
         found.add_input(saga.begun.input, saga.begun.actor)
     for step in saga.steps.values():
@@ -92,9 +97,9 @@ def sources_of(saga: Saga) -> Sources:
     return found
 
 
-def unsourced(saga: Saga, args: Json, required: Mapping[str, tuple[str, ...]]) -> str:
+def unsourced(saga: Saga, args: Json, required: Mapping[str, tuple[str, ...]], above: Iterable[Saga] = ()) -> str:
     """Why a step may not begin: an argument that has to have a source has none. Empty where all have one."""
-    known = sources_of(saga)
+    known = sources_of(saga, above)
     for name, topics in required.items():
         value = args.get(name) if isinstance(args, dict) else None
         if known.origin(name, value, topics).kind == CODE:

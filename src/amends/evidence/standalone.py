@@ -1,11 +1,11 @@
 """Verify a bundle of evidence without amends: this file, Python 3.11 or newer, and nothing else.
 
-    python verify.py BUNDLE --key KEY [--checkpoint FILE] [--json]
+    python verify.py BUNDLE --key KEY [--checkpoint @FILE] [--json]
 
-KEY is the public key that you were given, or @FILE. A checkpoint is one that you kept, to see that history was not
-rewritten since. It says how many entries are covered by a signature, unattested, missing and altered. Exit codes: 0 all
-covered; 7 nothing is wrong, but some entries are unattested; 8 altered, missing, or not signed by the key; 9 the bundle
-cannot be read; 2 wrong usage.
+KEY is the public key that you were given, or @FILE. A checkpoint is one that you kept, itself or @FILE, to see that
+history was not rewritten since. It says how many entries are covered by a signature, unattested, missing and altered.
+Exit codes: 0 all covered; 7 nothing is wrong, but some entries are unattested; 8 altered, missing, or not signed by the
+key; 9 the bundle cannot be read; 2 wrong usage.
 
 A bundle is lines of JSON (docs/reference/evidence.md has the format). What is checked:
 
@@ -374,16 +374,23 @@ class Verification:
         }
 
 
+def itself(given: str) -> str:
+    """What was given, or what the file holds that was named after an @."""
+    return Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
+
+
 def main(words: list[str] | None = None) -> int:
     asked = argparse.ArgumentParser(description="Verify a bundle of evidence, offline.")
     asked.add_argument("bundle", type=Path)
     asked.add_argument("--key", required=True, help="the public key, or @ and the name of a file of it")
-    asked.add_argument("--checkpoint", type=Path, help="a file with a checkpoint that you kept")
+    asked.add_argument("--checkpoint", help="a checkpoint that you kept, or @ and the name of a file of it")
     asked.add_argument("--json", action="store_true")
     given = asked.parse_args(words)
     try:
-        key = Path(given.key[1:]).read_text(encoding="utf-8") if given.key.startswith("@") else given.key
-        checkpoint = given.checkpoint.read_text(encoding="utf-8") if given.checkpoint else None
+        key = itself(given.key)
+        checkpoint = None if given.checkpoint is None else itself(given.checkpoint)
+        if checkpoint is not None and "\n" not in checkpoint.strip():  # no note has one line: it is a file's name
+            checkpoint = Path(checkpoint).read_text(encoding="utf-8")
         with given.bundle.open("rb") as file:
             found = Verification(file, key, checkpoint).report()
     except (ValueError, OSError) as exc:

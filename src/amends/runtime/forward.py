@@ -213,7 +213,7 @@ class Forward:
         run, contract = self._run, action.contract
         verdict = await run.judge(run.facts(step, contract, args))
         if action.sourced:
-            verdict = unless_made_up(run, action, args, verdict)
+            verdict = await unless_made_up(run, action, args, verdict)
         straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
         straight = straight and not contract.hold
         straight = straight and (not contract.resources or await self._is_free(step, contract, args))
@@ -231,7 +231,7 @@ class Forward:
         state = run.state(step)
         verdict = await run.judge(run.facts(step, action.contract, state.args, approval_present=ahead))
         if action.sourced and not ahead:
-            verdict = unless_made_up(run, action, state.args, verdict)
+            verdict = await unless_made_up(run, action, state.args, verdict)
         await self._judged(step, action, verdict, ahead=ahead)
 
     async def _judged(self, step: StepId, action: Action[..., Any], verdict: Verdict, *, ahead: bool = False) -> None:

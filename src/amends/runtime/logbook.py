@@ -25,7 +25,7 @@ from amends.core.decide import decide
 from amends.core.events import Event
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import next_back
-from amends.core.saga import Saga, evolve
+from amends.core.saga import Saga, evolve, unstarted
 from amends.core.step import IDLE
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
@@ -203,6 +203,17 @@ class Logbook:
             self._break(exc)
         finally:
             self._over()
+
+    async def above(self) -> list[Saga]:
+        """The sagas that called this one, directly or not, as the journal has them; the topmost first."""
+        found: list[Saga] = []
+        below = self.saga
+        while below.begun is not None and (parent := below.begun.labels.get(PARENT)) is not None:
+            below = unstarted(SagaId(parent))
+            async for entry in self._journal.read(below.id):
+                below = evolve(below, entry.event)
+            found.append(below)
+        return found[::-1]
 
     async def _catch_up(self) -> bool:
         """Fold in another author's entries, then decide again what is not yet durable. Whether there were any."""

@@ -10,6 +10,7 @@ from amends.core.provenance import unsourced
 from amends.core.values import Json
 from amends.core.verdict import Decision, Verdict
 from amends.errors import DeclarationError
+from amends.journal.protocol import PARENT
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action
@@ -39,7 +40,12 @@ def listed_sources(
     return asked
 
 
-def unless_made_up(run: Run, action: Action[..., Any], args: Json, verdict: Verdict) -> Verdict:
+async def unless_made_up(run: Run, action: Action[..., Any], args: Json, verdict: Verdict) -> Verdict:
     """The gate's verdict, or a denial: a person who is asked should not have to notice that a value is made up."""
-    why = unsourced(run.book.saga, args, action.sourced)
+    saga = run.book.saga
+    why = unsourced(saga, args, action.sourced)
+    named = {name: topics for name, topics in action.sourced.items() if topics}
+    if why and named and PARENT in run.begun.labels:
+        free = {name: topics for name, topics in action.sourced.items() if not topics}
+        why = unsourced(saga, args, free) or unsourced(saga, args, named, await run.book.above())
     return replace(verdict, decision=Decision.DENY, rule=RULE, why=why) if why else verdict
