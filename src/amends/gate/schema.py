@@ -49,7 +49,8 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
     else:
         mistakes.choice(found["version"], "version", (VERSION,))
     default = Decision(word) if (word := _default(found.get("default"), mistakes)) else None
-    environments = _environments(found["environments"], mistakes) if "environments" in found else {}
+    declared = found.get("environments")
+    environments: Declared = {} if declared is None else _environments(declared, mistakes)
     rules = tuple(_Rules(mistakes, is_builtin=builtin is None).read(found.get("rules"), document.line))
     every = found.get("drill_every")
     drill_every_s = None if every is None else _duration(every, "drill_every", mistakes)
