@@ -18,10 +18,10 @@ from amends.testing.histories import Walk
 from amends.testing.order import goes_first
 
 _G, _S = SagaStatus, StepStatus
-IN_FLIGHT = {_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING}
-STANDING = {_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED, *IN_FLIGHT}
+IN_FLIGHT = {_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING, _S.MITIGATING}
+STANDING = {_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED, _S.UNMITIGATED, *IN_FLIGHT}
 UNSETTLED = STANDING - {_S.SUCCEEDED, _S.RUNNING}
-ENDS = {_G.ROLLED_BACK, _G.COMPLETED, _G.INCIDENT}
+ENDS = {_G.ROLLED_BACK, _G.MITIGATED, _G.COMPLETED, _G.INCIDENT}
 
 
 def judge(tape: Tape, *, most_steps: int = 5) -> Walk:
@@ -85,14 +85,21 @@ def hold(walk: Walk, told: Told) -> None:
         match event:
             case e.CompensationStarted() | e.CompensationDenied():
                 hold_turn(told.before, event.step)
+            case e.MitigationStarted() | e.MitigationDenied():
+                hold_mitigation(walk, told.before, event.step)
             case e.AttemptStarted() | e.ActionDispatched():
                 assert told.before.phase is _G.RUNNING
                 assert told.before.finished == told.after.steps[event.step].contract.hold
-            case e.RollbackStarted():
-                assert [step.id for step in told.before.steps.values() if is_pivot(step)] == []
+            case e.RollbackStarted() | e.RollbackResumed(mitigate=True):
+                pivots = [step for step in told.before.steps.values() if is_pivot(step)]
+                assert [step.id for step in pivots if not (event.mitigate and step.contract.mitigation)] == []
             case e.SagaRolledBack():
                 assert [step.id for step in told.after.steps.values() if may_stand(step)] == []
-                assert [step.id for step in told.after.steps.values() if was_pivot(walk, step)] == []
+                assert [step.id for step in told.after.steps.values() if was_pivot(step)] == []
+            case e.SagaMitigated():
+                assert [step.id for step in told.after.steps.values() if may_stand(step)] == []
+                assert irreversible_effects(walk) != []
+                assert asked_to_mitigate(walk)
             case e.SagaCompleted():
                 assert [step.id for step in told.after.steps.values() if unwished(step)] == []
                 assert not told.after.live
@@ -100,14 +107,15 @@ def hold(walk: Walk, told: Told) -> None:
                 hold_incident(told.after, event)
             case _:
                 pass
-    if told.after.phase in {_G.ROLLED_BACK, _G.COMPLETED}:
+    if told.after.phase in {_G.ROLLED_BACK, _G.MITIGATED, _G.COMPLETED}:
         assert stopped_at(told.after) == set()
     if told.after.phase is _G.INCIDENT:
         assert must_be_named(told.after) <= named_as_left(told.after)
         # in flight when it halted or, in a graph, seen to since without the step at which it halted
         too_many = named_as_left(told.after) - must_be_named(told.after)
         ended = {told.after.steps[step].status for step in too_many}
-        assert ended <= ({_S.FAILED, _S.COMPENSATED, _S.SETTLED} if walk.graph else {_S.FAILED, _S.COMPENSATED})
+        over = {_S.FAILED, _S.COMPENSATED, _S.MITIGATED}
+        assert ended <= ({*over, _S.SETTLED} if walk.graph else over)
         assert walk.graph or told.after.rollback is None or not too_many
     if walk.graph and told.after.phase is _G.ROLLING_BACK:
         hold_turns(told.after)
@@ -118,11 +126,36 @@ def is_pivot(step: Step) -> bool:
     return step.contract.reversibility is Reversibility.IRREVERSIBLE and step.status is _S.SUCCEEDED
 
 
-def was_pivot(walk: Walk, step: Step) -> bool:
+def irreversible_effects(walk: Walk) -> list[StepId]:
+    """The steps that took effect, as the record says, and cannot be taken back."""
+    kinds = e.AttemptSucceeded | e.ProbeFound | e.LateSuccessEnrolled
+    steps = (walk.saga.steps[event.step] for event in walk.events if isinstance(event, kinds))
+    return [step.id for step in steps if step.contract.reversibility is Reversibility.IRREVERSIBLE]
+
+
+def was_pivot(step: Step) -> bool:
     """An irreversible step that is known to have taken effect stays known, whoever vouched for it."""
+    if step.status is _S.MITIGATED:
+        return True
     if step.contract.reversibility is not Reversibility.IRREVERSIBLE or step.status is not _S.SETTLED:
         return False
     return step.told is not None and step.told.status is _S.SUCCEEDED
+
+
+def asked_to_mitigate(walk: Walk) -> bool:
+    """Whether a person has asked for it: past the pivot nothing goes back by itself."""
+    asked = [event for event in walk.events if isinstance(event, e.RollbackStarted | e.RollbackResumed)]
+    return any(event.mitigate and event.by.startswith("person:") for event in asked)
+
+
+def hold_mitigation(walk: Walk, saga: Saga, step: StepId) -> None:
+    """Only of an irreversible step that took effect and declares it, in its turn, and because a person asked."""
+    assert saga.steps[step].contract.reversibility is Reversibility.IRREVERSIBLE
+    assert saga.steps[step].contract.mitigation
+    assert saga.steps[step].status in {_S.SUCCEEDED, _S.UNMITIGATED}
+    assert saga.phase is _G.ROLLING_BACK
+    assert asked_to_mitigate(walk)
+    hold_turn_in_rollback(saga, saga.steps[step])
 
 
 def hold_turn(saga: Saga, step: StepId) -> None:
@@ -200,7 +233,10 @@ def hold_told(walk: Walk, saga: Saga) -> None:
 
 
 def hold_ledger(walk: Walk) -> None:
-    """Completed: everything nets one. Rolled back: nothing stands. Incident: what may be otherwise is named."""
+    """Completed: everything nets one. Rolled back: nothing stands. Incident: what may be otherwise is named.
+
+    What was mitigated stands, and something was done about it.
+    """
     saga, named = walk.saga, named_as_left(walk.saga)
     assert not any(truth.landed for truth in walk.truths.values())
     for step in saga.steps.values():
@@ -208,6 +244,10 @@ def hold_ledger(walk: Walk) -> None:
         if not step.contract.side_effect or step.status is _S.SETTLED:
             continue
         assert truth.effects <= 1, f"{step.id} took effect {truth.effects} times"
+        if step.status is _S.MITIGATED:
+            assert truth.standing
+            assert truth.mitigated
+            continue
         wished = saga.rollback is None and step.status is _S.SUCCEEDED and not step.given_up
         if truth.standing != wished:
             says = f"{saga.phase}, {step.id} is {step.status}, and {truth.standing} of it stands"

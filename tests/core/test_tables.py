@@ -177,6 +177,7 @@ def left_by(status: StepStatus) -> set[type[e.Event]]:
 def test_a_call_is_made_only_after_an_intent() -> None:
     assert entered_by(_S.RUNNING) == {e.AttemptStarted, e.ActionDispatched}
     assert entered_by(_S.COMPENSATING) == {e.CompensationStarted}
+    assert entered_by(_S.MITIGATING) == {e.MitigationStarted}
 
 
 def test_nobody_knows_is_left_only_by_a_probe_a_repeat_a_compensation_a_late_success_or_a_person() -> None:
@@ -186,8 +187,17 @@ def test_nobody_knows_is_left_only_by_a_probe_a_repeat_a_compensation_a_late_suc
     assert left_by(_S.UNKNOWN) == probe | compensation | others
 
 
-def test_nothing_leaves_succeeded_but_a_compensation_or_a_person() -> None:
-    assert left_by(_S.SUCCEEDED) == {e.CompensationStarted, e.CompensationDenied, e.IncidentResolved}
+def test_nothing_leaves_succeeded_but_a_compensation_a_mitigation_or_a_person() -> None:
+    compensation: set[type[e.Event]] = {e.CompensationStarted, e.CompensationDenied}
+    mitigation: set[type[e.Event]] = {e.MitigationStarted, e.MitigationDenied}
+    assert left_by(_S.SUCCEEDED) == compensation | mitigation | {e.IncidentResolved}
+
+
+def test_what_was_mitigated_never_becomes_compensated() -> None:
+    """The effect stands, and the record says so for good."""
+    assert left_by(_S.MITIGATED) == set()
+    assert entered_by(_S.COMPENSATED) == {e.CompensationSucceeded}
+    assert e.CompensationSucceeded not in {*STEP[_S.MITIGATING], *STEP[_S.UNMITIGATED]}
 
 
 def test_what_was_taken_back_comes_back_only_by_its_own_late_end() -> None:
@@ -214,5 +224,5 @@ def test_what_people_see_as_waiting_is_running_with_something_to_wait_for() -> N
 
 
 @pytest.mark.parametrize("status", SagaStatus)
-def test_a_saga_has_ended_when_it_is_completed_or_rolled_back(status: SagaStatus) -> None:
-    assert status.ended == (status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK})
+def test_a_saga_has_ended_when_it_is_completed_rolled_back_or_mitigated(status: SagaStatus) -> None:
+    assert status.ended == (status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED})

@@ -16,7 +16,7 @@ from amends.core.decide import decide
 from amends.core.outcomes import FoundNothing, Succeeded
 from amends.core.plan import plan
 from amends.core.saga import Saga, evolve, replay, unstarted
-from amends.core.transitions import SAGA, STEP, SagaStatus
+from amends.core.transitions import SAGA, STEP, SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError, UnknownIncidentError
 from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Told, tapes
@@ -62,7 +62,7 @@ LOST_BESIDE_THE_PIVOT = Tape(
 @example(tape=GIVEN_UP_THEN_CALLED_AGAIN)
 @example(tape=LOST_BESIDE_THE_PIVOT)
 def test_every_history_and_every_prefix_of_it_ends_and_its_end_is_true(tape: Tape) -> None:
-    """It ends completed, rolled back or as an incident; newest first, one at a time; and the world agrees."""
+    """It ends completed, rolled back, mitigated or as an incident; newest first, one at a time; the world agrees."""
     judge(tape)
 
 
@@ -70,6 +70,7 @@ def test_fifteen_hundred_seeded_walks_do_too() -> None:
     """The same on tapes that no shrinking has shaped; what fails here fails again by its seed."""
     ends = Counter(judge(Tape.seeded(seed), most_steps=2 + seed % 6).saga.phase for seed in range(1500 * SCALE))
     assert min(ends[phase] for phase in (_G.COMPLETED, _G.ROLLED_BACK, _G.INCIDENT)) > 150
+    assert ends[_G.MITIGATED] >= 10
 
 
 def test_the_walks_come_to_every_place_in_the_tables() -> None:
@@ -97,8 +98,13 @@ def test_the_walks_come_to_every_place_in_the_tables() -> None:
 KEPT = {e.PolicyAdopted, *get_args(e.ControlEvent), e.FamilySettled}
 OF_FAMILIES = {e.ReleaseStarted, e.ReleaseEnded}
 """A walk is one saga; test_family_hold tells of those that hold something for one another."""
-RARE = {(SagaStatus.PAUSED, e.ChildSpent)}
-"""Once in several thousand walks; test_limits tells a paused saga so."""
+RARE = {
+    (SagaStatus.PAUSED, e.ChildSpent),
+    (SagaStatus.MITIGATED, e.SagaHalted),
+    (StepStatus.COMPENSATING, e.MitigationSucceeded),
+    (StepStatus.RECOMPENSATING, e.MitigationSucceeded),
+}
+"""Once in several thousand walks, or only of a step that called a child; test_limits and test_mitigation tell so."""
 STEP_EVENTS = tuple({kind for row in STEP.values() for kind in row})
 
 

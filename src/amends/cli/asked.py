@@ -123,6 +123,8 @@ def _tell_way_back(out: Output, asked: Asking) -> None:
     _heading(out, "what would take it back")
     if asked.no_rollback is not None:
         out.say(("  nothing", "red"), f"; its author says why: {_quoted(asked.no_rollback)}")
+        if asked.mitigates:
+            out.say(f"  a person may have it mitigated; its author says: {_quoted(asked.undoes)}")
     elif asked.undoes:
         out.say(f"  its compensation; its author says: {_quoted(asked.undoes)}")
     elif _part(_part(asked.shown, "contract"), "side_effect") is False:

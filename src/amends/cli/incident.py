@@ -158,16 +158,27 @@ def _note(
 @incident.command()
 @_id
 @click.option("--let-run", is_flag=True, help="Let the compensation run that the gate refused, in your own name.")
+@click.option(
+    "--mitigate", is_flag=True, help="Take the saga back, past its pivot: mitigate what cannot be taken back."
+)
 @with_modules
 @with_author
 @with_journal
 def retry(
-    *, incident_id: str, let_run: bool, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool
+    *,
+    incident_id: str,
+    let_run: bool,
+    mitigate: bool,
+    modules: tuple[str, ...],
+    by: str | None,
+    journal: str,
+    as_json: bool,
 ) -> int:
     """Try again what an incident stopped at.
 
-    --let-run is for a person who takes it on themselves, and who neither asked for the saga nor owns it. The exit code
-    is 0 once the saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
+    --let-run is for a person who takes it on themselves, and who neither asked for the saga nor owns it. --mitigate is
+    for a person too: the saga goes back instead, as with `amends saga cancel --mitigate`. The exit code is 0 once the
+    saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
     """
     from amends.cli import session
     from amends.runtime.handle import Ended
@@ -175,8 +186,8 @@ def retry(
     who = author(by)
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
-        session.require_known(saga, coordinator.registry, forward=saga.rollback is None)
-        return await coordinator.retry_incident(incident_id, by=who, let_run=let_run)
+        session.require_known(saga, coordinator.registry, forward=saga.rollback is None and not mitigate)
+        return await coordinator.retry_incident(incident_id, by=who, let_run=let_run, mitigate=mitigate)
 
     return session.settle(asked, _saga_of(incident_id), modules=modules, address=journal, as_json=as_json)
 

@@ -254,6 +254,7 @@ def _action_fields(contract: Contract, at: int | None) -> dict[str, object]:
         "reversibility": contract.reversibility,
         "no_rollback": contract.no_rollback,
         "compensation_declared": contract.compensation_declared,
+        "mitigation": contract.mitigation,
         "idempotent": contract.idempotent,
         "probe": contract.probe,
         "risk": contract.risk,

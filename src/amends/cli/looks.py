@@ -28,6 +28,7 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
     SagaStatus.ROLLING_BACK: "magenta",
     SagaStatus.COMPLETED: "green",
     SagaStatus.ROLLED_BACK: "green",
+    SagaStatus.MITIGATED: "yellow",
     SagaStatus.INCIDENT: "bold red",
     SagaStatus.PAUSED: "yellow",
 }

@@ -31,7 +31,8 @@ saga.add_command(raise_limit)
     "statuses",
     metavar="STATUS",
     multiple=True,
-    help="running, waiting, rolling_back, completed, rolled_back, incident or paused; may be given several times.",
+    help="running, waiting, rolling_back, completed, rolled_back, mitigated, incident or paused; may be given several "
+    "times.",
 )
 @click.option("--definition", metavar="NAME", help="Only sagas made from this definition.")
 @click.option("--topic", metavar="TOPIC", help="Only sagas with a step of this topic.")
@@ -208,14 +209,25 @@ def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: st
 @click.argument("saga_id", metavar="ID")
 @with_modules
 @click.option("--why", default="cancelled", show_default=True, help="The reason, as it goes on record.")
+@click.option("--mitigate", is_flag=True, help="Also past its pivot: mitigate what cannot be taken back.")
 @with_author
 @with_journal
-def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, journal: str, as_json: bool) -> int:
+def cancel(
+    *,
+    saga_id: str,
+    modules: tuple[str, ...],
+    why: str,
+    mitigate: bool,
+    by: str | None,
+    journal: str,
+    as_json: bool,
+) -> int:
     """Take a saga back, even one that has completed.
 
-    It cannot be taken back over a pivot, the first irreversible step that took effect. A child goes back with its
-    parent, and not alone, unless it has stopped at an incident. The exit code is 0 once it is rolled back, 4 if that
-    needs a person, 6 if another process is at it.
+    It cannot be taken back over a pivot, the first irreversible step that took effect; with --mitigate, for a person,
+    what is declared as mitigation is done about each such step, in its turn, and the saga ends as mitigated. A child
+    goes back with its parent, and not alone, unless it has stopped at an incident. The exit code is 0 once it is rolled
+    back or mitigated, 4 if that needs a person, 6 if another process is at it.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
@@ -227,7 +239,7 @@ def cancel(*, saga_id: str, modules: tuple[str, ...], why: str, by: str | None, 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         await session.require_free(coordinator.journal, state)
         session.require_known(state, coordinator.registry, forward=False)
-        return await coordinator.cancel(saga_id, why=why, by=who)
+        return await coordinator.cancel(saga_id, why=why, by=who, mitigate=mitigate)
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
 
@@ -352,16 +364,18 @@ def hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as
 @click.option("--to", metavar="NAME", help="Back to this checkpoint.")
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="Back by its last steps that stand, so many.")
 @click.option("--plan", is_flag=True, help="Change nothing: say what would be taken back, and what cannot be.")
+@click.option("--mitigate", is_flag=True, help="All of it, past its pivot: mitigate what cannot be taken back.")
 @click.option("--why", default="rolled back", show_default=True, help="The reason, as it goes on record.")
 @with_author
 @with_journal
-def rollback(
+def rollback(  # noqa: PLR0913 - one for each option
     *,
     saga_id: str,
     modules: tuple[str, ...],
     to: str | None,
     last: int | None,
     plan: bool,
+    mitigate: bool,
     why: str,
     by: str | None,
     journal: str,
@@ -378,14 +392,18 @@ def rollback(
     from amends.core.saga import Saga
     from amends.runtime.handle import Ended
 
+    if mitigate and (to is not None or last is not None):
+        raise click.UsageError("--mitigate takes all of a saga back; leave out --to and --last")
     if plan:
-        return show_plan(saga_id, modules=modules, to=to, last=last, journal=journal, as_json=as_json)
+        return show_plan(
+            saga_id, modules=modules, to=to, last=last, mitigate=mitigate, journal=journal, as_json=as_json
+        )
     who = author(by)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         partly = to is not None or last is not None
         await session.require_free(coordinator.journal, state, partly=partly)
         session.require_known(state, coordinator.registry, forward=partly)
-        return await coordinator.rollback(saga_id, to=to, last=last, why=why, by=who)
+        return await coordinator.rollback(saga_id, to=to, last=last, why=why, by=who, mitigate=mitigate)
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

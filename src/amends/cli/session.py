@@ -53,7 +53,7 @@ def exit_code(ended: Ended) -> int:
     match ended.status:
         case SagaStatus.COMPLETED:
             return DONE
-        case SagaStatus.ROLLED_BACK:
+        case SagaStatus.ROLLED_BACK | SagaStatus.MITIGATED:
             return DENIED if ended.cause == Cause.DENIED else ROLLED_BACK
         case SagaStatus.INCIDENT:
             return INCIDENT

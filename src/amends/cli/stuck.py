@@ -9,6 +9,7 @@ from amends.cli.looks import line_parts, moment, topic_width
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
+from amends.core.plan import unmitigated
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
@@ -22,6 +23,10 @@ _HAPPENED: Final[Mapping[IncidentKind, str]] = {
     _K.COMPENSATION_DENIED: "the step has to be taken back, and the gate does not let its compensation run",
     _K.COMPENSATION_FAILED: "the compensation failed, and is not tried again by itself",
     _K.COMPENSATION_TIMED_OUT: "the compensation did not come to an end in time, and is not tried again by itself",
+    _K.MITIGATION_MISSING: "the step cannot be taken back, and the process that should mitigate it does not know how",
+    _K.MITIGATION_DENIED: "the step cannot be taken back, and the gate does not let its mitigation run",
+    _K.MITIGATION_FAILED: "the step cannot be taken back; its mitigation failed, and is not tried again by itself",
+    _K.MITIGATION_TIMED_OUT: "the step cannot be taken back, and its mitigation did not come to an end in time",
     _K.OUTCOME_UNKNOWN: "nobody knows whether the step took effect, and nothing is left that could tell",
     _K.EFFECT_DOUBLED: "the step was done again, and then its first attempt landed: its effect may stand twice",
     _K.CHANGED_SINCE: "somebody changed it since, so the compensation did not overwrite it",
@@ -34,6 +39,7 @@ _HAPPENED: Final[Mapping[IncidentKind, str]] = {
 }
 
 _AGAIN: Final = ("incident", "retry", "{id}", "--module", "MODULE")
+_MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", "--module", "MODULE")
 _LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", "--module", "MODULE")
 _VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", "--module", "MODULE")
 _CANCEL: Final = ("saga", "cancel", "{saga}", "--module", "MODULE")
@@ -41,6 +47,8 @@ _ASSIGN: Final = ("incident", "assign", "{id}", "--owner", "person:NAME")
 _Way = tuple[str, tuple[str, ...]]
 
 _BY_HAND: Final[_Way] = ("take it back by hand, then say so, with where that can be seen:", _VOUCH)
+_MITIGATED_BY_HAND: Final[_Way] = ("do something about it by hand, then say so, with where that can be seen:", _VOUCH)
+_WITH_MITIGATION: Final[_Way] = ("take the saga back, and mitigate what cannot be taken back:", _MITIGATE)
 _LEAVE: Final[_Way] = ("leave it open for now, with somebody who sees to it:", _ASSIGN)
 _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
     _K.COMPENSATION_MISSING: (
@@ -56,6 +64,19 @@ _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
     ),
     _K.COMPENSATION_FAILED: (("mend the cause, then try again:", _AGAIN), _BY_HAND, _LEAVE),
     _K.COMPENSATION_TIMED_OUT: (("mend the cause, then try again:", _AGAIN), _BY_HAND, _LEAVE),
+    _K.MITIGATION_MISSING: (
+        ("try again with the module that declares the mitigation:", _AGAIN),
+        _MITIGATED_BY_HAND,
+        _LEAVE,
+    ),
+    _K.MITIGATION_DENIED: (
+        ("let the mitigation run, against the gate and in your name:", _LET_RUN),
+        ("have it judged again, once the policy has changed:", _AGAIN),
+        _MITIGATED_BY_HAND,
+        _LEAVE,
+    ),
+    _K.MITIGATION_FAILED: (("mend the cause, then try again:", _AGAIN), _MITIGATED_BY_HAND, _LEAVE),
+    _K.MITIGATION_TIMED_OUT: (("mend the cause, then try again:", _AGAIN), _MITIGATED_BY_HAND, _LEAVE),
     _K.OUTCOME_UNKNOWN: (
         ("ask the world again:", _AGAIN),
         ("look for yourself and put it right, then say so, with where that can be seen:", _VOUCH),
@@ -121,7 +142,7 @@ def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], jo
     _tell_tried(out, row, entries, numbers, command(journal, "saga", "show", row.saga))
     _tell_comments(out, row, entries)
     if row.status == "open":
-        _tell_ways(out, row, journal)
+        _tell_ways(out, row, saga, journal)
 
 
 def _tell_facts(out: Output, row: IncidentRow, saga: Saga, entries: Iterable[Entry]) -> None:
@@ -183,9 +204,11 @@ def _tell_comments(out: Output, row: IncidentRow, entries: Sequence[Entry]) -> N
         out.say_beside((f"  {moment(at)}  ",), f"{visible(event.by)}: {visible(event.text)}")
 
 
-def _tell_ways(out: Output, row: IncidentRow, journal: str) -> None:
+def _tell_ways(out: Output, row: IncidentRow, saga: Saga, journal: str) -> None:
     _heading(out, "what can be done")
-    for meaning, words in (*_WAYS[row.kind], ("read the whole story:", ("saga", "show", "{saga}"))):
+    mitigable = row.kind is _K.PAST_PIVOT and saga.pivot is not None and not unmitigated(saga)
+    ways = ((_WITH_MITIGATION,) if mitigable else ()) + _WAYS[row.kind]
+    for meaning, words in (*ways, ("read the whole story:", ("saga", "show", "{saga}"))):
         named = (word.format(id=row.id, saga=row.saga) if word.startswith("{") else word for word in words)
         out.say(f"  {meaning}")
         out.say("    ", (visible(command(journal, *named)), "cyan"))

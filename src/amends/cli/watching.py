@@ -39,6 +39,9 @@ _MARKS: Final[dict[StepStatus, tuple[str, str]]] = {
     _S.RECOMPENSATING: ("◀", "bold magenta"),
     _S.UNCOMPENSATED: ("!", "bold red"),
     _S.COMPENSATED: ("□", "magenta"),
+    _S.MITIGATING: ("◁", "bold magenta"),
+    _S.UNMITIGATED: ("!", "bold red"),
+    _S.MITIGATED: ("◪", "magenta"),
     _S.SETTLED: ("▣", "dim"),
 }
 _WORDS: Final = {
@@ -46,6 +49,8 @@ _WORDS: Final = {
     "▶": "running",
     "◀": "being taken back",
     "□": "taken back",
+    "◁": "being mitigated",
+    "◪": "stands, mitigated",
     "?": "lost",
     "✗": "failed",
     "⊘": "denied",
@@ -53,7 +58,7 @@ _WORDS: Final = {
     "!": "needs a person",
     "▣": "settled by hand",
 }
-_BACK: Final = frozenset({_S.COMPENSATING, _S.RECOMPENSATING, _S.UNCOMPENSATED})
+_BACK: Final = frozenset({_S.COMPENSATING, _S.RECOMPENSATING, _S.UNCOMPENSATED, _S.MITIGATING, _S.UNMITIGATED})
 
 
 @dataclass

@@ -31,7 +31,7 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
     from amends.cli.modules import load
     from amends.cli.output import Output, hint
     from amends.clock import SystemClock
-    from amends.core.events import SagaCompleted, SagaHalted, SagaRolledBack
+    from amends.core.events import SagaCompleted, SagaHalted, SagaMitigated, SagaRolledBack
     from amends.core.values import SagaId
     from amends.evidence.timeline import visible
     from amends.journal.protocol import Entry
@@ -42,7 +42,7 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
     over: asyncio.Queue[SagaId] = asyncio.Queue()
 
     def note(entry: Entry) -> None:
-        if isinstance(entry.event, SagaCompleted | SagaRolledBack | SagaHalted):
+        if isinstance(entry.event, SagaCompleted | SagaRolledBack | SagaMitigated | SagaHalted):
             over.put_nowait(entry.saga)
 
     async def tell(coordinator: Coordinator) -> None:

@@ -189,13 +189,19 @@ class FailWork(NamedTuple):
 
 
 class CancelSaga(NamedTuple):
-    """`counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead."""
+    """`counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead.
+
+    `mitigate`: also past its pivot, with what is declared to be done about such steps. `unmitigated` names those of
+    its children that declare nothing.
+    """
 
     by: str
     why: str
     now: int
     window_s: float
     counted_on: str = ""
+    mitigate: bool = False
+    unmitigated: tuple[str, ...] = ()
 
 
 class MakeCheckpoint(NamedTuple):
@@ -268,12 +274,16 @@ class EndRewind(NamedTuple):
 
 
 class StartCompensation(NamedTuple):
+    """Take a step back; of an irreversible one, where a person has asked for that: mitigate it."""
+
     step: StepId
     certain: bool
     verdict: Verdict
 
 
 class RecordCompensation(NamedTuple):
+    """How the call ended that takes a step back, or mitigates it."""
+
     step: StepId
     outcome: Outcome
     now: int
@@ -290,13 +300,18 @@ class OpenIncident(NamedTuple):
 
 
 class RetryIncident(NamedTuple):
-    """`let_run`: a person has the compensation run that the gate refused."""
+    """`let_run`: a person has the compensation run that the gate refused.
+
+    `mitigate`: have the saga go back past its pivot; `unmitigated` as in `CancelSaga`.
+    """
 
     incident: int
     by: str
     now: int
     window_s: float
     let_run: bool = False
+    mitigate: bool = False
+    unmitigated: tuple[str, ...] = ()
 
 
 class AssignIncident(NamedTuple):

@@ -11,7 +11,7 @@ from amends.core.values import Json, SagaId, StepId
 from amends.dataclass import dataclass
 
 Topic = NewType("Topic", str)
-Phase = Literal["do", "undo"]
+Phase = Literal["do", "undo", "mitigate"]
 
 
 class Reversibility(StrEnum):
@@ -78,12 +78,20 @@ class Contract:
     does: str = ""
     """What the action does, in its author's words; a person who approves it is shown them."""
     undoes: str = ""
-    """What the compensation does, likewise."""
+    """What the compensation does, or the mitigation, likewise."""
     tool: str = ""
     """The digest of the tool behind it: name, parameters, description. Another tool is not what was approved."""
+    mitigation: bool = False
+    """Of an irreversible action: whether something is declared that is done about it when a person takes it back."""
 
     @property
     def compensation_declared(self) -> bool:
+        """Whether anything is declared for the way back; of an irreversible action that is its mitigation."""
+        return self.rollback_supported or self.mitigation
+
+    @property
+    def rollback_supported(self) -> bool:
+        """Whether its effect can be taken back, exactly or in meaning."""
         return self.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE} and self.side_effect
 
     @property
@@ -98,8 +106,11 @@ class Contract:
 
 
 def described(contract: Contract) -> dict[str, Json]:
-    """All of a contract as JSON, as a person is shown it and as an approval binds it."""
-    return {name: _plain(getattr(contract, name)) for name in _FIELDS}
+    """All of a contract as JSON, as a person is shown it and as an approval binds it.
+
+    A mitigation is named where there is one: what people approved before there were any binds them still.
+    """
+    return {name: _plain(getattr(contract, name)) for name in _FIELDS if name != _MITIGATION or contract.mitigation}
 
 
 def _plain(value: object) -> Json:
@@ -110,6 +121,7 @@ def _plain(value: object) -> Json:
     return str(value) if isinstance(value, StrEnum) else cast("Json", value)
 
 
+_MITIGATION: Final = "mitigation"
 _FIELDS: Final = tuple(field.name for field in fields(Contract))
 
 

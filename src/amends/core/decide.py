@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import answer, drop, expire, record_verdict, use, void_all, void_outlived
-from amends.core.contracts import Contract, Retries, key_of
+from amends.core.contracts import Contract, Retries, Reversibility, key_of
 from amends.core.control import control, pause, unpause
 from amends.core.incidents import (
     assign_incident,
@@ -35,7 +35,7 @@ from amends.core.refusals import (
 from amends.core.rewinds import decide_rewind
 from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
-from amends.core.values import POLICIES, StepId
+from amends.core.values import CALL, MITIGATED, POLICIES, StepId
 from amends.core.verdict import Decision, Verdict
 from amends.core.waits import end_wait, receive, start_wait
 from amends.errors import RefusedError
@@ -403,12 +403,22 @@ def _ask_again_at(saga: Saga, step: Step, command: c.RecordAnswer) -> int | None
 # -- back -------------------------------------------------------------------------------------------------------------
 
 
-def _start_compensation(saga: Saga, command: c.StartCompensation) -> e.CompensationStarted | e.CompensationDenied:
+def _start_compensation(
+    saga: Saga, command: c.StartCompensation
+) -> e.CompensationStarted | e.CompensationDenied | e.MitigationStarted | e.MitigationDenied:
     step, verdict = on_record(saga, command.step), command.verdict
     require_turn(saga, step)
+    mitigates = step.contract.reversibility is Reversibility.IRREVERSIBLE
+    if mitigates and not (saga.mitigated_by and step.contract.mitigation):
+        raise RefusedError(
+            f"step {step.id} ({step.topic}) of saga {saga.id} is irreversible, and nobody asked for its mitigation"
+        )
     if not step.let_run_by and not _may_run_back(step, verdict):
         why = verdict.why or f"rule {verdict.rule} asks for a person"
-        return e.CompensationDenied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=why, told=verdict.told)
+        denied = e.MitigationDenied if mitigates else e.CompensationDenied
+        return fitting(saga, denied(step=step.id, rule=verdict.rule, policy=verdict.policy, why=why, told=verdict.told))
+    if mitigates:
+        return fitting(saga, _mitigation(saga, step, verdict))
     return e.CompensationStarted(
         step=step.id,
         attempt=step.undo_attempts + 1,
@@ -421,35 +431,56 @@ def _start_compensation(saga: Saga, command: c.StartCompensation) -> e.Compensat
     )
 
 
+def _mitigation(saga: Saga, step: Step, verdict: Verdict) -> e.MitigationStarted:
+    return e.MitigationStarted(
+        step=step.id,
+        attempt=step.undo_attempts + 1,
+        key=key_of(saga.id, step.id, step.topic, "mitigate", step.turn),
+        rule=verdict.rule,
+        policy=verdict.policy,
+        let_run_by=step.let_run_by,
+        told=verdict.told,
+    )
+
+
 def _may_run_back(step: Step, verdict: Verdict) -> bool:
-    """Who approved the step was shown its compensation too, and approved both."""
+    """Who approved the step was shown its compensation, or mitigation, too, and approved both."""
     if verdict.decision is Decision.REQUIRE_HUMAN:
         return step.approval is not None and step.approval.status is ApprovalStatus.USED
     return verdict.decision is not Decision.DENY
 
 
-def _compensation(
-    saga: Saga, step: Step, command: c.RecordCompensation
-) -> e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost:
+_EndedBack: TypeAlias = (
+    e.CompensationSucceeded
+    | e.CompensationFailed
+    | e.CompensationLost
+    | e.MitigationSucceeded
+    | e.MitigationFailed
+    | e.MitigationLost
+)
+
+
+def _compensation(saga: Saga, step: Step, command: c.RecordCompensation) -> _EndedBack:
     attempt, outcome = step.undo_attempts, command.outcome
+    mitigates = step.status is _S.MITIGATING
     retries, tried = step.contract.undo_retries, attempt - step.undo_renewed_at
     most = saga.most_attempts(step, back=True)
     again = _due(retries, tried, command.now, command.jitter) if tried < most else None
     match outcome:
-        case Succeeded():
-            return e.CompensationSucceeded(step=step.id, attempt=attempt)
+        case Succeeded(result=result):
+            below = step.topic == CALL and isinstance(result, dict) and result.get(MITIGATED) is True
+            ended = e.MitigationSucceeded if mitigates or below else e.CompensationSucceeded
+            return ended(step=step.id, attempt=attempt)
         case Failed(error=error, fatal=fatal, changed_since=changed, after_s=after_s):
             if again is not None and after_s is not None:
                 again = _due(retries, tried, command.now, command.jitter, after_s)
             retry_at = None if fatal or changed else again
-            return e.CompensationFailed(
-                step=step.id, attempt=attempt, error=error, changed_since=changed, retry_at=retry_at
-            )
+            failed = e.MitigationFailed if mitigates else e.CompensationFailed
+            return failed(step=step.id, attempt=attempt, error=error, changed_since=changed, retry_at=retry_at)
         case Lost(error=error, fatal=fatal, timed_out=timed_out):
             retry_at = None if fatal else again
-            return e.CompensationLost(
-                step=step.id, attempt=attempt, error=error, timed_out=timed_out, retry_at=retry_at
-            )
+            lost = e.MitigationLost if mitigates else e.CompensationLost
+            return lost(step=step.id, attempt=attempt, error=error, timed_out=timed_out, retry_at=retry_at)
         case _:
             assert_never(outcome)
 

@@ -31,6 +31,13 @@ class Compensate:
 
 
 @dataclass(frozen=True, slots=True)
+class Mitigate:
+    """Do what is declared about an irreversible step that took effect; a person has asked for it."""
+
+    step: StepId
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     until: int
 
@@ -104,6 +111,7 @@ Effect: TypeAlias = (
     | Perform
     | Probe
     | Compensate
+    | Mitigate
     | Wait
     | Await
     | Queue

@@ -121,7 +121,7 @@ class RollbackAwaited:
     """It is to go back, once it is known whether what may be the pivot took effect: nothing goes forward meanwhile.
 
     `above` and `floor` say how far, as entry and number of intents; without `above`, all of it. `to` is the place of
-    the checkpoint that it goes back to.
+    the checkpoint that it goes back to. `mitigate`: also past the pivot, as in `RollbackStarted`.
     """
 
     cause: Cause
@@ -131,21 +131,28 @@ class RollbackAwaited:
     to: StepId | None = None
     above: int | None = None
     floor: int = 0
+    mitigate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackStarted:
+    """`mitigate`: a person has it go back past its pivot, with what is declared to be done about each such step."""
+
     cause: Cause
     why: str
     step: StepId | None
     by: str
     deadline_at: int
+    mitigate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackResumed:
+    """`mitigate`: from here on it goes past the pivot too, as in `RollbackStarted`; one that did goes on so anyway."""
+
     by: str
     deadline_at: int
+    mitigate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +166,11 @@ class WorkResumed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaRolledBack:
     pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaMitigated:
+    """It has gone back, and something stands that cannot be taken back: about that was done what was declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,6 +373,54 @@ class CompensationDenied:
     told: Json = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationStarted:
+    """The intent to mitigate an irreversible step. `let_run_by` is the person who had it run against the gate."""
+
+    step: StepId
+    attempt: int
+    key: str
+    rule: str
+    policy: str
+    let_run_by: str = ""
+    told: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationSucceeded:
+    """The effect stands, and what was declared was done about it. Of a step that called a child: by the child."""
+
+    step: StepId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationFailed:
+    step: StepId
+    attempt: int
+    error: str
+    changed_since: bool
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationLost:
+    step: StepId
+    attempt: int
+    error: str
+    timed_out: bool
+    retry_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationDenied:
+    step: StepId
+    rule: str
+    policy: str
+    why: str
+    told: Json = None
+
+
 SagaEvent: TypeAlias = (
     SagaStarted
     | WorkFinished
@@ -370,6 +430,7 @@ SagaEvent: TypeAlias = (
     | RollbackResumed
     | WorkResumed
     | SagaRolledBack
+    | SagaMitigated
     | SagaHalted
     | SagaPaused
     | PolicyAdopted
@@ -379,6 +440,9 @@ SagaEvent: TypeAlias = (
     | RewindEnded
     | FamilySettled
     | LimitEvent
+)
+MitigationEvent: TypeAlias = (
+    MitigationStarted | MitigationSucceeded | MitigationFailed | MitigationLost | MitigationDenied
 )
 StepEvent: TypeAlias = (
     ActionAllowed
@@ -404,6 +468,7 @@ StepEvent: TypeAlias = (
     | CompensationFailed
     | CompensationLost
     | CompensationDenied
+    | MitigationEvent
     | ReleaseStarted
     | ReleaseEnded
 )

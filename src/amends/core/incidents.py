@@ -17,7 +17,7 @@ from amends.core.effects import End
 from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns
+from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns, unmitigated
 from amends.core.refusals import end_of, fitting, may_go_back_alone, on_record, require_turn, require_work, window_end
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.step import LIVE
@@ -28,11 +28,15 @@ from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 _G, _S = SagaStatus, StepStatus
 _RUNTIME: Final = "system:runtime"
 _OVER: Final = "the saga is rolled back"
+_MITIGATE: Final = "amends saga cancel {} --mitigate"
 _FORWARD: Final = frozenset({e.IncidentKind.VERIFICATION_FAILED, e.IncidentKind.LIMIT_REACHED})
 """Opened while the work goes forward; a person who resolves one has it go on from there."""
 _DOUBLED: Final = e.IncidentKind.EFFECT_DOUBLED
-_MAY_DOUBLE: Final = frozenset({*LIVE, _S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
-_SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED})
+_CERTAIN: Final = frozenset({_S.SUCCEEDED, _S.MITIGATING, _S.UNMITIGATED, _S.MITIGATED})
+"""The effect stands for certain; that an attempt reports late is no news of it, unless it doubles it."""
+_MAY_DOUBLE: Final = frozenset({*LIVE, *_CERTAIN, _S.UNKNOWN, _S.UNCOMPENSATED})
+_SETTLEABLE: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, _S.UNCOMPENSATED, _S.UNMITIGATED})
+_LET_RUN: Final = frozenset({e.IncidentKind.COMPENSATION_DENIED, e.IncidentKind.MITIGATION_DENIED})
 
 
 def end(saga: Saga) -> tuple[e.Event, ...]:
@@ -42,8 +46,9 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
     if saga.rewinding and next_back(saga) is None:
         return end_of(saga, next_rewind(saga))
     if not saga.open_incidents:
-        rolled_back = saga.phase is _G.ROLLING_BACK
-        return (e.SagaRolledBack() if rolled_back else e.SagaCompleted(result=saga.result, early=saga.early),)
+        if saga.phase is not _G.ROLLING_BACK:
+            return (e.SagaCompleted(result=saga.result, early=saga.early),)
+        return (e.SagaMitigated() if _stands_mitigated(saga) else e.SagaRolledBack(),)
     stopped_at = next_back(saga)
     if stopped_at is None:
         return (e.SagaHalted(),)
@@ -52,6 +57,13 @@ def end(saga: Saga) -> tuple[e.Event, ...]:
     if set(left) <= _named_as_left(saga):
         return (e.SagaHalted(),)
     return (*_opened_anew(saga, stopping, left), e.SagaHalted())
+
+
+def _stands_mitigated(saga: Saga) -> bool:
+    """Whether something stands that could not be taken back, here or in a child: no rollback may claim it did."""
+    if saga.mitigated_by and saga.pivot is not None:
+        return True
+    return any(step.status is _S.MITIGATED for step in saga.steps.values())
 
 
 # -- failing, cancelling, landing late --------------------------------------------------------------------------------
@@ -76,7 +88,14 @@ def begun_back(saga: Saga, asked: e.RollbackAwaited, deadline_at: int) -> tuple[
     return (
         *void_all(saga, _OVER),
         *drop(saga, saga.held, _OVER),
-        e.RollbackStarted(cause=asked.cause, why=asked.why, step=asked.step, by=asked.by, deadline_at=deadline_at),
+        e.RollbackStarted(
+            cause=asked.cause,
+            why=asked.why,
+            step=asked.step,
+            by=asked.by,
+            deadline_at=deadline_at,
+            mitigate=asked.mitigate,
+        ),
     )
 
 
@@ -92,18 +111,55 @@ def _known(saga: Saga, step: StepId | None) -> StepId | None:
 
 
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
+    if command.mitigate:
+        require_mitigable(saga, command.by, command.unmitigated)
     if saga.phase is _G.ROLLING_BACK:
+        if command.mitigate and not saga.mitigated_by:
+            raise RefusedError(f"saga {saga.id} is rolling back: ask again if it stops at what cannot be taken back")
         return ()
+    if command.mitigate and saga.rollback is not None and saga.phase is _G.INCIDENT:
+        return _mitigated_from_here(saga, command)
     require_whole(saga)
     if command.counted_on and not may_go_back_alone(saga, partly=False):
         raise RefusedError(command.counted_on)
-    if saga.pivot is not None:
-        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga.steps[saga.pivot])}")
-    if saga.awaited is not None and saga.awaited.above is None:
+    if saga.pivot is not None and not command.mitigate:
+        raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga.steps[saga.pivot])}{_or(saga)}")
+    if saga.awaited is not None and saga.awaited.above is None and (saga.awaited.mitigate or not command.mitigate):
         return ()
     over = closed(saga, command.by, "the saga was cancelled")
-    asked = e.RollbackAwaited(cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by)
+    asked = e.RollbackAwaited(
+        cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, mitigate=command.mitigate
+    )
     return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, command)))
+
+
+def _or(saga: Saga) -> str:
+    """What a person may do about it, where something is declared for every such step."""
+    return "" if unmitigated(saga) else f"; a person may take it back with mitigation: {_MITIGATE.format(saga.id)}"
+
+
+def require_mitigable(saga: Saga, by: str, below: tuple[str, ...] = ()) -> None:
+    """A person asks, and each step that stands and cannot be taken back declares a mitigation. Raises RefusedError."""
+    if not by.startswith(PERSON):
+        raise RefusedError(
+            f"{by!r} is not a person; only people take a saga back with mitigation, as person:<name>: "
+            "past its pivot nothing goes back by itself"
+        )
+    goes_out = next((step for step in saga.lent if step.releasing), None)
+    if goes_out is not None:
+        raise RefusedError(f"saga {saga.id}: {pivot_says(goes_out)}; wait until that is out, then ask again")
+    own = (f"step {step.id} ({step.topic}: {step.contract.no_rollback})" for step in unmitigated(saga))
+    if missing := ", ".join((*own, *below)):
+        raise PastPivotError(
+            f"saga {saga.id} cannot be taken back with mitigation: {missing} took effect, and declares none; give the "
+            "action a .mitigation for the sagas to come, and see to this one by hand"
+        )
+
+
+def _mitigated_from_here(saga: Saga, command: c.CancelSaga | c.RetryIncident) -> tuple[e.Event, ...]:
+    """A rollback that came to what it could not take back goes on, with what is declared to be done about that."""
+    over = closed(saga, command.by, "the saga goes back with mitigation")
+    return (*over, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command), mitigate=True))
 
 
 def require_whole(saga: Saga) -> None:
@@ -136,7 +192,8 @@ def is_tried_again(saga: Saga, incident: Incident) -> bool:
     step = None if incident.step is None else saga.steps[incident.step]
     if step is None:
         return False
-    return step.status is _S.UNCOMPENSATED or (step.status is _S.UNKNOWN and step.rewind is not None)
+    failed = step.status in {_S.UNCOMPENSATED, _S.UNMITIGATED}
+    return failed or (step.status is _S.UNKNOWN and step.rewind is not None)
 
 
 def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:
@@ -151,8 +208,9 @@ def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:
     if doubted and step.contract.probe:  # somebody may have asked before it landed, and be about to record the answer
         error = outcome.error if isinstance(outcome, Lost) else "it took effect, and nobody knows when"
         return (*doubled, e.LateLossEnrolled(step=step.id, attempt=command.attempt, error=error))
-    if step.status in {_S.SUCCEEDED, _S.RECOMPENSATING} or doubted:
-        return (*doubled, e.SagaHalted()) if doubled and saga.phase is _G.COMPLETED else doubled
+    if step.status in _CERTAIN or step.status is _S.RECOMPENSATING or doubted:
+        halts = doubled and saga.phase in {_G.COMPLETED, _G.MITIGATED}
+        return (*doubled, e.SagaHalted()) if halts else doubled
     late = fitting(saga, _late(step.id, command.attempt, outcome))
     return (*doubled, *_owed_again(reduce(evolve, doubled, saga), step, late, command))
 
@@ -162,7 +220,7 @@ def _owed_again(
 ) -> tuple[e.Event, ...]:
     resumed = e.RollbackResumed(by=_RUNTIME, deadline_at=window_end(saga, command))
     match saga.phase:
-        case SagaStatus.ROLLED_BACK:
+        case SagaStatus.ROLLED_BACK | SagaStatus.MITIGATED:
             return (late, resumed)
         case SagaStatus.COMPLETED:
             why = "it took effect after the saga had gone on without it and completed"
@@ -262,9 +320,14 @@ def _open(saga: Saga, number: int) -> Incident:
 
 
 def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
+    if command.mitigate:
+        return _mitigate_incident(saga, _open(saga, command.incident), command)
     if _only_tells(_open(saga, command.incident)) or _at_pivot(saga, _open(saga, command.incident)):
         name = f"incident {saga.id}/{command.incident}"
-        raise RefusedError(f"{name} has nothing to try again: look at the effect, then resolve it")
+        what = "look at the effect, then resolve it"
+        if not _only_tells(_open(saga, command.incident)) and not unmitigated(saga):
+            what += f", or have it mitigated: amends incident retry {saga.id}/{command.incident} --mitigate"
+        raise RefusedError(f"{name} has nothing to try again: {what}")
     if command.let_run:
         _require_let_run(saga, _open(saga, command.incident), command.by)
     retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
@@ -278,16 +341,34 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     return (retried, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command)))
 
 
+def _mitigate_incident(saga: Saga, incident: Incident, command: c.RetryIncident) -> tuple[e.Event, ...]:
+    """A person has the saga go back past its pivot, from the incident at which it stopped."""
+    if saga.phase is not _G.INCIDENT or _only_tells(incident):
+        name = f"incident {saga.id}/{incident.number}"
+        raise RefusedError(
+            f"{name} is no place to go back from: its saga is {saga.status}; {_MITIGATE.format(saga.id)}"
+        )
+    require_mitigable(saga, command.by, command.unmitigated)
+    if saga.rollback is not None:
+        return _mitigated_from_here(saga, command)
+    require_whole(saga)
+    step = None if incident.step is None else saga.steps[incident.step]
+    cause = e.Cause.FATAL if step is not None and step.fatal else e.Cause.CANCELLED
+    over = closed(saga, command.by, "the saga goes back with mitigation")
+    asked = e.RollbackAwaited(cause=cause, why=incident.why, step=incident.step, by=command.by, mitigate=True)
+    return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, command)))
+
+
 def _work_resumed(saga: Saga, command: c.RetryIncident | c.ResolveIncident) -> e.WorkResumed:
     return e.WorkResumed(by=command.by, deadline_at=window_end(saga, command) if saga.rewinding else 0)
 
 
 def _require_let_run(saga: Saga, incident: Incident, by: str) -> None:
     name = f"incident {saga.id}/{incident.number}"
-    if incident.kind is not e.IncidentKind.COMPENSATION_DENIED:
+    if incident.kind not in _LET_RUN:
         raise RefusedError(f"{name} is {incident.kind}: the gate has not refused anything that could be let run")
     if not by.startswith(PERSON):
-        raise RefusedError(f"{by!r} is not a person; only people let a refused compensation run, as person:<name>")
+        raise RefusedError(f"{by!r} is not a person; only people let run what the gate refused, as person:<name>")
     if by.casefold() in requesters(saga):
         raise RefusedError(f"{by} asked for saga {saga.id}, or owns or acts for who did; another person has to decide")
 

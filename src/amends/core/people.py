@@ -17,6 +17,10 @@ class IncidentKind(StrEnum):
     COMPENSATION_DENIED = "compensation_denied"
     COMPENSATION_FAILED = "compensation_failed"
     COMPENSATION_TIMED_OUT = "compensation_timed_out"
+    MITIGATION_MISSING = "mitigation_missing"
+    MITIGATION_DENIED = "mitigation_denied"
+    MITIGATION_FAILED = "mitigation_failed"
+    MITIGATION_TIMED_OUT = "mitigation_timed_out"
     OUTCOME_UNKNOWN = "outcome_unknown"
     EFFECT_DOUBLED = "effect_doubled"
     CHANGED_SINCE = "changed_since"
@@ -104,7 +108,7 @@ class IncidentOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentRetried:
-    """`let_run`: a person takes the compensation on themselves that the gate refused."""
+    """`let_run`: a person takes the compensation, or the mitigation, on themselves that the gate refused."""
 
     incident: int
     by: str

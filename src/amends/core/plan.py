@@ -14,6 +14,7 @@ from amends.core.effects import (
     Expire,
     GiveUp,
     Judge,
+    Mitigate,
     Perform,
     Probe,
     Queue,
@@ -53,7 +54,7 @@ def forward(step: Step, now: int) -> Effect | None:
             return _at(step.retry_at, now, Perform(step.id))
         case StepStatus.UNKNOWN:
             return _at(step.retry_at, now, Probe(step.id) if _askable(step) else Perform(step.id))
-        case StepStatus.DENIED | StepStatus.COMPENSATED | StepStatus.SETTLED:
+        case StepStatus.DENIED | StepStatus.COMPENSATED | StepStatus.MITIGATED | StepStatus.SETTLED:
             return GiveUp(step.id)
         case StepStatus.SUCCEEDED if step.given_up:
             return GiveUp(step.id)  # it took effect after the definition had been told that it is over
@@ -100,9 +101,12 @@ def _rolling_back(saga: Saga, now: int) -> tuple[Effect, ...]:
         return (Settle(in_flight(saga)),)
     due = [step for step in turns(saga) if not step.named and step.status not in LIVE]
     if due and now >= saga.deadline_at:
-        return (Settle(in_flight(saga)),) if saga.live else (_too_late(due[0], stops=len(due) > 1),)
+        mitigates = bool(saga.mitigated_by)
+        if saga.live:
+            return (Settle(in_flight(saga)),)
+        return (_too_late(due[0], stops=len(due) > 1, mitigates=mitigates),)
     if due:
-        return tuple(_in_time(step, now, saga.deadline_at) for step in due)
+        return tuple(_in_time(step, now, saga.deadline_at, mitigates=bool(saga.mitigated_by)) for step in due)
     return (Settle(in_flight(saga)),) if saga.live else (End(),)
 
 
@@ -139,6 +143,12 @@ def is_pivot(step: Step) -> bool:
     return is_final and step.status is StepStatus.SUCCEEDED
 
 
+def unmitigated(saga: Saga) -> tuple[Step, ...]:
+    """The steps that took effect, cannot be taken back, and declare nothing that is done about it; newest first."""
+    steps = (saga.steps[saga.order[number]] for number in range(len(saga.order), 0, -1))
+    return tuple(step for step in steps if is_pivot(step) and not step.contract.compensation_declared)
+
+
 def pivot_says(step: Step) -> str:
     if step.releasing:
         return f"what the child of step {step.id} held goes out by now, so it goes forward only"
@@ -166,16 +176,18 @@ def rewinding(saga: Saga, rewind: Rewind, now: int) -> Effect:
     return _in_time(step, now, rewind.deadline_at)
 
 
-def _in_time(step: Step, now: int, deadline_at: int) -> Effect:
+def _in_time(step: Step, now: int, deadline_at: int, *, mitigates: bool = False) -> Effect:
     if now >= deadline_at:
         return _too_late(step)
-    effect = backward(step, now)
+    effect = backward(step, now, mitigates=mitigates)
     return Wait(min(effect.until, deadline_at)) if isinstance(effect, Wait) else effect
 
 
-def _too_late(step: Step, *, stops: bool = False) -> CallPerson:
+def _too_late(step: Step, *, stops: bool = False, mitigates: bool = False) -> CallPerson:
     why = "the rollback's window has passed with work left"
-    return CallPerson(IncidentKind.COMPENSATION_TIMED_OUT, step.id, why, stops=stops)
+    of_mitigation = mitigates and step.contract.mitigation
+    kind = IncidentKind.MITIGATION_TIMED_OUT if of_mitigation else IncidentKind.COMPENSATION_TIMED_OUT
+    return CallPerson(kind, step.id, why, stops=stops)
 
 
 def turns(saga: Saga) -> tuple[Step, ...]:
@@ -240,12 +252,14 @@ def next_back(saga: Saga) -> Step | None:
     return min((*held, *saga.lent), key=lambda step: step.entry, default=None)
 
 
-def backward(step: Step, now: int) -> Effect:
-    """What taking one owed step back needs."""
-    declared = step.contract.compensation_declared
+def backward(step: Step, now: int, *, mitigates: bool = False) -> Effect:
+    """What taking one owed step back needs. `mitigates`: a person has it go back past the pivot, too."""
+    declared = step.contract.rollback_supported
     match step.status:
         case StepStatus.SUCCEEDED if declared:
             return Compensate(step.id)
+        case StepStatus.SUCCEEDED if mitigates and step.contract.mitigation:
+            return Mitigate(step.id)
         case StepStatus.SUCCEEDED if is_pivot(step):
             return CallPerson(IncidentKind.PAST_PIVOT, step.id, pivot_says(step))
         case StepStatus.SUCCEEDED:
@@ -258,6 +272,8 @@ def backward(step: Step, now: int) -> Effect:
             return CallPerson(IncidentKind.OUTCOME_UNKNOWN, step.id, _unknown(step))
         case StepStatus.UNCOMPENSATED if step.retry_at is not None:
             return _at(step.retry_at, now, Compensate(step.id, certain=step.certain))
+        case StepStatus.UNMITIGATED if step.retry_at is not None:
+            return _at(step.retry_at, now, Mitigate(step.id))
         case _:
             return CallPerson(step.trouble or IncidentKind.COMPENSATION_FAILED, step.id, step.error)
 

@@ -15,7 +15,7 @@ from amends.core.approvals import drop, void
 from amends.core.effects import TurnBack
 from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
-from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan
+from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan, unmitigated
 from amends.core.refusals import end_of, may_go_back_alone, on_record, require_free, require_work, window_end
 from amends.core.saga import Saga, Step, evolve
 from amends.core.values import StepId
@@ -138,8 +138,9 @@ def turn_back(saga: Saga, command: c.TurnBack) -> tuple[e.Event, ...]:
         raise RefusedError(f"saga {saga.id} is {saga.status}, and does not wait to go back")
     deadline_at = window_end(saga, command)
     if asked.above is None:
-        if saga.pivot is not None:
-            return past_pivot(saga, asked.step, asked.why, saga.steps[saga.pivot])
+        missing = unmitigated(saga)
+        if saga.pivot is not None and (missing or not asked.mitigate):
+            return past_pivot(saga, asked.step, asked.why, missing[0] if missing else saga.steps[saga.pivot])
         return begun_back(saga, asked, deadline_at)
     steps = steps_above(saga, asked.above, asked.floor)
     pivot = next(filter(is_pivot, steps), None)

@@ -75,6 +75,8 @@ class Saga:
     rollback: e.RollbackStarted | None = None
     broken_off: e.RollbackStarted | None = None
     """The rollback that came to an irreversible step; a person has brought the saga to its end."""
+    mitigated_by: str = ""
+    """Who has it go back past its pivot, with what is declared to be done about such steps; empty: nobody."""
     deadline_at: int = 0
     incidents: tuple[Incident, ...] = ()
     waits: Waits | None = None
@@ -204,6 +206,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.RollbackResumed()
             | e.WorkResumed()
             | e.SagaRolledBack()
+            | e.SagaMitigated()
             | e.SagaHalted()
             | e.SagaPaused()
             | e.PolicyAdopted()
@@ -369,6 +372,7 @@ _SagaMoved: TypeAlias = (
     | e.RollbackResumed
     | e.WorkResumed
     | e.SagaRolledBack
+    | e.SagaMitigated
     | e.SagaHalted
     | e.SagaPaused
     | e.PolicyAdopted
@@ -395,9 +399,11 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return _still_paused(saga, altered(moved, awaited=event))
         case e.RollbackStarted(deadline_at=deadline_at):
             gone = altered(moved, rollback=event, deadline_at=deadline_at, top=len(saga.order), rewinding=())
+            gone = altered(gone, mitigated_by=event.by if event.mitigate else "")
             gone = altered(gone, awaited=None, still_paused=None)
             return _walked(gone, again=True)
         case e.RollbackResumed(deadline_at=deadline_at):
+            moved = altered(moved, mitigated_by=event.by) if event.mitigate else moved
             return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)), again=True)
         case e.SagaPaused():
             return altered(moved, paused=event, still_paused=None)
@@ -420,7 +426,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return altered(moved, awaited=None, still_paused=None)
         case e.FamilySettled():
             return altered(moved, family_settled=True)
-        case e.SagaRolledBack() | e.PolicyAdopted():
+        case e.SagaRolledBack() | e.SagaMitigated() | e.PolicyAdopted():
             return moved
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
             return moved

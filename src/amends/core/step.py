@@ -17,9 +17,11 @@ _S = StepStatus
 IDLE: Final = frozenset({_S.AWAITING, _S.QUEUED})
 """It waits for others: for people, or for sagas that hold what it needs."""
 KEPT_REASONS: Final = 16
-LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING})
-_STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED})
-_DOUBTFUL: Final = frozenset({_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING})
+LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING, _S.MITIGATING})
+_STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED, _S.UNMITIGATED})
+_DOUBTFUL: Final = frozenset(
+    {_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING, _S.UNMITIGATED, _S.MITIGATING}
+)
 _HELD: Final = frozenset({_S.PROPOSED, _S.AWAITING, _S.QUEUED, _S.READY, _S.RUNNING, _S.FAILED, _S.UNKNOWN, _S.DENIED})
 _TAKEN_BACK: Final = frozenset({_S.COMPENSATING, _S.UNCOMPENSATED, _S.COMPENSATED, _S.SETTLED})
 
@@ -237,6 +239,14 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             | e.CompensationDenied()
         ):
             return _taken_back(step, event, status)
+        case (
+            e.MitigationStarted()
+            | e.MitigationSucceeded()
+            | e.MitigationFailed()
+            | e.MitigationLost()
+            | e.MitigationDenied()
+        ):
+            return _mitigated(step, event, status)
         case e.BeforeCaptured(before=before):
             return altered(step, status=status, before=before)
         case e.AfterCaptured(after=after):
@@ -334,6 +344,25 @@ def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
             assert_never(event)
 
 
+def _mitigated(step: Step, event: e.MitigationEvent, status: StepStatus) -> Step:
+    step = altered(step, told=told_of(step))
+    match event:
+        case e.MitigationStarted(attempt=attempt):
+            return altered(step, status=status, undo_attempts=attempt, retry_at=None, trouble=None)
+        case e.MitigationSucceeded():
+            return altered(step, status=status, error="", late=False)
+        case e.MitigationFailed(error=error, changed_since=changed, retry_at=at):
+            kind = e.IncidentKind.CHANGED_SINCE if changed else e.IncidentKind.MITIGATION_FAILED
+            return altered(step, status=status, error=error, retry_at=at, trouble=kind)
+        case e.MitigationLost(error=error, timed_out=timed_out, retry_at=at):
+            kind = e.IncidentKind.MITIGATION_TIMED_OUT if timed_out else e.IncidentKind.MITIGATION_FAILED
+            return altered(step, status=status, error=error, retry_at=at, trouble=kind)
+        case e.MitigationDenied(why=why):
+            return altered(step, status=status, error=why, retry_at=None, trouble=e.IncidentKind.MITIGATION_DENIED)
+        case _:
+            assert_never(event)
+
+
 def _approved(step: Step, event: e.ApprovalEvent, status: StepStatus) -> Step:
     old = step.approval
     if isinstance(event, e.ApprovalRequested):
@@ -374,7 +403,7 @@ def waits(step: Step) -> bool:
 
 def renewed(step: Step, *, given_up: bool) -> Step:
     """A person wants it tried again: what was given up is due at once, with a full measure of attempts."""
-    if step.status not in {_S.FAILED, _S.UNKNOWN, _S.UNCOMPENSATED}:
+    if step.status not in {_S.FAILED, _S.UNKNOWN, _S.UNCOMPENSATED, _S.UNMITIGATED}:
         return step
     return altered(
         step,

@@ -8,8 +8,8 @@ Invariants that the tables carry:
 - a call is made only after an intent: only `…Started` and `ActionDispatched` lead to RUNNING and COMPENSATING;
 - nobody knows (UNKNOWN) is left only by a probe, a repeat, a compensation, a late success, or a person;
 - that a later attempt certainly failed does not settle an earlier one that was lost: the step stays UNKNOWN;
-- nothing leaves SUCCEEDED but a compensation, or a person who vouches for it (an irreversible step stays: no saga is
-  rolled back over one);
+- nothing leaves SUCCEEDED but a compensation, a mitigation, or a person who vouches for it (an irreversible step
+  stays: no saga is rolled back over one, and one that a person takes back with mitigation ends as mitigated);
 - a step whose compensation has succeeded is in doubt again only when its own attempt reports late: whether the effect
   came before or after the compensation, nobody knows, so it is probed or shown to a person, never compensated twice.
 
@@ -23,6 +23,9 @@ Invariants that the tables carry:
 | COMPENSATING, RECOMPENSATING | maybe        | an outcome; after a crash: lost             |
 | UNCOMPENSATED | maybe                       | another try, or an incident                 |
 | COMPENSATED   | nothing                     | nothing                                     |
+| MITIGATING    | the effect                  | an outcome; after a crash: lost             |
+| UNMITIGATED   | the effect                  | another try, or an incident                 |
+| MITIGATED     | the effect, and what was done about it | nothing                          |
 | DROPPED       | nothing                     | nothing                                     |
 | SETTLED       | what a person vouches for   | nothing                                     |
 """
@@ -44,12 +47,18 @@ class SagaStatus(StrEnum):
     ROLLING_BACK = "rolling_back"
     COMPLETED = "completed"
     ROLLED_BACK = "rolled_back"
+    MITIGATED = "mitigated"
     INCIDENT = "incident"
     PAUSED = "paused"
 
     @property
     def ended(self) -> bool:
-        return self is SagaStatus.COMPLETED or self is SagaStatus.ROLLED_BACK
+        return self is SagaStatus.COMPLETED or self.has_gone_back
+
+    @property
+    def has_gone_back(self) -> bool:
+        """Whether nothing of it is owed any more: all was taken back or, of what cannot be, mitigated."""
+        return self is SagaStatus.ROLLED_BACK or self is SagaStatus.MITIGATED
 
     @property
     def goes_forward(self) -> bool:
@@ -73,6 +82,9 @@ class StepStatus(StrEnum):
     RECOMPENSATING = "recompensating"
     UNCOMPENSATED = "uncompensated"
     COMPENSATED = "compensated"
+    MITIGATING = "mitigating"
+    UNMITIGATED = "unmitigated"
+    MITIGATED = "mitigated"
     SETTLED = "settled"
     DROPPED = "dropped"
 
@@ -119,6 +131,7 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     _G.ROLLING_BACK: {
         e.ChildSpent: _G.ROLLING_BACK,
         e.SagaRolledBack: _G.ROLLED_BACK,
+        e.SagaMitigated: _G.MITIGATED,
         e.SagaHalted: _G.INCIDENT,
         e.SagaPaused: _G.PAUSED,
     },
@@ -155,6 +168,10 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
     },
     _G.ROLLED_BACK: {
         e.RollbackResumed: _G.ROLLING_BACK,
+    },
+    _G.MITIGATED: {
+        e.RollbackResumed: _G.ROLLING_BACK,
+        e.SagaHalted: _G.INCIDENT,
     },
 }
 
@@ -207,6 +224,8 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ReleaseEnded: _S.SUCCEEDED,
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
+        e.MitigationStarted: _S.MITIGATING,
+        e.MitigationDenied: _S.UNMITIGATED,
         e.IncidentResolved: _S.SETTLED,
     },
     _S.FAILED: {
@@ -229,6 +248,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     },
     _S.COMPENSATING: {
         e.CompensationSucceeded: _S.COMPENSATED,
+        e.MitigationSucceeded: _S.MITIGATED,
         e.CompensationFailed: _S.UNCOMPENSATED,
         e.CompensationLost: _S.UNCOMPENSATED,
         e.LateSuccessEnrolled: _S.RECOMPENSATING,
@@ -236,6 +256,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     },
     _S.RECOMPENSATING: {
         e.CompensationSucceeded: _S.UNKNOWN,
+        e.MitigationSucceeded: _S.MITIGATED,
         e.CompensationFailed: _S.UNCOMPENSATED,
         e.CompensationLost: _S.UNCOMPENSATED,
     },
@@ -250,6 +271,17 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.LateSuccessEnrolled: _S.UNKNOWN,
         e.LateLossEnrolled: _S.UNKNOWN,
     },
+    _S.MITIGATING: {
+        e.MitigationSucceeded: _S.MITIGATED,
+        e.MitigationFailed: _S.UNMITIGATED,
+        e.MitigationLost: _S.UNMITIGATED,
+    },
+    _S.UNMITIGATED: {
+        e.MitigationStarted: _S.MITIGATING,
+        e.MitigationDenied: _S.UNMITIGATED,
+        e.IncidentResolved: _S.SETTLED,
+    },
+    _S.MITIGATED: {},
     _S.SETTLED: {
         e.LateSuccessEnrolled: _S.UNKNOWN,
         e.LateLossEnrolled: _S.UNKNOWN,

@@ -32,6 +32,8 @@ CALL: Final = "amends.call"
 """The topic of the built-in action that runs a child."""
 HOLDS: Final = "holds"
 """What the result of a call says where the child has done its work, and holds something until nothing can fail."""
+MITIGATED: Final = "mitigated"
+"""What taking a call back says where something of the child stands that could only be mitigated."""
 LARGEST_INT: Final = 2**53 - 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 DEEPEST: Final = 64

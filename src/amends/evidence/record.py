@@ -9,7 +9,7 @@
 | rollback_triggered           | whether a rollback began                                                            |
 | rollback_mode                | lifo_stack: newest first; reverse_dependency where a graph declared what is         |
 |                              | independent of what; null where none began                                          |
-| compensation_jobs_dispatched | steps whose compensation was called                                                 |
+| compensation_jobs_dispatched | steps whose compensation, or mitigation, was called                                 |
 | compensation_jobs_skipped    | steps that may stand, or were settled by hand, whose compensation was never called  |
 | rollback_finished_at         | when the way back came to its end, or stopped for a person; null while it goes on   |
 """
@@ -85,11 +85,11 @@ class _Told:
             self._traced(event)
             if isinstance(event, (e.RollbackStarted, e.RollbackResumed)):
                 goes_back, self.stopped_at = True, None
-            elif isinstance(event, (e.SagaRolledBack, e.SagaHalted)) and goes_back:
+            elif isinstance(event, (e.SagaRolledBack, e.SagaMitigated, e.SagaHalted)) and goes_back:
                 goes_back, self.stopped_at = False, entry.at
-            elif isinstance(event, e.CompensationStarted):
+            elif isinstance(event, (e.CompensationStarted, e.MitigationStarted)):
                 self.compensated.add(event.step)
-            elif not isinstance(event, e.CompensationDenied):
+            elif not isinstance(event, (e.CompensationDenied, e.MitigationDenied)):
                 self._judged(event)
 
     def _traced(self, event: e.Event) -> None:
@@ -162,6 +162,7 @@ def _ours(
         "status": row.status.value,
         "started_at": _moment(row.started_at),
         "ended_at": _moment(row.ended_at),
+        **_mitigated(saga),
         "cause": None if back is None else back.cause.value,
         "why": None if back is None else back.why,
         **_used_up(saga, entries[-1].at if entries else 0),
@@ -172,6 +173,12 @@ def _ours(
         "steps": [{**_step(saga.steps[name], told), "drilled": drilled.get(name)} for name in told.steps],
         "timeline": _timeline(row.actor, entries),
     }
+
+
+def _mitigated(saga: Saga) -> dict[str, Json]:
+    """Who had it go back past its pivot, and the steps that stand and were mitigated; nothing where none was."""
+    steps = [step.id for step in saga.steps.values() if step.status is StepStatus.MITIGATED]
+    return {"mitigated_by": saga.mitigated_by or None, "mitigated": [*steps]} if saga.mitigated_by or steps else {}
 
 
 def _used_up(saga: Saga, now: int) -> dict[str, Json]:

@@ -100,7 +100,12 @@ _Forward: TypeAlias = (
     | e.ReleaseEnded
 )
 _Back: TypeAlias = (
-    e.CompensationStarted | e.CompensationSucceeded | e.CompensationFailed | e.CompensationLost | e.CompensationDenied
+    e.CompensationStarted
+    | e.CompensationSucceeded
+    | e.CompensationFailed
+    | e.CompensationLost
+    | e.CompensationDenied
+    | e.MitigationEvent
 )
 
 
@@ -248,13 +253,16 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.BAD, f"to go back{asked}: {said(renumbered(why, step))}; {first}"
         case e.RollbackStarted(why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
-            return direction, Tone.BAD, f"rollback began{asked}: {said(renumbered(why, step))}"
+            how = ", with mitigation" * event.mitigate
+            return direction, Tone.BAD, f"rollback began{how}{asked}: {said(renumbered(why, step))}"
         case e.RollbackResumed(by=by):
-            return direction, Tone.PLAIN, f"rollback resumed by {short(by)}"
+            return direction, Tone.PLAIN, f"rollback resumed{', with mitigation' * event.mitigate} by {short(by)}"
         case e.WorkResumed(by=by):
             return direction, Tone.PLAIN, f"work resumed by {short(by)}"
         case e.SagaRolledBack():
             return direction, Tone.GOOD, "rolled back"
+        case e.SagaMitigated():
+            return direction, Tone.GOOD, "mitigated: what cannot be taken back stands"
         case e.SagaHalted():
             return direction, Tone.BAD, "stopped: a person is needed"
         case e.LimitReached():
@@ -348,6 +356,8 @@ def _lock(event: e.LockAwaited | e.LockTaken | e.LockRefused, seen: _Seen, at: i
 
 def _back(event: _Back, at: int) -> _Told:
     direction = Direction.BACK
+    if isinstance(event, e.MitigationEvent):
+        return _mitigation(event, at)
     match event:
         case e.CompensationStarted(attempt=attempt, certain=certain, let_run_by=let_run_by):
             doubt = "" if certain else ", uncertain whether it happened"
@@ -362,6 +372,25 @@ def _back(event: _Back, at: int) -> _Told:
             return direction, Tone.DOUBT, f"compensation lost: {said(error)}{_again(retry_at, at)}"
         case e.CompensationDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"compensation denied by {short(rule)}: {said(why)}"
+        case _:
+            assert_never(event)
+
+
+def _mitigation(event: e.MitigationEvent, at: int) -> _Told:
+    direction = Direction.BACK
+    match event:
+        case e.MitigationStarted(attempt=attempt, let_run_by=let_run_by):
+            against = f", let run by {short(let_run_by)}" if let_run_by else ""
+            return direction, Tone.PLAIN, f"mitigation began (attempt {attempt}{against})"
+        case e.MitigationSucceeded():
+            return direction, Tone.GOOD, "mitigated; its effect stands"
+        case e.MitigationFailed(error=error, changed_since=changed, retry_at=retry_at):
+            because = "someone changed it since: " * changed
+            return direction, Tone.BAD, f"mitigation failed: {because}{said(error)}{_again(retry_at, at)}"
+        case e.MitigationLost(error=error, retry_at=retry_at):
+            return direction, Tone.DOUBT, f"mitigation lost: {said(error)}{_again(retry_at, at)}"
+        case e.MitigationDenied(rule=rule, why=why):
+            return direction, Tone.BAD, f"mitigation denied by {short(rule)}: {said(why)}"
         case _:
             assert_never(event)
 

@@ -12,7 +12,7 @@ from amends.core import events as e
 
 RUNTIME: Final = "system:runtime"
 GATE: Final = "system:gate"
-_JUDGED: Final = (e.ActionAllowed, e.ActionDenied, e.CompensationDenied, e.ApprovalRequested)
+_JUDGED: Final = (e.ActionAllowed, e.ActionDenied, e.CompensationDenied, e.MitigationDenied, e.ApprovalRequested)
 _ASKED_FOR: Final = (
     e.StepProposed,
     e.StepPlaced,

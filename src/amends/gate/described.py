@@ -115,13 +115,16 @@ def _family(prefix: str, flat: Mapping[str, Json]) -> dict[str, Json]:
 
 def _contract(flat: Mapping[str, Json]) -> Contract:
     declared = any(flat.get(name) for name in _DERIVED)
-    kind = flat.get("reversibility", Reversibility.COMPENSATABLE if declared else Reversibility.UNDECLARED)
+    only_mitigated = flat.get("compensation_declared") is True and flat.get("rollback_supported") is False
+    derived = Reversibility.COMPENSATABLE if declared else Reversibility.UNDECLARED
+    kind = flat.get("reversibility", Reversibility.IRREVERSIBLE if only_mitigated else derived)
     return Contract(
         topic=Topic(_text(flat, "topic", "described")),
         side_effect=bool(flat.get("side_effect", True)),
         reversibility=Reversibility(str(kind)),
         idempotent=bool(flat.get("idempotent", False)),
         probe=bool(flat.get("probe", False)),
+        mitigation=kind == Reversibility.IRREVERSIBLE and bool(flat.get("compensation_declared")),
         risk=tuple(sorted(cast("list[str]", flat.get("risk", [])))),
     )
 

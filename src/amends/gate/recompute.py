@@ -20,10 +20,10 @@ from amends.dataclass import dataclass
 from amends.gate.facts import facts_of
 from amends.gate.protocol import Facts
 
-_Allowed: TypeAlias = e.ActionDispatched | e.ActionAllowed | e.CompensationStarted
-_Denied: TypeAlias = e.ActionDenied | e.CompensationDenied
+_Allowed: TypeAlias = e.ActionDispatched | e.ActionAllowed | e.CompensationStarted | e.MitigationStarted
+_Denied: TypeAlias = e.ActionDenied | e.CompensationDenied | e.MitigationDenied
 _Judged: TypeAlias = _Allowed | _Denied | e.ApprovalRequested
-_Back: TypeAlias = e.CompensationStarted | e.CompensationDenied
+_Back: TypeAlias = e.CompensationStarted | e.CompensationDenied | e.MitigationStarted | e.MitigationDenied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,12 +46,6 @@ class Fact:
     """What a rate counts by, where that is not all that is read."""
 
 
-def _rollback_supported(facts: Facts) -> bool:
-    contract = facts.contract
-    known = contract.reversibility not in {Reversibility.IRREVERSIBLE, Reversibility.UNDECLARED}
-    return known and contract.compensation_declared
-
-
 def _env(facts: Facts) -> object:
     """The environment; with the word that was given, where that is another: a rule may speak of either."""
     return (facts.env, facts.env_given) if facts.env_given else facts.env
@@ -72,7 +66,7 @@ FACTS: Final = _listed(
         words=tuple(map(str, Reversibility)),
     ),
     Fact(name="compensation_declared", kind=Kind.FLAG, read=attrgetter("contract.compensation_declared")),
-    Fact(name="rollback_supported", kind=Kind.FLAG, read=_rollback_supported),
+    Fact(name="rollback_supported", kind=Kind.FLAG, read=attrgetter("contract.rollback_supported")),
     Fact(name="approval_present", kind=Kind.FLAG, read=attrgetter("approval_present")),
     Fact(name="probe", kind=Kind.FLAG, read=attrgetter("contract.probe")),
     Fact(name="idempotent", kind=Kind.FLAG, read=attrgetter("contract.idempotent")),

@@ -106,9 +106,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a compensation takes back. `certain` is false when nobody knows whether it happened.
+    """What a compensation takes back, or a mitigation is about.
 
-    `key` is the compensation's own; `action_key` is the one that the action was given.
+    `certain` is false when nobody knows whether it happened; a mitigation is only of what did. `key` is the
+    compensation's own, or the mitigation's; `action_key` is the one that the action was given.
     """
 
     saga: SagaId
@@ -153,6 +154,7 @@ class Action(Generic[P, R_co]):
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.compensate: Callable[..., object] | None = None
+        self.mitigate: Callable[..., object] | None = None
         self.ask: Callable[..., object] | None = None
         self.capture: Callable[..., object] | None = None
         self.sourced: Mapping[str, tuple[str, ...]] = {}
@@ -188,8 +190,12 @@ class Action(Generic[P, R_co]):
     def compensation(self, function: F) -> F:
         """Declare what takes this action back. It gets one argument, a Done."""
         if self.contract.no_rollback is not None or not self.contract.side_effect:
+            instead = (
+                "" if self.contract.no_rollback is None else "; what is done about it all the same is a .mitigation"
+            )
             raise DeclarationError(
                 f"{self.topic} has a compensation and also says that it needs none; remove no_rollback= or read_only="
+                f"{instead}"
             )
         require_part(self.topic, "compensation", function, "Done", self.compensate)
         self.compensate = function
@@ -204,11 +210,28 @@ class Action(Generic[P, R_co]):
         )
         return function
 
+    def mitigation(self, function: F) -> F:
+        """Declare what is done about this irreversible action when a person takes its saga back. It gets a Done.
+
+        Past the pivot nothing goes back by itself, and the record says mitigated, never taken back.
+        """
+        if self.contract.no_rollback is None:
+            raise DeclarationError(
+                f"{self.topic} has a mitigation, which is for what cannot be taken back: say why with no_rollback=, or "
+                "declare a .compensation"
+            )
+        self.mitigate = function
+        undoes = _words(function) or getattr(function, "__name__", repr(function))
+        self.contract = replace(self.contract, mitigation=True, undoes=undoes, tool=self._tool())
+        return function
+
     def _tool(self) -> str:
         """The digest of what is behind the topic: another function, or other parameters, are another tool."""
         parts = [_identity(self.function), str(inspect.signature(self.function))]
         if self.compensate is not None:
             parts += [_identity(self.compensate), _words(self.compensate)]
+        if self.mitigate is not None:
+            parts += ["mitigation", _identity(self.mitigate), _words(self.mitigate)]
         return hashlib.sha256("\x1f".join((*parts, _words(self.function))).encode()).hexdigest()[:32]
 
     def probe(self, function: F) -> F:
@@ -284,7 +307,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     """Make a function an action, known by its topic.
 
     read_only: it changes nothing, so it needs no compensation and may be repeated.
-    no_rollback: why it cannot be taken back; the first such step that takes effect is the saga's pivot.
+    no_rollback: why it cannot be taken back; the first such step that takes effect is the saga's pivot. What
+        can be done about it all the same is its .mitigation.
     idempotent: repeating it with the same key is the same as doing it once.
     atomic: any exception of it means that nothing happened (a database transaction, say).
     resources: what it needs for itself until its saga has ended, as templates over its parameters:
@@ -335,6 +359,7 @@ def register(
     function: Callable[P, R],
     *,
     compensation: Callable[..., object] | None = None,
+    mitigation: Callable[..., object] | None = None,
     probe: Callable[..., object] | None = None,
     before: Callable[..., object] | None = None,
     reread: Callable[..., object] | None = None,
@@ -345,6 +370,8 @@ def register(
     declared: Action[P, R] = action(topic, **contract)(function)
     if compensation is not None:
         declared.compensation(compensation)
+    if mitigation is not None:
+        declared.mitigation(mitigation)
     if probe is not None:
         declared.probe(probe)
     if before is not None:

@@ -49,10 +49,15 @@ class Asking:
     so_far: tuple[Line, ...]
 
     @property
+    def mitigates(self) -> bool:
+        """Whether something is declared that a person may have done about it, though it cannot be taken back."""
+        return _object(_object(self.shown).get("contract")).get("mitigation") is True
+
+    @property
     def compensation(self) -> str:
         """What would take it back, or why nothing would."""
         if self.no_rollback is not None:
-            return f"none: {self.no_rollback}"
+            return f"none: {self.no_rollback}" + (f"; mitigation: {self.undoes}" if self.mitigates else "")
         return self.undoes or "none is declared"
 
 

@@ -21,6 +21,7 @@ from amends.core.effects import (
     Expire,
     GiveUp,
     Judge,
+    Mitigate,
     Perform,
     Probe,
     Queue,
@@ -39,6 +40,7 @@ from amends.core.values import StepId
 from amends.core.verdict import Decision
 from amends.errors import DivergedError, RefusedError, UnknownActionError
 from amends.runtime.abreast import Abreast
+from amends.runtime.executor import Part
 from amends.runtime.forward import Forward
 from amends.runtime.hold import release
 from amends.runtime.reread import changed_since
@@ -109,6 +111,9 @@ class Backward:
             case Compensate(step=step, certain=certain):
                 if not await run.hold_back(run.state(step).topic, back=True):
                     await self._compensate(step, certain=certain)
+            case Mitigate(step=step):
+                if not await run.hold_back(run.state(step).topic, back=True):
+                    await self._mitigate(step)
             case Wait(until=until):
                 await run.wait(until)
             case CallPerson(kind=kind, step=step, why=why, stops=stops):
@@ -171,11 +176,36 @@ class Backward:
         if running:
             await asyncio.wait(running)
 
+    async def _thread_ended(self, step: StepId) -> bool:
+        if not await self._run.end_of_thread(step):
+            why = f"its last attempt is still running in a thread after {self._run.around.settings.settle_s:g} s"
+            self._run.book.tell(c.OpenIncident(kind=IncidentKind.OUTCOME_UNKNOWN, step=step, why=why))
+            return False
+        return True
+
+    async def _mitigate(self, step: StepId) -> None:
+        """Do what is declared about a step that took effect, and cannot be taken back: a person has asked for it."""
+        run = self._run
+        if not await self._thread_ended(step):
+            return
+        state = run.state(step)
+        try:
+            mitigate = run.find(state.contract).mitigate
+            missing = f"{state.topic} version {state.contract.version} declares no mitigation in this process"
+        except UnknownActionError as exc:
+            mitigate, missing = None, str(exc)
+        except DivergedError as exc:
+            run.book.tell(c.OpenIncident(kind=IncidentKind.DIVERGED, step=step, why=str(exc)))
+            return
+        if mitigate is None:
+            run.book.tell(c.OpenIncident(kind=IncidentKind.MITIGATION_MISSING, step=step, why=missing))
+        else:
+            run.stop_if_draining()
+            await self._attempt(state, mitigate, certain=True)
+
     async def _compensate(self, step: StepId, *, certain: bool) -> None:
         run = self._run
-        if not await run.end_of_thread(step):
-            why = f"its last attempt is still running in a thread after {run.around.settings.settle_s:g} s"
-            run.book.tell(c.OpenIncident(kind=IncidentKind.OUTCOME_UNKNOWN, step=step, why=why))
+        if not await self._thread_ended(step):
             return
         state = run.state(step)
         if not certain and state.status is StepStatus.SUCCEEDED:
@@ -196,7 +226,7 @@ class Backward:
             run.stop_if_draining()
             await self._attempt(state, compensate, certain=certain)
 
-    async def _attempt(self, state: Step, compensate: Callable[..., object], *, certain: bool) -> None:
+    async def _attempt(self, state: Step, take_back: Callable[..., object], *, certain: bool) -> None:
         """One attempt: judged, intent durable, lease still ours, then the call, then its outcome."""
         run, book, clock = self._run, self._run.book, self._run.around.clock
         approved = state.approval is not None and state.approval.status is ApprovalStatus.USED
@@ -209,12 +239,11 @@ class Backward:
             book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
             await run.commit_to_dispatch()
             state = run.state(state.id)
-            if state.status is not StepStatus.COMPENSATING:
+            if state.status not in {StepStatus.COMPENSATING, StepStatus.MITIGATING}:
                 return
             done = run.done(state)
-            call = run.call(
-                state, "compensation", compensate, done, key=done.key, timeout_s=state.contract.undo_timeout_s
-            )
+            part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
+            call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: run.thread_ended(state.id)
             outcome = await changed_since(run, state) or await run.around.executor.perform(call)
             run.note_thread(state.id, call)

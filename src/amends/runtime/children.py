@@ -10,9 +10,12 @@ step's child, of the same definition and input, is a stranger's: the step certai
 | completed                      | succeeded, with the child's result                                                |
 | holds steps, and nothing else  | succeeded too; the child completes when nothing in the family can fail any more   |
 | was rolled back                | certainly failed: nothing of it stands                                            |
+| was mitigated, by a person     | failed, and is not started again: it is mitigated when the parent goes back       |
 | waits, or is an incident       | nobody knows yet: the parent rests, and looks again when the child has ended      |
 | completed, and is taken back   | compensated once the child is rolled back                                         |
 | has a pivot, or cannot go back | its compensation failed: an incident of the parent's that names the child         |
+| has a pivot, and a person has  | mitigated once the child is                                                       |
+| the parent mitigated           |                                                                                   |
 | never began, and is taken back | is put on record as cancelled before its first step: nobody can begin it any more |
 """
 
@@ -32,7 +35,7 @@ from amends.core.keeping import goes_back
 from amends.core.limits import within_of
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import HOLDS, Json, SagaId, StepId, canonical
+from amends.core.values import HOLDS, MITIGATED, Json, SagaId, StepId, canonical
 from amends.errors import (
     Fatal,
     JournalConflictError,
@@ -66,7 +69,7 @@ ON_BEHALF_OF: Final = "amends.on_behalf_of"
 DEEPEST: Final = 16
 _RUNTIME: Final = "system:runtime"
 _NOT_STARTED_WITH: Final = frozenset({"files", "timeout_s"})
-_GO_BACK: Final = frozenset({SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT, SagaStatus.PAUSED})
+_GO_BACK: Final = frozenset(SagaStatus) - {SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.COMPLETED}
 _here: ContextVar[Children] = ContextVar("amends_children")
 
 
@@ -128,11 +131,13 @@ class Children:
         if state is None or not (state.phase.ended or state.rests):
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
         await self._count(state)
-        if state.phase is SagaStatus.ROLLED_BACK:
+        if state.phase.has_gone_back:
             if files is not None:
                 from amends.runtime.files.branches import give_up_for
 
                 await give_up_for(child, files)
+            if state.phase is SagaStatus.MITIGATED:  # what stands of it is told when this step is taken back
+                raise Fatal(f"child {child} was mitigated by {state.mitigated_by}: {_why(state)}")
             raise Fatal(f"child {child} was rolled back: {_why(state)}", happened=False)
         return _told(state)
 
@@ -250,20 +255,24 @@ class Children:
             await self._count(state)
         if state is None or state.phase is SagaStatus.ROLLED_BACK:
             return NotHappened()
+        if state.phase is SagaStatus.MITIGATED and not is_taken_back:
+            return NotHappened()
         if state.phase is SagaStatus.COMPLETED or state.rests or is_taken_back:
             return Happened(_told(state))
         return Pending(LOOK_AGAIN_S)
 
-    async def take_back(self, done: Done) -> None:
-        """Cancel the child of a step, and see it rolled back."""
+    async def take_back(self, done: Done) -> Json:
+        """Cancel the child of a step, and see it rolled back; where a person has its parent mitigated, mitigated."""
         child = await self.known_as(done.saga, done.step)
         state = await self._state(child)
         if state is None and await self._bury(child, done):
-            return
+            return None
         state = state or await self._state(child)
         if state is None or is_strange(state, done):
-            return  # nothing of this step stands
-        await self.revert(child, f"its parent {done.saga} takes back step {done.step}")
+            return None  # nothing of this step stands
+        person = (await self._engine.state(done.saga)).mitigated_by
+        ended = await self.revert(child, f"its parent {done.saga} takes back step {done.step}", mitigated_by=person)
+        return {MITIGATED: True} if ended is SagaStatus.MITIGATED else None
 
     async def revert_own(self, parent: SagaId, child: SagaId) -> None:
         """Take a child back by its id. Raises Fatal where it is another saga's, or nobody's."""
@@ -272,31 +281,44 @@ class Children:
             raise Fatal(f"saga {child} is no child of {parent}, which cannot take it back", happened=False)
         await self.revert(child, f"its parent {parent} reverts it")
 
-    async def revert(self, child: SagaId, why: str, what: str = "child") -> None:
+    async def revert(
+        self, child: SagaId, why: str, what: str = "child", *, mitigated_by: str = ""
+    ) -> SagaStatus | None:
+        """Take a saga back, and see to its end; past its pivot where a person has asked for that. How it ended."""
         engine = self._engine
         cancel = c.CancelSaga(
-            by=_RUNTIME, why=why, now=self._around.clock.now(), window_s=self._around.settings.rollback_s
+            by=mitigated_by or _RUNTIME,
+            why=why,
+            now=self._around.clock.now(),
+            window_s=self._around.settings.rollback_s,
+            mitigate=bool(mitigated_by),
         )
-        try:
-            await engine.request(child, cancel)
-        except PastPivotError as exc:
-            await self._drop_held(child, why)
-            await self.family.let_go_on(child)  # its pivot landed as it stood still: it goes forward only
-            raise Fatal(f"{what} {exc}", happened=False) from None
-        except RefusedError:  # its rollback has begun already
-            await self.family.let_go_on(child)
+        await self._ask_back(child, cancel, what)
         while True:
             await engine.drive(child)
             state = await self._state(child)
             if state is None:
-                return
-            if state.phase is SagaStatus.ROLLED_BACK:
+                return None
+            if state.phase.has_gone_back:
                 await self._count(state)
-                return
+                return state.phase
+            if state.phase is SagaStatus.INCIDENT and mitigated_by and not state.mitigated_by:
+                await self._ask_back(child, cancel, what)  # it had begun to go back without
+                continue
             if state.phase is SagaStatus.INCIDENT:
                 named = ", ".join(f"{child}/{one.number}" for one in state.open_incidents)
                 raise Fatal(f"{what} {child} could not be rolled back ({named}): {_why(state)}", happened=False)
             await self._around.clock.sleep(self._around.settings.poll_s)  # another worker has it
+
+    async def _ask_back(self, child: SagaId, cancel: c.CancelSaga, what: str) -> None:
+        try:
+            await self._engine.request(child, cancel)
+        except PastPivotError as exc:
+            await self._drop_held(child, cancel.why)
+            await self.family.let_go_on(child)  # its pivot landed as it stood still: it goes forward only
+            raise Fatal(f"{what} {exc}", happened=False) from None
+        except RefusedError:  # its rollback has begun already
+            await self.family.let_go_on(child)
 
     async def _drop_held(self, child: SagaId, why: str) -> None:
         """One that cannot be taken back stays, and completes; but what it holds for its family never goes out."""
@@ -467,9 +489,9 @@ async def _call(
     return await _here.get().call(here.saga, here.step, definition, version, given, actor, files, timeout_s)
 
 
-async def _take_back(done: Done) -> None:
+async def _take_back(done: Done) -> Json:
     """Cancels the child and rolls it back, even after it completed."""
-    await _here.get().take_back(done)
+    return await _here.get().take_back(done)
 
 
 async def _ask(asked: Asked) -> Happened | NotHappened | Pending:

@@ -258,16 +258,28 @@ class Coordinator(Desk, Outside, Controls, Retention):
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
         return await self._engine.drive(SagaId(saga))
 
-    async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM) -> Ended:
+    async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM, mitigate: bool = False) -> Ended:
         """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError.
 
         A child goes back with its parent, not alone, unless it has stopped at an incident: else RefusedError says what
         to cancel, or to roll back.
+        mitigate: also past its pivot: what cannot be taken back is mitigated, in its turn, and the saga ends as
+        `mitigated`. For a person, as `by`. PastPivotError names the steps that declare no mitigation.
         """
-        who, counted_on = checked_actor(by), await self._counted_on(SagaId(saga))
+        one, who = SagaId(saga), checked_actor(by)
+        counted_on = await self._counted_on(one)
+        missing = await self._unmitigated_below(one) if mitigate else ()
         now, window_s = self._clock.now(), self.settings.rollback_s
-        command = c.CancelSaga(by=who, why=why, now=now, window_s=window_s, counted_on=counted_on)
-        return await self._ask(SagaId(saga), command)
+        command = c.CancelSaga(
+            by=who,
+            why=why,
+            now=now,
+            window_s=window_s,
+            counted_on=counted_on,
+            mitigate=mitigate,
+            unmitigated=missing,
+        )
+        return await self._ask(one, command)
 
     async def _counted_on(self, saga: SagaId) -> str:
         """Which saga counts on how this one ends, and what to ask for instead; empty where none does."""
@@ -283,6 +295,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         last: int | None = None,
         why: str = "rolled back",
         by: str = SYSTEM,
+        mitigate: bool = False,
         plan: Literal[False] = False,
     ) -> Ended: ...
 
@@ -295,6 +308,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         last: int | None = None,
         why: str = "rolled back",
         by: str = SYSTEM,
+        mitigate: bool = False,
         plan: Literal[True],
     ) -> RollbackPlan: ...
 
@@ -306,15 +320,18 @@ class Coordinator(Desk, Outside, Controls, Retention):
         last: int | None = None,
         why: str = "rolled back",
         by: str = SYSTEM,
+        mitigate: bool = False,
         plan: bool = False,
     ) -> Ended | RollbackPlan:
         """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it.
 
         Its definition is stopped, the steps are taken back, newest first, and it is called again: what it did after
         that place is done anew. Also for a saga that had completed, unless it is a child. Returns when nothing more is
-        due. With `plan`, nothing is changed: it says what would be taken back. Raises UnknownCheckpointError,
-        PastPivotError.
+        due. With `plan`, nothing is changed: it says what would be taken back. `mitigate` is for all of it, as in
+        `cancel`. Raises UnknownCheckpointError, PastPivotError.
         """
+        if mitigate and (to is not None or last is not None):
+            raise InputError("only all of a saga is taken back with mitigation; leave out to= and last=")
         if to is not None and last is not None:
             raise InputError("give to= or last=, not both")
         if last is not None and last < 1:
@@ -323,9 +340,12 @@ class Coordinator(Desk, Outside, Controls, Retention):
         if plan:
             await self._engine.put_on_record(one)
             state, counted = await load(self.journal, one), await self._counted_on(one)
-            return planned(state, self.registry, to=to, last=last, counted_on=counted)
+            below = await self._unmitigated_below(one) if mitigate else ()
+            return planned(
+                state, self.registry, to=to, last=last, counted_on=counted, mitigate=mitigate, unmitigated=below
+            )
         if to is None and last is None:
-            return await self.cancel(saga, why=why, by=by)
+            return await self.cancel(saga, why=why, by=by, mitigate=mitigate)
         who, counted = checked_actor(by), await self._counted_on(one)
         now, window_s = self._clock.now(), self.settings.rollback_s
         command = c.RollBackTo(to=to, last=last, by=who, why=why, now=now, window_s=window_s, counted_on=counted)

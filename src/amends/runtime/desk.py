@@ -13,6 +13,7 @@ from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, Pe
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
 from amends.runtime.checked import SYSTEM, checked_actor, checked_status, incident_id
 from amends.runtime.handle import Ended
+from amends.runtime.kinship import unmitigated_below
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
 from amends.runtime.settings import Settings
@@ -157,15 +158,30 @@ class Desk:
 
         return Listing(page)
 
-    async def retry_incident(self, incident: str, *, by: str = SYSTEM, let_run: bool = False) -> Ended:
+    async def retry_incident(
+        self, incident: str, *, by: str = SYSTEM, let_run: bool = False, mitigate: bool = False
+    ) -> Ended:
         """Try again what an incident stopped at. `by` says who asks.
 
         let_run: have the compensation run that the gate refused; for a person, who takes it on themselves.
+        mitigate: have the saga go back past its pivot, as `cancel(mitigate=True)` does; for a person, too.
         """
         saga, number = incident_id(incident)
+        who, missing = checked_actor(by), await self._unmitigated_below(saga) if mitigate else ()
         now, window_s = self._clock.now(), self.settings.rollback_s
-        command = c.RetryIncident(incident=number, by=checked_actor(by), now=now, window_s=window_s, let_run=let_run)
+        command = c.RetryIncident(
+            incident=number,
+            by=who,
+            now=now,
+            window_s=window_s,
+            let_run=let_run,
+            mitigate=mitigate,
+            unmitigated=missing,
+        )
         return await self._ask(saga, command)
+
+    async def _unmitigated_below(self, saga: SagaId) -> tuple[str, ...]:
+        return await unmitigated_below(self.journal, await self._engine.state(saga))
 
     async def resolve_incident(self, incident: str, *, reason: str, by: str = SYSTEM, proof: str = "") -> Ended:
         """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it.

@@ -33,7 +33,7 @@ from amends.runtime.secret import Secret, mask, scrub
 
 LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
-Part = Literal["action", "compensation", "probe", "before", "reread", "validate"]
+Part = Literal["action", "compensation", "mitigation", "probe", "before", "reread", "validate"]
 """Which of an action's functions is called."""
 
 

@@ -20,6 +20,7 @@ from amends.core.effects import (
     Expire,
     GiveUp,
     Judge,
+    Mitigate,
     Perform,
     Probe,
     Queue,
@@ -268,7 +269,7 @@ class Forward:
                     await run.probe(step)
             case Wait(until=until):
                 await run.wait(until)
-            case GiveUp() | Compensate() | Settle() | Release() | TurnBack() | CallPerson() | End():
+            case GiveUp() | Compensate() | Mitigate() | Settle() | Release() | TurnBack() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
             case _:
                 assert_never(effect)

@@ -1,5 +1,5 @@
-"""Whose child a saga is: the ids of children, the test that a saga is the child that a step called, and whether a
-parent still counts on it.
+"""Whose child a saga is: the ids of children, the test that a saga is the child that a step called; and what its family
+says before it is taken back from outside: whether a parent counts on it, and what below it cannot go back.
 
 The id follows from the parent's and the step's; what makes a saga a child is what its labels and its start say.
 """
@@ -10,11 +10,11 @@ import hashlib
 from typing import Final, cast
 
 from amends.core.events import SagaStarted
+from amends.core.plan import unmitigated
 from amends.core.saga import Saga, Step
-from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.errors import Fatal
-from amends.journal.protocol import PARENT, ROOT, Journal
+from amends.journal.protocol import PARENT, ROOT, Journal, SagaQuery
 from amends.runtime.action import Asked, Done
 from amends.runtime.checked import BELOW, LONGEST_ID
 from amends.runtime.family import PARENT_STEP
@@ -87,7 +87,7 @@ async def counted_on(journal: Journal, saga: SagaId, begun: SagaStarted) -> str:
     rollback stop: a person is to see to that. Neither comes to count on it again.
     """
     row = await journal.saga(SagaId(begun.labels.get(PARENT, "")))
-    if row is None or row.status is SagaStatus.ROLLED_BACK:
+    if row is None or row.status.has_gone_back:
         return ""
     said = f"saga {saga} is a child, and its parent {row.id}, which is {row.status.replace('_', ' ')}, counts on it"
     if row.pruned:
@@ -118,3 +118,24 @@ async def _rolled_back_instead(journal: Journal, saga: Saga, step: Step) -> str:
         step = saga.steps[called_by]
     last = sum(one.standing and one.rewind is None and one.number >= step.number for one in saga.steps.values())
     return f"take {saga.id} back to before step {step.id}: `amends saga rollback {saga.id} --last {last}`"
+
+
+async def unmitigated_below(journal: Journal, saga: Saga) -> tuple[str, ...]:
+    """The steps of its children, and of theirs, that stand, cannot be taken back, and declare no mitigation."""
+    found: list[str] = []
+    query = SagaQuery(parent=saga.id)
+    while True:
+        page = await journal.sagas(query)
+        for row in page.rows:
+            called = saga.steps.get(StepId(row.labels.get(PARENT_STEP, "")))
+            if called is None or not called.standing or row.status.has_gone_back:
+                continue
+            child = await load(journal, row.id)
+            found += [
+                f"step {step.id} of child {child.id} ({step.topic}: {step.contract.no_rollback})"
+                for step in unmitigated(child)
+            ]
+            found += await unmitigated_below(journal, child)
+        if page.cursor is None:
+            return tuple(found)
+        query = SagaQuery(parent=saga.id, before=page.cursor)

@@ -36,7 +36,9 @@ from amends.runtime.observe import Observers
 
 _log = logging.getLogger("amends.logbook")
 _NONE: Final[Mapping[StepId, int]] = {}
-_MAY_BE_DONE: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.WAITING})
+_MAY_BE_DONE: Final = frozenset(
+    {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED, SagaStatus.WAITING}
+)
 _Told: TypeAlias = tuple[int, Command, tuple[Event, ...]]
 _Waiter: TypeAlias = tuple[int, "asyncio.Future[None]"]
 

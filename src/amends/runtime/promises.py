@@ -23,8 +23,9 @@ _BINDING: Final = {
     "before": "whether a before-image is captured",
     "probe": "whether it can be probed",
     "idempotent": "whether it may be repeated",
+    "mitigation": "whether something is done about it when a person takes it back",
 }
-_MAY_BE_ADDED: Final = frozenset({"probe", "idempotent"})
+_MAY_BE_ADDED: Final = frozenset({"probe", "idempotent", "mitigation"})
 
 
 def begun_with(saga: Saga, step: StepId, action: Action[..., Any], registry: Registry) -> Action[..., Any]:

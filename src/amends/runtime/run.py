@@ -227,7 +227,7 @@ class Run:
             result=unmask(state.result, saga, known),
             before=unmask(state.before, saga, known),
             certain=state.certain,
-            key=key_of(saga, state.id, state.topic, "undo", state.turn),
+            key=key_of(saga, state.id, state.topic, "mitigate" if state.contract.mitigation else "undo", state.turn),
             action_key=self.key(state),
         )
 

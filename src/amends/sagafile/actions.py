@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _WORDS: Final = ("run", "shell")
-_PARTS: Final = ("compensate", "probe", "before")
+_PARTS: Final = ("compensate", "mitigate", "probe", "before")
 
 
 def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, Json]) -> Object:
@@ -72,8 +72,13 @@ class Commands:
         return self._ended(self._step.command, printed, last=self._step.retries is None)
 
     async def compensate(self, done: Done) -> None:
+        await self._back(done, self._step.compensate, "compensate")
+
+    async def mitigate(self, done: Done) -> None:
+        await self._back(done, self._step.mitigate, "mitigate")
+
+    async def _back(self, done: Done, command: Command | None, name: str) -> None:
         using = cast("Object", done.args["using"])
-        command = self._step.compensate
         assert command is not None  # noqa: S101 - it is registered only where there is one
         about: dict[str, Json] = {
             "saga": done.saga,
@@ -84,7 +89,7 @@ class Commands:
             "before": done.before,
         }
         about["done"] = _document(done.args, about)
-        printed = await self._called(command, using["compensate"], using, about, self._shown(f"{self._step.id}, back"))
+        printed = await self._called(command, using[name], using, about, self._shown(f"{self._step.id}, back"))
         self._ended(command, printed)
 
     async def probe(self, asked: Asked) -> ProbeAnswer:
@@ -188,7 +193,7 @@ def _told(command: Command, printed: Printed) -> str:
 
 
 def _document(args: Object, about: Mapping[str, Json]) -> str:
-    """All that a compensation can know, as one JSON text."""
+    """All that a compensation, or a mitigation, can know, as one JSON text."""
     return json.dumps({**about, "run": args.get("run"), "shell": args.get("shell")}, ensure_ascii=False, sort_keys=True)
 
 
@@ -214,14 +219,19 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
     async def compensate(done: Done) -> None:
         await commands.compensate(done)
 
+    async def mitigate(done: Done) -> None:
+        await commands.mitigate(done)
+
     function: Callable[..., Any] = perform_on_files if step.files else perform
     function.__doc__ = step.does or _line(step.command)
     function.__qualname__ = step.id
     compensate.__doc__ = (step.compensate.does or _line(step.compensate)) if step.compensate else None
+    mitigate.__doc__ = (step.mitigate.does or _line(step.mitigate)) if step.mitigate else None
     return register(
         step.topic,
         function,
         compensation=compensate if step.compensate is not None else None,
+        mitigation=mitigate if step.mitigate is not None else None,
         probe=commands.probe if step.probe is not None else None,
         before=commands.before if step.before is not None else None,
         version=version,

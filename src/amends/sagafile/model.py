@@ -62,6 +62,7 @@ class StepPlan:
     command: Command
     does: str = ""
     compensate: Command | None = None
+    mitigate: Command | None = None
     probe: Command | None = None
     before: Command | None = None
     after: tuple[str, ...] | None = None
@@ -82,7 +83,8 @@ class StepPlan:
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        return tuple(each for each in (self.command, self.before, self.probe, self.compensate) if each is not None)
+        named = (self.command, self.before, self.probe, self.compensate, self.mitigate)
+        return tuple(each for each in named if each is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

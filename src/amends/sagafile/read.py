@@ -202,6 +202,7 @@ def _check_default(made: Input, entry: Entry, mistakes: Mistakes) -> None:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
+_BACK: Final = ("compensate", "mitigate")
 _WANTS: Final = {
     "reversible": "files: true",
     "compensatable": "compensate:",
@@ -244,6 +245,7 @@ class _Steps:
             command=replace(command, exit_codes=codes, otherwise="failed" if is_certain else "lost"),
             does=words_of(found, mistakes),
             compensate=self._part(found, "compensate", schema.COMPENSATE, schema.ENDS, {0: "succeeded"}),
+            mitigate=self._part(found, "mitigate", schema.COMPENSATE, schema.ENDS, {0: "succeeded"}),
             probe=self._part(found, "probe", schema.PROBE, schema.ANSWERS, {0: "happened", 1: "not_happened"}),
             before=self._part(found, "before", schema.BEFORE, schema.ALWAYS, {0: "succeeded"}),
             after=self._after(found["after"]) if "after" in found else None,
@@ -313,7 +315,7 @@ class _Steps:
     ) -> Command | None:
         if key not in found:
             return None
-        part, roots = found[key].value, BACK if key == "compensate" else FORWARD
+        part, roots = found[key].value, BACK if key in _BACK else FORWARD
         if isinstance(part, Listed):
             inner: dict[str, Entry] = {"run": Entry(part.line, "run", part)}
         else:
@@ -325,7 +327,7 @@ class _Steps:
         return replace(command, exit_codes=self._commands.codes(inner, words, codes), otherwise=otherwise)
 
     def _of_compensation(self, found: Mapping[str, Entry]) -> tuple[float, Retries | None]:
-        part = found["compensate"].value if "compensate" in found else None
+        part = next((found[key].value for key in _BACK if key in found), None)
         inner = {entry.key: entry for entry in part.entries} if isinstance(part, Mapped) else {}
         timeout_s = _duration(inner["timeout"].value, "timeout", self._mistakes) if "timeout" in inner else 30.0
         return timeout_s, _retries(inner["retry"].value, self._mistakes) if "retry" in inner else None
@@ -342,8 +344,13 @@ class _Steps:
             mistakes.add(found["files"].line, f"{where} works on files, and the saga has none; add `files:` at the top")
         if len(said_so) > 1:
             mistakes.add(found[said_so[0]].line, f"{where} has {' and '.join(said_so)}; keep one of them")
-        if step.before is not None and step.compensate is None:
+        if step.before is not None and step.compensate is None and step.mitigate is None:
             mistakes.add(found["before"].line, f"{where} has a before-image and no compensate that could use it")
+        if "mitigate" in found and "no_rollback" not in found:
+            hint = "say why with no_rollback, or call it compensate"
+            mistakes.add(
+                found["mitigate"].line, f"{where} has a mitigate, which is for what cannot be taken back; {hint}"
+            )
         word = self._choice(found, "reversibility", schema.WORDS)
         means = {"compensate": "compensatable", "no_rollback": "irreversible", "files": "reversible"}
         actual = next((means[key] for key in said_so if key in means), "undeclared")

@@ -102,6 +102,7 @@ STEP: Final[Mapping[str, Json]] = {
     **_COMMAND,
     "topic": _told(_TOPIC, "What the gate knows it by; otherwise the saga's name, a dot and its id."),
     "compensate": _part(COMPENSATE, "The command that takes it back."),
+    "mitigate": _part(COMPENSATE, "With no_rollback: the command that is run when a person takes its saga back."),
     "probe": _part(PROBE, "The read-only command that says whether it happened: 0 it did, 1 it did not."),
     "before": _part(BEFORE, "The read-only command whose output the compensation will need."),
     "after": _told({"type": "array", "items": _NAME}, "The steps that come first; otherwise the one above it."),

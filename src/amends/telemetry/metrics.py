@@ -27,7 +27,13 @@ _BACK: Final[Mapping[type[e.Event], str]] = {
     e.CompensationLost: "lost",
     e.CompensationDenied: "denied",
 }
-_ENDS: Final = (e.SagaCompleted, e.SagaRolledBack, e.SagaHalted)
+_MITIGATION: Final[Mapping[type[e.Event], str]] = {
+    e.MitigationSucceeded: "succeeded",
+    e.MitigationFailed: "failed",
+    e.MitigationLost: "lost",
+    e.MitigationDenied: "denied",
+}
+_ENDS: Final = (e.SagaCompleted, e.SagaRolledBack, e.SagaMitigated, e.SagaHalted)
 
 
 class Metrics:
@@ -39,6 +45,9 @@ class Metrics:
         self._ended = meter.create_counter("amends.sagas.ended", "{saga}", "sagas that ended, or need a person")
         self._steps = meter.create_counter("amends.steps", "{attempt}", "attempts of steps, by outcome")
         self._back = meter.create_counter("amends.compensations", "{attempt}", "attempts of compensations, by outcome")
+        self._mitigations = meter.create_counter(
+            "amends.mitigations", "{attempt}", "attempts of mitigations, by outcome"
+        )
         self._rollback = meter.create_histogram("amends.rollback.duration", "s", "from the decision to its end")
         self._append = meter.create_histogram("amends.journal.append.duration", "s", "until an append is durable")
         for what in ("incident", "approval"):
@@ -67,6 +76,8 @@ class Metrics:
                 counter, outcome = self._steps, _FORWARD[type(event)]
             case e.CompensationSucceeded() | e.CompensationFailed() | e.CompensationLost() | e.CompensationDenied():
                 counter, outcome = self._back, _BACK[type(event)]
+            case e.MitigationSucceeded() | e.MitigationFailed() | e.MitigationLost() | e.MitigationDenied():
+                counter, outcome = self._mitigations, _MITIGATION[type(event)]
             case _:
                 return
         counter.add(1, {"amends.topic": str(saga.steps[event.step].topic), "amends.outcome": outcome})

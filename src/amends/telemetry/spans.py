@@ -86,7 +86,7 @@ class Spans:
         here = self._here(entry, saga)
         if isinstance(event, e.SagaStarted):
             self._describe(here.span, event)
-        elif isinstance(event, (e.SagaCompleted, e.SagaRolledBack, e.SagaHalted)):
+        elif isinstance(event, (e.SagaCompleted, e.SagaRolledBack, e.SagaMitigated, e.SagaHalted)):
             here.span.set_attribute("amends.saga.status", str(saga.phase))
             if not isinstance(event, e.SagaCompleted):
                 here.span.set_status(Status(StatusCode.ERROR, _why(saga)))
@@ -122,15 +122,18 @@ class Spans:
             case e.CompensationStarted(attempt=attempt, rule=rule, policy=policy):
                 self._judged(here, step, topic, at, decision="allow", rule=rule, policy=policy)
                 self._taken_back(here, step, topic, at, attempt=attempt)
-            case e.CompensationDenied(rule=rule, policy=policy):
+            case e.MitigationStarted(attempt=attempt, rule=rule, policy=policy):
+                self._judged(here, step, topic, at, decision="allow", rule=rule, policy=policy)
+                self._taken_back(here, step, topic, at, attempt=attempt, what="mitigate")
+            case e.CompensationDenied(rule=rule, policy=policy) | e.MitigationDenied(rule=rule, policy=policy):
                 self._judged(here, step, topic, at, decision="deny", rule=rule, policy=policy)
-            case e.AttemptSucceeded() | e.CompensationSucceeded():
+            case e.AttemptSucceeded() | e.CompensationSucceeded() | e.MitigationSucceeded():
                 _ended(here.calls.pop(step, None), "succeeded", at)
             case e.AttemptFailed(fatal=fatal) | e.AttemptLost(fatal=fatal):
                 word = "fatal" if fatal else "failed" if isinstance(event, e.AttemptFailed) else "lost"
                 _ended(here.calls.pop(step, None), word, at, is_error=True)
-            case e.CompensationFailed() | e.CompensationLost():
-                word = "failed" if isinstance(event, e.CompensationFailed) else "lost"
+            case e.CompensationFailed() | e.CompensationLost() | e.MitigationFailed() | e.MitigationLost():
+                word = "failed" if isinstance(event, e.CompensationFailed | e.MitigationFailed) else "lost"
                 _ended(here.calls.pop(step, None), word, at, is_error=True)
             case _:
                 return
@@ -204,10 +207,12 @@ class Spans:
         here.calls[step] = span
         here.made[step] = span.get_span_context()
 
-    def _taken_back(self, here: _Open, step: StepId, topic: str, at: int, *, attempt: int) -> None:
+    def _taken_back(
+        self, here: _Open, step: StepId, topic: str, at: int, *, attempt: int, what: str = "compensate"
+    ) -> None:
         made = here.made.get(step)
         links = () if made is None else (Link(made),)
-        span = self._child(here, f"compensate {topic}", step, topic, at, links=links)
+        span = self._child(here, f"{what} {topic}", step, topic, at, links=links)
         span.set_attribute("amends.attempt", attempt)
         here.calls[step] = span
 

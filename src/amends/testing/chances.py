@@ -108,6 +108,7 @@ class Truth:
     effects: int = 0
     done: frozenset[str] = frozenset()
     undone: frozenset[str] = frozenset()
+    mitigated: frozenset[str] = frozenset()
     hanging: tuple[int, ...] = ()
     landed: tuple[int, ...] = ()
 
@@ -121,6 +122,10 @@ class Truth:
         if key not in self.undone:
             self.standing = 0
             self.undone |= {key}
+
+    def mitigate(self, key: str) -> None:
+        """Something is done about it; it stands as before."""
+        self.mitigated |= {key}
 
 
 def any_contract(tape: Tape, step: StepId) -> Contract:
@@ -140,6 +145,7 @@ def any_contract(tape: Tape, step: StepId) -> Contract:
         undo_retries=Retries(attempts=tape.pick([2, 1])),
         on_incident=tape.pick([*OnIncident]),
         hold=reversibility is Reversibility.IRREVERSIBLE and tape.once_in(2),
+        mitigation=reversibility is Reversibility.IRREVERSIBLE and not tape.once_in(3),
     )
 
 

@@ -34,6 +34,7 @@ from amends.core.effects import (
     Expire,
     GiveUp,
     Judge,
+    Mitigate,
     Perform,
     Probe,
     Queue,
@@ -42,7 +43,7 @@ from amends.core.effects import (
     TurnBack,
     Wait,
 )
-from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event
+from amends.core.events import ActionDispatched, AttemptStarted, Cause, CompensationStarted, Event, MitigationStarted
 from amends.core.outcomes import Answer, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import forward, plan
 from amends.core.saga import Incident, Saga, Step, evolve, unstarted
@@ -174,7 +175,7 @@ class Walk:
         match event:
             case AttemptStarted(step=step, key=key) | ActionDispatched(step=step, key=key):
                 self.keys[step] = key
-            case CompensationStarted(step=step, key=key):
+            case CompensationStarted(step=step, key=key) | MitigationStarted(step=step, key=key):
                 self.undo_keys[step] = key
             case _:
                 pass
@@ -223,7 +224,9 @@ class Walk:
         return [self.crash] if self.saga.live else []
 
     def _people(self) -> list[Move]:
-        asked: list[Move] = [] if self.saga.phase is _G.ROLLED_BACK else [self.cancel]
+        asked: list[Move] = [] if self.saga.phase.has_gone_back else [self.cancel]
+        if self.saga.pivot is not None and asked:
+            asked.append(self.mitigate)
         for incident in self.saga.open_incidents:
             asked += [partial(self.retry, incident), partial(self.resolve, incident)]
         if self.saga.phase is _G.RUNNING:
@@ -278,7 +281,7 @@ class Walk:
                 self.told_over |= {step.id}
                 if self.tape.once_in(2):
                     self.fail(Cause.LOST, step.id)
-            case Compensate() | Settle() | Release() | TurnBack() | CallPerson() | End():
+            case Compensate() | Mitigate() | Settle() | Release() | TurnBack() | CallPerson() | End():
                 raise AssertionError(f"{effect} is never due for a step that goes forward")
 
     def _start(self, step: Step) -> None:
@@ -355,6 +358,9 @@ class Walk:
             case Compensate(step=step, certain=certain):
                 verdict = DENY if self.tape.once_in(10) else ASK if self.tape.once_in(8) else ALLOW
                 self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
+            case Mitigate(step=step):
+                verdict = DENY if self.tape.once_in(10) else ASK if self.tape.once_in(8) else ALLOW
+                self.tell(c.StartCompensation(step=step, certain=True, verdict=verdict))
             case Wait(until=until):
                 self.now = max(self.now, until)
             case CallPerson(kind=kind, step=step, why=why, stops=stops):
@@ -371,8 +377,16 @@ class Walk:
     def _end_back(self, step: StepId) -> None:
         outcome = self.tape.pick(UNDO_OUTCOMES)
         if isinstance(outcome, Succeeded) or (isinstance(outcome, Lost) and self.tape.once_in(2)):
-            self.truths[step].take_back(self.undo_keys[step])
+            self._undo(step)
         self.tell(c.RecordCompensation(step=step, outcome=outcome, now=self.now, jitter=0.5))
+
+    def _undo(self, step: StepId) -> None:
+        mitigates = self.saga.steps[step].status is _S.MITIGATING
+        truth, key = self.truths[step], self.undo_keys[step]
+        if mitigates:
+            truth.mitigate(key)
+        else:
+            truth.take_back(key)
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -381,7 +395,7 @@ class Walk:
             if self.saga.steps[step].status is _S.RUNNING:
                 self._lose(step)
             elif self.tape.once_in(2):
-                self.truths[step].take_back(self.undo_keys[step])
+                self._undo(step)
         self.now += self.tape.pick((0, 1_000, 60_000))
         self.tell(c.Recover(now=self.now, jitter=0.5))
 
@@ -392,6 +406,14 @@ class Walk:
     def cancel(self) -> bool:
         window_s = self.tape.pick(WINDOWS_S)
         return self.tell(c.CancelSaga(by="ann", why="a change of mind", now=self.now, window_s=window_s))
+
+    def mitigate(self) -> bool:
+        """A person has it go back past its pivot: from an incident, or from where it is."""
+        by, window_s = "person:ann", self.tape.pick(WINDOWS_S)
+        if self.saga.open_incidents and self.tape.once_in(2):
+            number = self.tape.pick(self.saga.open_incidents).number
+            return self.tell(c.RetryIncident(incident=number, by=by, now=self.now, window_s=window_s, mitigate=True))
+        return self.tell(c.CancelSaga(by=by, why="a change of mind", now=self.now, window_s=window_s, mitigate=True))
 
     def retry(self, incident: Incident) -> bool:
         """A person who looks first does not have a thing done twice that has been done."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from amends.core import commands as c
 from amends.core.effects import End, Settle
 from amends.core.plan import is_pivot, may_be_pivots, rewinding
-from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _place(walk: Walk) -> StepId:
 
 def people(walk: Walk) -> list[Move]:
     """What someone outside may ask for."""
-    if walk.saga.phase is SagaStatus.ROLLED_BACK or not walk.tape.once_in(2):
+    if walk.saga.phase.has_gone_back or not walk.tape.once_in(2):
         return []
     return [partial(_roll_back, walk)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
 from amends.errors import UnknownSagaError
 from amends.journal import cursors, locking, refusals
@@ -14,7 +15,7 @@ from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
 _FORWARD: Final = frozenset({"running", "waiting", "paused"})
-_ENDED: Final = frozenset({"completed", "rolled_back"})
+_ENDED: Final = frozenset(status.value for status in SagaStatus if status.ended)
 
 
 def lock(batch: Batch, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:

@@ -99,7 +99,7 @@ def _place_of(owner: Saga, changeset: str) -> Place | None:
 
 def is_free(owner: SagaRow) -> bool:
     """Whether nothing of the saga's record can be contradicted any more, whatever becomes of its changeset."""
-    return owner.pruned or owner.status is SagaStatus.ROLLED_BACK
+    return owner.pruned or owner.status.has_gone_back
 
 
 def refuse_dropping(changeset: str, owner: SagaRow, *, whole: bool) -> RefusedError:
@@ -229,7 +229,7 @@ def _require_completed(changeset: str, owner: SagaRow, state: Saga) -> None:
     if owner.status is SagaStatus.COMPLETED:
         return
     said = f"changeset {changeset} belongs to saga {owner.id}, which is {_spelled(owner.status)}"
-    if owner.status is SagaStatus.ROLLED_BACK:
+    if owner.status.has_gone_back:
         raise RefusedError(f"{said}: its files went with it")
     asked = next((step for step in state.steps.values() if _asks_to_land(step, changeset)), None)
     if asked is not None:

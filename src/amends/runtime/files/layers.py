@@ -267,7 +267,7 @@ class Layers:
         from amends.runtime.files.by_hand import by_hand
 
         for each in await by_hand(self._run.around.turns.journal, place.changeset):
-            if each.status is not SagaStatus.ROLLED_BACK:
+            if not each.status.has_gone_back:
                 await self.let_go(place)
                 await revert_landing(each.id, f"saga {self.saga} is taken back, whose changeset it landed")
 
@@ -323,7 +323,7 @@ class Layers:
             if self.is_shared(changeset.id):
                 if self._is_by_hand and changeset.life is Life.ACTIVE and phase.ended:
                     changeset.review()  # it waits for a person again
-            elif changeset.life is Life.ACTIVE and phase is SagaStatus.ROLLED_BACK:
+            elif changeset.life is Life.ACTIVE and phase.has_gone_back:
                 changeset.drop()
             elif changeset.life is Life.ACTIVE and phase is SagaStatus.COMPLETED and changeset.steps():
                 changeset.review()
