@@ -308,7 +308,9 @@ def every_rival(scenario: Scenario, tried: Tried, *, stride: int = 1) -> None:
 def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
     """Who slept just before a dispatch, and was taken over, dispatches nothing before it has claimed the saga anew."""
     slept_at = first.passed[point - 1]
-    is_intent = any(intent in slept_at for intent in ("Dispatched", "AttemptStarted", "CompensationStarted"))
+    is_intent = any(
+        intent in slept_at for intent in ("Dispatched", "AttemptStarted", "CompensationStarted", "MitigationStarted")
+    )
     if "claim: after" not in second.passed or not (is_intent and slept_at.endswith(": after")):
         return []
     woken = itertools.takewhile(lambda name: name != "claim: after", first.passed[point:])

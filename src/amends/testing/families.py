@@ -25,7 +25,9 @@ from amends.runtime.family import PARENT_STEP
 from amends.testing.world import INTENTS, Account, Line, standing
 
 _S = StepStatus
-_AT_REST: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT, SagaStatus.PAUSED})
+_AT_REST: Final = frozenset(
+    {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED, SagaStatus.INCIDENT, SagaStatus.PAUSED}
+)
 _STEPS_ON: Final = 2
 """How many steps a child may begin, at most, once its parent has begun to take it back: one by whoever drives it at
 that moment, and one by whoever takes it up when that is gone.
@@ -85,12 +87,15 @@ class Families:
                 continue
             if parent.phase.ended and child.rests:
                 yield f"saga {parent.id} was {parent.phase}, and its child {name} still holds what nobody will release"
-            if parent.phase is SagaStatus.COMPLETED and child.phase is SagaStatus.ROLLED_BACK:
+            if parent.phase is SagaStatus.COMPLETED and child.phase.has_gone_back:
                 if step.status is _S.SUCCEEDED and not _reverted(parent, name):
                     yield f"saga {parent.id} completed, and its child {name} was taken back unseen"
-            elif parent.phase is SagaStatus.ROLLED_BACK and child.phase is SagaStatus.INCIDENT:
+            elif parent.phase.has_gone_back and child.phase is SagaStatus.INCIDENT:
                 if step.status is not _S.SETTLED and not _landed_late(self._accounts[name]):
-                    yield f"saga {parent.id} was rolled back, and its child {name} is an incident"
+                    yield f"saga {parent.id} was {parent.phase}, and its child {name} is an incident"
+            elif parent.phase is SagaStatus.ROLLED_BACK and child.phase is SagaStatus.MITIGATED:
+                if step.status is _S.MITIGATED:
+                    yield f"saga {parent.id} says that it was rolled back, and its child {name} stands, mitigated"
             elif (
                 parent.phase is SagaStatus.INCIDENT
                 and child.phase not in _AT_REST
@@ -152,7 +157,9 @@ def _note(
 ) -> None:
     """Which children are being taken back, and which have been."""
     match event:
-        case e.CompensationSucceeded(step=step) if after.steps[step].topic == CALL.topic:
+        case e.CompensationSucceeded(step=step) | e.MitigationSucceeded(step=step) if (
+            after.steps[step].topic == CALL.topic
+        ):
             taken_back[name, step] = f"its parent {name} has taken back step {step}"
         case e.RewindStarted(steps=steps):
             for step in steps:
@@ -160,7 +167,7 @@ def _note(
         case e.RollbackStarted():
             for step in after.steps:
                 going_back.setdefault((name, step), Counter())
-        case e.SagaRolledBack():
+        case e.SagaRolledBack() | e.SagaMitigated():
             for step in after.steps:
                 taken_back.setdefault((name, step), f"its parent {name} was rolled back")
         case _:
@@ -181,7 +188,7 @@ def _reverted(parent: Saga, child: SagaId) -> bool:
 
 def _landed_late(account: Account) -> bool:
     """Whether it had gone back, and something of it landed after that."""
-    return any(isinstance(event, e.SagaRolledBack) for _, event in account.before)
+    return any(isinstance(event, e.SagaRolledBack | e.SagaMitigated) for _, event in account.before)
 
 
 def _is_final(step: Step) -> bool:

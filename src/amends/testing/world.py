@@ -31,7 +31,7 @@ from amends.testing.order import goes_first, out_of_order
 _S = StepStatus
 INTENTS: Final = (e.ActionDispatched, e.AttemptStarted)
 _PARENT_STEP: Final = "amends.parent_step"
-_ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
+_ENDS: Final = frozenset({status for status in SagaStatus if status.ended} | {SagaStatus.INCIDENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +169,8 @@ def _families(sagas: dict[SagaId, Saga]) -> Iterator[str]:
         step = None if parent is None else parent.steps.get(StepId(labels.get(_PARENT_STEP, "")))
         if parent is None or saga.phase is SagaStatus.INCIDENT:
             continue
-        gone = parent.phase is SagaStatus.ROLLED_BACK or step is None or step.status is not _S.SUCCEEDED
-        if parent.phase.ended and gone and saga.phase is not SagaStatus.ROLLED_BACK:
+        gone = parent.phase.has_gone_back or step is None or step.status is not _S.SUCCEEDED
+        if parent.phase.ended and gone and not saga.phase.has_gone_back:
             yield f"saga {saga.id} is {saga.phase}, and its parent {parent.id} is {parent.phase} without it"
 
 
@@ -178,7 +178,7 @@ def went_with_its_step(child: Saga, sagas: Mapping[SagaId, Saga]) -> bool:
     """Whether a child is rolled back, and a step above it that called it, or one that did, was set aside for that."""
     labels = {} if child.begun is None else child.begun.labels
     parent = sagas.get(SagaId(labels.get(PARENT, "")))
-    if parent is None or child.phase is not SagaStatus.ROLLED_BACK:
+    if parent is None or not child.phase.has_gone_back:
         return False
     step = parent.steps.get(StepId(labels.get(_PARENT_STEP, "")))
     return (step is not None and step.rewind is not None) or went_with_its_step(parent, sagas)
@@ -313,7 +313,9 @@ def _speaks(incident: Incident) -> bool:
 
 
 def wanted(saga: Saga, step: Step) -> int:
-    """How often a step's effect should stand where no incident names it."""
+    """How often a step's effect should stand where no incident names it: what was mitigated stands."""
+    if step.status is _S.MITIGATED:
+        return int(step.contract.mitigation)  # else it called a child, whose own record says what of it stands
     forward = saga.phase is SagaStatus.INCIDENT and saga.rollback is None
     stays = saga.phase is SagaStatus.COMPLETED or forward or saga.rests
     return int(stays and step.status is _S.SUCCEEDED and step.contract.side_effect)
@@ -349,12 +351,12 @@ def _repeats(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
                     yield f"step {name} was tried again, is not repeatable, and nobody knew its outcome"
                 if account.key_by_step[name] != key:
                     yield f"step {name} was tried again with another key"
-            case e.CompensationStarted(step=name, key=key):
+            case e.CompensationStarted(step=name, key=key) | e.MitigationStarted(step=name, key=key):
                 if name in taken_back:
                     yield f"step {name} was compensated again, though its compensation had succeeded"
                 if keys.setdefault((name, saga.steps[name].turn), key) != key:
                     yield f"step {name} was compensated again with another key"
-            case e.CompensationSucceeded(step=name):
+            case e.CompensationSucceeded(step=name) | e.MitigationSucceeded(step=name):
                 taken_back.add(name)
             case e.LateSuccessEnrolled(step=name) | e.LateLossEnrolled(step=name) | e.ProbeFound(step=name):
                 taken_back.discard(name)
@@ -365,7 +367,7 @@ def _repeats(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
 def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
     """Newest first, by the journal's own account; and by the world's, where nobody has interfered."""
     for saga, event in account.before:
-        if isinstance(event, e.CompensationStarted):
+        if isinstance(event, e.CompensationStarted | e.MitigationStarted):
             this = saga.steps[event.step]
             beside = [one for one in saga.steps.values() if _is_beside(saga, one, this) and _is_owed(saga, one)]
             rolls_back = saga.phase is SagaStatus.ROLLING_BACK

@@ -20,7 +20,8 @@ def digests_of(
     text = [part for each in (definition, *children) for part in _text(each)]
     found = {definition.name: _digest(*text)}
     for action in actions:
-        parts = (action.function, action.compensate, action.ask, action.capture)
+        parts = [action.function, action.compensate, action.ask, action.capture]
+        parts += [action.mitigate] if action.mitigate is not None else []
         found[action.topic] = _digest(contract_digest(action.contract), *map(_code, parts))
     return found
 

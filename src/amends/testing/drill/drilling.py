@@ -24,7 +24,7 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.secret import mask
 from amends.testing.drill.digests import called, digests_of
 from amends.testing.drill.family import Family
-from amends.testing.drill.faults import BACK, FORWARD, STOPS, Fault, Place, Stop
+from amends.testing.drill.faults import BACK, FORWARD, STOPS, TAKES_BACK, Fault, Place, Stop
 from amends.testing.drill.findings import Finding, Mark, short, worst
 from amends.testing.drill.others import OTHERS
 from amends.testing.drill.rehearsal import Rehearsal
@@ -120,6 +120,7 @@ class Drill:
         """Runs that were needed, and not asked for: what else they show is told all the same."""
         self._runs = 0
         self._stop: Stop | None = None
+        self._mitigates = False
         self._steps: tuple[Drilled, ...] = ()
         self._first_ended: SagaStatus | None = None
 
@@ -132,9 +133,14 @@ class Drill:
             for step in _in_order(saga)
         )
         self._stop, self._first_ended = _stop(family), first.status
+        is_mitigable = first.status is SagaStatus.COMPLETED and family.is_mitigable(saga)
+        self._mitigates = is_mitigable and not family.lacks_mitigation(saga)
         if first.status in {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK}:
             back = await self._play(Place(Fault.TAKEN_BACK), is_needed=True)
-            tried = [*_forward(saga, first.asked_people), *_back(Account(await back.stage.entries()))]
+            if is_mitigable and not self._quick:
+                await self._play(Place(Fault.MITIGATED))
+            ways_back = [*_back(Account(await back.stage.entries())), *self._past_pivot(saga)]
+            tried = [*_forward(saga, first.asked_people), *dict.fromkeys(ways_back)]
             for place in _quick(saga, self._stop) if self._quick else tried:
                 await self._play(place)
             if not self._quick:
@@ -165,7 +171,8 @@ class Drill:
         return not self._only or str(place) in self._only or place.fault in self._only
 
     async def _play(self, place: Place, *, is_needed: bool = False) -> Rehearsal:
-        rehearsal = Rehearsal(self._setting, place, self._stop_for(place))
+        mitigates = self._is_mitigated(place)
+        rehearsal = Rehearsal(self._setting, place, None if mitigates else self._stop_for(place), mitigates=mitigates)
         if is_needed or self._is_wanted(place):
             await rehearsal.play()
             self._runs += 1
@@ -199,6 +206,21 @@ class Drill:
         """A saga that cannot be cancelled once it has completed is stopped before its pivot."""
         return self._stop if place.fault in BACK or place.fault is Fault.TAKEN_BACK else None
 
+    def _is_mitigated(self, place: Place) -> bool:
+        """Whether it is about what goes back only past the pivot."""
+        if place.fault is Fault.MITIGATED:
+            return True
+        order = [step.id for step in self._steps]
+        pivot = None if self._stop is None else self._stop.step
+        first = order.index(pivot) if pivot in order else 0
+        return self._mitigates and place.fault in BACK and place.step in order[first:]
+
+    def _past_pivot(self, saga: Saga) -> Iterator[Place]:
+        """Of the steps that a rollback comes to where a person has it go past the pivot."""
+        for step in _in_order(saga) if self._mitigates else ():
+            if step.standing and step.contract.compensation_declared:
+                yield from _undone(step)
+
     def _add(self, cell: Cell) -> None:
         self._cells.append(cell)
         if self._on_cell is not None:
@@ -218,7 +240,8 @@ class Drill:
         point = 0
         while True:
             point += 1
-            rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stop)
+            mitigates = self._mitigates and stop is None
+            rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stop, mitigates=mitigates)
             life = await rehearsal.play(ends_at=point)
             self._runs += 1
             if not life.stopped:
@@ -238,9 +261,14 @@ def _back(account: Account) -> Iterator[Place]:
     """Of the steps that a rollback comes to, or would come to if it did not stop before."""
     for step in _in_order(account.saga):
         comes_back = step.undo_attempts or step.id in account.named
-        for fault in BACK if comes_back and step.contract.compensation_declared else ():
-            if fault not in _CRASHES and (fault is not Fault.CHANGED_SINCE or step.topic in OTHERS):
-                yield Place(fault, step.id)
+        if comes_back and step.contract.rollback_supported:
+            yield from _undone(step)
+
+
+def _undone(step: Step) -> Iterator[Place]:
+    for fault in BACK:
+        if fault not in _CRASHES and (fault is not Fault.CHANGED_SINCE or step.topic in OTHERS):
+            yield Place(fault, step.id)
 
 
 def _applies(fault: Fault, *, changes: bool, asked: bool) -> bool:
@@ -277,10 +305,10 @@ def _where(point: str, rehearsal: Rehearsal, first: StepId) -> list[Place]:
     What a child wrote or did counts for the step that called it.
     """
     family, words = rehearsal.left, point.split()
-    back = family.saga.phase in {SagaStatus.ROLLING_BACK, SagaStatus.ROLLED_BACK}
+    back = family.saga.phase is SagaStatus.ROLLING_BACK or family.saga.phase.has_gone_back
     if len(words) == _WORDS_OF_EFFECT:
         saga, at_step, part = SagaId(words[0]), StepId(words[1]), words[2]
-        undone = back if saga != family.saga.id else part == "compensation:"
+        undone = back if saga != family.saga.id else part.rstrip(":") in TAKES_BACK
         return [Place(Fault.UNDO_CRASH if undone else Fault.CRASH, family.step_of(saga, at_step))]
     writer = rehearsal.wrote_last
     entries = family.accounts[writer].entries

@@ -21,7 +21,7 @@ from amends.runtime.children import BUILT_IN
 from amends.runtime.executor import Call, Executor, Part
 from amends.runtime.secret import Secret
 from amends.testing.drill.clock import HurriedClock
-from amends.testing.drill.faults import MUTE, STOPS, TROUBLES, Fault, Place, Trouble
+from amends.testing.drill.faults import MUTE, STOPS, TAKES_BACK, TROUBLES, Fault, Place, Trouble
 from amends.testing.world import World
 
 _GLANCE_S: Final = 0.005
@@ -108,7 +108,7 @@ class Rehearsed(Executor):
             return trouble.outcome
         await self._prepare(call)
         outcome = await self.make(call)
-        if call.part in {"action", "compensation"}:
+        if call.part == "action" or call.part in TAKES_BACK:
             await self.life.reach(f"{call.saga} {call.step} {call.part}: after")
         if isinstance(outcome, Succeeded):
             look = {"action": self.after_action, "compensation": self.after_undo}.get(call.part)
@@ -125,7 +125,9 @@ class Rehearsed(Executor):
         if call.part == "action" and self._is_at(call, self._stops_at):
             return _STOP
         trouble = TROUBLES.get(self._place.fault)
-        if trouble is None or call.part != trouble.part or not self._is_at(call, self._place.step):
+        if trouble is None or not self._is_at(call, self._place.step):
+            return None
+        if call.part != trouble.part and not (trouble.part in TAKES_BACK and call.part in TAKES_BACK):
             return None
         self._times[call.step, call.part] += 1
         if self._times[call.step, call.part] > 1 and not trouble.always:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from amends.core.contracts import Reversibility
 from amends.core.outcomes import Answer, Found, FoundNothing, NoAnswer
+from amends.core.plan import is_pivot, unmitigated
 from amends.core.saga import Saga, Step, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
@@ -62,6 +63,20 @@ class Family:
         child = self.child(saga.id, step.id)
         return child.pivot is not None or any(self.is_past_pivot(child, each) for each in child.steps.values())
 
+    def is_mitigable(self, saga: Saga) -> bool:
+        """Whether it went past a pivot, here or in a child, and something is declared to be done about one."""
+        if any(is_pivot(step) and step.contract.mitigation for step in saga.steps.values()):
+            return True
+        return any(map(self.is_mitigable, self._called_by(saga)))
+
+    def lacks_mitigation(self, saga: Saga) -> bool:
+        """Whether something of it stands, here or in a child, about which nothing is declared to be done."""
+        return bool(unmitigated(saga)) or any(map(self.lacks_mitigation, self._called_by(saga)))
+
+    def _called_by(self, saga: Saga) -> list[Saga]:
+        calls = (step for step in saga.steps.values() if step.topic == CALL.topic and step.standing)
+        return [self.child(saga.id, step.id) for step in calls]
+
     def waits(self, saga: Saga, step: Step) -> bool:
         """Whether a child needs a person: what stands of it is named there, and its parent waits for that."""
         return step.topic == CALL.topic and self.child(saga.id, step.id).phase is SagaStatus.INCIDENT
@@ -69,7 +84,7 @@ class Family:
     def answer(self, saga: Saga, step: Step) -> Answer:
         """Whether a child stands, by its own record; its steps are asked about beside it."""
         child = self.child(saga.id, step.id)
-        if child.begun is None or child.phase is SagaStatus.ROLLED_BACK:
+        if child.begun is None or child.phase.has_gone_back:
             return FoundNothing()
         if child.phase is SagaStatus.COMPLETED or child.rests:
             return Found(None)

@@ -23,6 +23,7 @@ class Fault(StrEnum):
 
     NOTHING = "as-it-is"
     TAKEN_BACK = "taken-back"
+    MITIGATED = "mitigated"
     FATAL = "fatal"
     LOST_DONE = "lost-done"
     LOST_NOT_DONE = "lost-not-done"
@@ -44,6 +45,7 @@ class Fault(StrEnum):
 TITLES: Final[Mapping[Fault, str]] = {
     Fault.NOTHING: "nothing goes wrong",
     Fault.TAKEN_BACK: "all of it is taken back",
+    Fault.MITIGATED: "taken back with mitigation",
     Fault.FATAL: "fails for good",
     Fault.LOST_DONE: "answer lost, it had happened",
     Fault.LOST_NOT_DONE: "answer lost, it had not",
@@ -61,9 +63,9 @@ TITLES: Final[Mapping[Fault, str]] = {
     Fault.UNDO_CRASH: "crash after each write and effect",
     Fault.CHANGED_SINCE: "somebody changed it since",
 }
-"""What people read. Those of a compensation stand under a heading that says so."""
+"""What people read. Those of a compensation, or a mitigation, stand under a heading that says so."""
 
-OF_SAGA: Final = (Fault.NOTHING, Fault.TAKEN_BACK)
+OF_SAGA: Final = (Fault.NOTHING, Fault.TAKEN_BACK, Fault.MITIGATED)
 FORWARD: Final = (
     Fault.FATAL,
     Fault.LOST_DONE,
@@ -122,8 +124,15 @@ CALLS_PERSON: Final[Mapping[Fault, IncidentKind]] = {
     Fault.UNDO_DENIED: IncidentKind.COMPENSATION_DENIED,
 }
 """Faults that no runtime can mend by itself, and the incident that each has to end in."""
+_OF_MITIGATION: Final[Mapping[Fault, IncidentKind]] = {
+    Fault.UNDO_FAILS: IncidentKind.MITIGATION_FAILED,
+    Fault.UNDO_TIMES_OUT: IncidentKind.MITIGATION_TIMED_OUT,
+    Fault.UNDO_DENIED: IncidentKind.MITIGATION_DENIED,
+}
 RELEASE_FAILS: Final = frozenset({Fault.FATAL, Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE})
 """Faults that a held step cannot be taken back for: its work stands, and a person has it tried again."""
+TAKES_BACK: Final[frozenset[Part]] = frozenset({"compensation", "mitigation"})
+"""What a fault of a compensation concerns: of an irreversible step, its mitigation."""
 
 
 WHOLE: Final = StepId("")
@@ -160,4 +169,6 @@ def called_for(saga: Saga, place: Place) -> IncidentKind | None:
     step = saga.steps.get(place.step)
     if step is not None and step.contract.hold and place.fault in RELEASE_FAILS:
         return IncidentKind.RELEASE_FAILED
+    if step is not None and step.contract.mitigation:
+        return _OF_MITIGATION.get(place.fault)
     return CALLS_PERSON.get(place.fault)

@@ -119,7 +119,7 @@ def _is_due(family: Family, account: Account, incident: Incident, step: Step | N
         case IncidentKind.COMPENSATION_MISSING | IncidentKind.PAST_PIVOT:
             return True
         case IncidentKind.OUTCOME_UNKNOWN:
-            return step is not None and not step.contract.compensation_declared
+            return step is not None and not step.contract.rollback_supported
         case IncidentKind.CHANGED_SINCE:
             return at_place and place.fault is Fault.CHANGED_SINCE
         case IncidentKind.COMPENSATION_FAILED if step is not None and family.is_past_pivot(account.saga, step):
@@ -140,6 +140,12 @@ def _called(account: Account, incident: Incident, step: Step | None, made: list[
             return failed(step, f"its compensation hangs: {short(_last_error(account, step.id) or incident.why)}")
         case IncidentKind.COMPENSATION_DENIED:
             return failed(step, f"the gate denies its compensation: {short(incident.why)}")
+        case IncidentKind.MITIGATION_FAILED | IncidentKind.MITIGATION_MISSING:
+            return failed(step, f"its mitigation fails: {short(incident.why)}")
+        case IncidentKind.MITIGATION_TIMED_OUT:
+            return failed(step, f"its mitigation hangs: {short(incident.why)}")
+        case IncidentKind.MITIGATION_DENIED:
+            return failed(step, f"the gate denies its mitigation: {short(incident.why)}")
         case IncidentKind.CHANGED_SINCE:
             return failed(
                 step, f"its compensation says that somebody changed it, and nobody did: {short(incident.why)}"

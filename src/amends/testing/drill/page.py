@@ -76,7 +76,7 @@ def _matrix(report: Report) -> Iterator[str]:
             yield from (_cell(report.cell(fault, step.id)) for step in report.steps)
             yield "</tr>"
     yield f'<tr class="part"><th colspan="{len(report.steps) + 1}">the saga</th></tr>'
-    for fault in OF_SAGA:
+    for fault in (fault for fault in OF_SAGA if fault in report.faults):
         yield f"<tr><th>{escape(TITLES[fault])}</th>{_cell(report.cell(fault, WHOLE), len(report.steps))}</tr>"
     yield "</tbody></table></div>"
 

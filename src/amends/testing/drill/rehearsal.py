@@ -36,6 +36,7 @@ from amends.testing.drill.findings import (
     doubtful,
     failed,
     findings,
+    short,
 )
 from amends.testing.drill.others import OTHERS, Change
 from amends.testing.drill.stage import Life, Setting, Stage
@@ -48,9 +49,11 @@ PERSON: Final = "person:drill"
 class Rehearsal:
     """One place where something goes wrong, and one run of the saga there."""
 
-    def __init__(self, setting: Setting, place: Place, stop: Stop | None = None) -> None:
+    def __init__(self, setting: Setting, place: Place, stop: Stop | None = None, *, mitigates: bool = False) -> None:
         self.setting = setting
         self.place = place
+        self.mitigates = mitigates
+        """Whether what completes is taken back past its pivot."""
         self.stage = Stage(setting, place, stop)
         self.found: list[Finding] = []
         self.questions = Questions(self.stage, self.found)
@@ -82,7 +85,7 @@ class Rehearsal:
                 executor.before_undo = self._meddle
             case Fault.NOTHING if not self._dies:
                 executor.after_action, executor.after_undo = self.questions.look_at_others, self.questions.look_at_older
-            case Fault.TAKEN_BACK:
+            case Fault.TAKEN_BACK | Fault.MITIGATED:
                 executor.after_undo = self.questions.look_at_older
             case _:
                 pass
@@ -128,8 +131,10 @@ class Rehearsal:
 
     async def _take_back(self, coordinator: Coordinator) -> None:
         try:
-            await coordinator.cancel(self.stage.saga, why="drill: taken back", by=PERSON)
-        except PastPivotError:
+            await coordinator.cancel(self.stage.saga, why="drill: taken back", by=PERSON, mitigate=self.mitigates)
+        except PastPivotError as exc:
+            if self.mitigates:
+                self.found.append(Finding(Mark.NOT_PROVEN, f"no mitigation could be tried: {short(str(exc))}"))
             return
         await self._check(coordinator)
         if self.place.fault in CALLS_PERSON:
@@ -140,7 +145,7 @@ class Rehearsal:
         saga = await self._saga()
         kind = called_for(saga, self.place)
         if not any(one.kind is kind for one in saga.open_incidents):
-            if kind is not None and self.was_hit and saga.phase is SagaStatus.ROLLED_BACK:
+            if kind is not None and self.was_hit and saga.phase.has_gone_back:
                 self.found.append(failed(saga.steps[self.place.step], "it went wrong, and no person was called"))
             return
         self.stage.disarm()

@@ -26,9 +26,10 @@ from amends.testing.simulation.programs import effects, says
 from amends.testing.world import INTENTS, Account, Line, standing
 
 _S = StepStatus
-_GONE: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK})
+_GONE: Final = frozenset(status for status in SagaStatus if status.ended)
 _UNFINISHED: Final = frozenset(
     {_S.PROPOSED, _S.READY, _S.AWAITING, _S.RUNNING, _S.UNKNOWN, _S.COMPENSATING, _S.UNCOMPENSATED}
+    | {_S.MITIGATING, _S.UNMITIGATED}
 )
 _SETTERS: Final = ("amends.document.set", "amends.document.delete")
 

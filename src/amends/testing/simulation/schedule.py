@@ -38,7 +38,7 @@ from amends.testing.simulation.programs import any_program, at_the_desk, has, pl
 SAGA: Final = SagaId("simulated")
 OTHER: Final = SagaId("simulated-2")
 """The saga that wants the same thing as SAGA, where that wants one."""
-_ENDS: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
+_ENDS: Final = frozenset({status for status in SagaStatus if status.ended} | {SagaStatus.INCIDENT})
 _GLANCE_S: Final = 40.0
 _AFTERLIFE_S: Final = 100.0
 """How long processes live on when nothing goes wrong any more: who slept finds out what it missed, and tells."""
