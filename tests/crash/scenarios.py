@@ -40,6 +40,7 @@ from amends.testing.crash import SETTINGS, Scenario, here
 from amends.testing.crash_life import Script
 
 COMPLETED, ROLLED_BACK, INCIDENT = SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT
+MITIGATED = SagaStatus.MITIGATED
 ID = "crash-1"
 
 Behaviour = Callable[[str], Coroutine[Any, Any, Any]]
@@ -840,6 +841,58 @@ async def cancel_once_completed(coordinator: Coordinator, definition: SagaDefini
 async def cancelled_late(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.do(keyed_b, 2)
+
+
+async def mitigate(coordinator: Coordinator) -> None:
+    with suppress(RefusedError, UnknownSagaError):
+        await coordinator.cancel(ID, by="person:ann", mitigate=True)
+
+
+async def mitigate_once_completed(coordinator: Coordinator, definition: SagaDefinition) -> None:
+    await coordinator.run(definition, id=ID)
+    await mitigate(coordinator)
+
+
+async def is_sorry(done: Done) -> None:
+    await here().reach("sorry")
+    if await here().tally("sorry") == 1:
+        raise ConnectionError("no answer")
+
+
+mail_sorry = act("keyed.sorry", no_rollback="a mail cannot be unsent")
+mail_sorry.mitigation(is_sorry)
+
+
+@scenario(
+    "a person has it go back past its pivot, with mitigation",
+    MITIGATED,
+    COMPLETED,
+    begin=mitigate_once_completed,
+    then=mitigate,
+    at_last=statuses(MITIGATED),
+)
+async def mitigated(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.do(mail_sorry, 2)
+    await s.do(plain_a, 3)
+
+
+@saga("crash.mitigated.child")
+async def mitigated_child(s: Work) -> None:
+    await s.do(mail_sorry, 1)
+
+
+@scenario(
+    "a child past its pivot is mitigated with its parent",
+    MITIGATED,
+    COMPLETED,
+    begin=mitigate_once_completed,
+    then=mitigate,
+    at_last=statuses(MITIGATED),
+)
+async def mitigated_family(s: Work) -> None:
+    await s.do(keyed_a, 1)
+    await s.call(mitigated_child)
 
 
 @scenario("cancelled past its pivot, which is refused", COMPLETED, begin=cancel_once_completed, then=cancel)

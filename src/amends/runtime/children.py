@@ -255,8 +255,10 @@ class Children:
             await self._count(state)
         if state is None or state.phase is SagaStatus.ROLLED_BACK:
             return NotHappened()
-        if state.phase is SagaStatus.MITIGATED and not is_taken_back:
-            return NotHappened()
+        if state.phase is SagaStatus.MITIGATED:
+            called = (await self._engine.state(asked.saga)).steps.get(asked.step)
+            is_told = is_taken_back or (called is not None and called.given_up)
+            return Happened(_told(state)) if is_told else NotHappened()  # else it is called again, and hears of it
         if state.phase is SagaStatus.COMPLETED or state.rests or is_taken_back:
             return Happened(_told(state))
         return Pending(LOOK_AGAIN_S)
