@@ -867,6 +867,7 @@ mail_sorry.mitigation(is_sorry)
     "a person has it go back past its pivot, with mitigation",
     MITIGATED,
     COMPLETED,
+    INCIDENT,
     begin=mitigate_once_completed,
     then=mitigate,
     at_last=statuses(MITIGATED),
