@@ -43,7 +43,7 @@ FAILED: Final = "failed"
 LAST: Final = 20
 """Of how many compensations the share that failed is told."""
 _LOOKED_THROUGH: Final = 200
-_WENT_BACK: Final = (SagaStatus.ROLLED_BACK, SagaStatus.ROLLING_BACK, SagaStatus.INCIDENT)
+_WENT_BACK: Final = (SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED, SagaStatus.ROLLING_BACK, SagaStatus.INCIDENT)
 _DAY_MS: Final = 86_400_000
 _FRESH_S: Final = 60.0
 _OF_DRILLS: Final = (DRILL_AGE, WHOLE_DRILL_AGE)
