@@ -231,21 +231,13 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             )
         case e.LateSuccessEnrolled() | e.LateLossEnrolled():
             return _ended_late(step, event, status)
-        case (
-            e.CompensationStarted()
-            | e.CompensationSucceeded()
-            | e.CompensationFailed()
-            | e.CompensationLost()
-            | e.CompensationDenied()
-        ):
+        case e.CompensationStarted() | e.CompensationSucceeded() | e.CompensationFailed():
             return _taken_back(step, event, status)
-        case (
-            e.MitigationStarted()
-            | e.MitigationSucceeded()
-            | e.MitigationFailed()
-            | e.MitigationLost()
-            | e.MitigationDenied()
-        ):
+        case e.CompensationLost() | e.CompensationDenied():
+            return _taken_back(step, event, status)
+        case e.MitigationStarted() | e.MitigationSucceeded() | e.MitigationFailed():
+            return _mitigated(step, event, status)
+        case e.MitigationLost() | e.MitigationDenied():
             return _mitigated(step, event, status)
         case e.BeforeCaptured(before=before):
             return altered(step, status=status, before=before)
