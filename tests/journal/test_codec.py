@@ -116,8 +116,9 @@ FROZEN = {
     "limit.raised/1": "by limit most why?",
 }
 CONTRACT_FIELDS = (
-    "atomic? before? does? hold? idempotent? lock_wait_s? no_rollback? on_incident? probe? reread? resources? "
-    "reversibility? risk? retries? side_effect? timeout_s? tool? topic undo_retries? undo_timeout_s? undoes? version?"
+    "atomic? before? does? hold? idempotent? lock_wait_s? mitigation? no_rollback? on_incident? probe? reread? "
+    "resources? reversibility? risk? retries? side_effect? timeout_s? tool? topic undo_retries? "
+    "undo_timeout_s? undoes? version?"
 )
 
 

@@ -244,3 +244,15 @@ def test_from_python_with_a_key_of_its_own_and_facts_that_differ(tmp_path: Path)
     assert len(keys) == 2
     assert keys[0] == keys[1]
     assert keys[0][0] != keys[0][1]
+
+
+def test_a_drill_takes_it_back_past_its_pivot(tmp_path: Path) -> None:
+    amends = trips(tmp_path)
+    wanted = ["--only", "mitigated", "--only", "2:undo-fails"]
+    passed = amends("drill", "trips:trip", "--input", '{"to": "ann"}', *wanted, "--json").of_type("cell")
+    ended = {cell["fault"]: cell["findings"] for cell in passed}
+    assert {*ended} == {"mitigated", "undo-fails"}
+    assert not [one for found in ended.values() for one in found if one["outcome"] == "failed"]
+    (tmp_path / "down").touch()
+    failed = amends("drill", "trips:trip", "--input", '{"to": "ann"}', *wanted)
+    assert "step 2 (mail.send): its mitigation fails: the mail server is away" in failed.out
