@@ -214,9 +214,9 @@ def test_a_declared_compensation_is_enough_to_be_compensatable() -> None:
         ({"args": 5}, "args is a map of the arguments by name"),
         ({"args": {"a": 5}, "args.a.b": 6}, "args.a.b goes into a, which is given as a value"),
         (
-            {"compensation_declared": True, "reversibility": "irreversible"},
+            {"compensation_declared": True, "reversibility": "undeclared"},
             (
-                "compensation_declared cannot be true with reversibility irreversible and side_effect true: "
+                "compensation_declared cannot be true with reversibility undeclared and side_effect true: "
                 "it is false then"
             ),
         ),
