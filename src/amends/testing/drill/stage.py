@@ -18,7 +18,7 @@ from amends.core.saga import Saga
 from amends.core.values import SagaId
 from amends.core.verdict import Decision, Verdict
 from amends.dataclass import dataclass
-from amends.errors import Complete, JournalStoppedError
+from amends.errors import Abort, Complete, JournalStoppedError
 from amends.evidence.examine import Conclusion
 from amends.evidence.keys import key_source
 from amends.evidence.notary import KeyNotary
@@ -149,11 +149,7 @@ class Stopping(SagaDefinition):
 
     def _stop(self) -> None:
         if self._stage.ends_work:
-            raise StoppedError(STOPS)
-
-
-class StoppedError(Exception):
-    """The end of a run that is to be taken back."""
+            raise Abort(STOPS)
 
 
 class Stage:
