@@ -168,7 +168,7 @@ def test_a_signal_that_fits_nothing_is_one_line(amends: Shell) -> None:
 
 
 def test_a_saga_that_a_limit_stopped_goes_on_when_it_is_raised(amends: Shell) -> None:
-    said = amends.here("run", "shop:haggle", "--input", '"lamp"', "--id", "h-1")
+    said = amends.here("run", "shop:haggle", "--input", '{"item": "lamp"}', "--id", "h-1")
     assert "limit usd reached: 4 USD spent, and the limit is 3 USD (pause)" in said.out
     assert (said.code, said.out.splitlines()[-1]) == (
         6,

@@ -143,7 +143,7 @@ def test_who_asked_for_a_rollback_is_named_unless_it_was_the_runtime() -> None:
 @pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda event: type(event).__name__)
 def test_every_event_is_one_line_or_none_and_needs_no_other(event: e.Event) -> None:
     told = timeline(entries([event]))
-    is_quiet = isinstance(event, e.StepProposed | e.ActionAllowed)
+    is_quiet = isinstance(event, e.StepProposed | e.StepPlaced | e.ActionAllowed)
     assert len(told) == (0 if is_quiet else 1)
     for line in told:
         assert line.text
