@@ -487,7 +487,7 @@ def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> No
     denied.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no"))
     denied.refuses(
         let_run._replace(by="agent:x"),
-        "^'agent:x' is not a person; only people let a refused compensation run, as person:<name>$",
+        "^'agent:x' is not a person; only people let run what the gate refused, as person:<name>$",
     )
     denied.tell(let_run)
     assert denied.facts == (

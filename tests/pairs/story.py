@@ -6,7 +6,7 @@ Whatever a person does is done again by the next life where this one ended too e
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,9 @@ class Story:
     async def tell(self) -> None:
         await self._within("start", self._start())
         for number in range(ROUNDS):
+            under_way = {saga.id for saga in await self._sagas() if self._c._engine.running(saga.id) is not None}
             await self._while_driven(self._c.resume())
-            left = await self._left_behind()
+            left = await self._left_behind(under_way)
             if left:
                 self.complaints.append(f"after resume(), {left}")
             if await self._is_over():
@@ -248,15 +249,15 @@ class Story:
             return False
         return self._ending.act is None or self._has_acted or not await self._is_due(root)
 
-    async def _left_behind(self) -> str:
-        """A parent that waits for nothing but a child that has ended, and that nobody drives."""
+    async def _left_behind(self, under_way: Collection[SagaId]) -> str:
+        """A parent that waits for nothing but a child that has ended, and that nobody drove before."""
         sagas = {saga.id: saga for saga in await self._sagas()}
         for saga in sagas.values():
             labels = {} if saga.begun is None else saga.begun.labels
             parent = sagas.get(SagaId(labels.get(PARENT, "")))
             if parent is None or parent.status is not SagaStatus.WAITING or open_waits(parent) or parent.asked:
                 continue
-            if self._c._engine.running(parent.id) is not None:
+            if parent.id in under_way:
                 continue
             step = parent.steps.get(StepId(labels.get(PARENT_STEP, "")))
             others = [one for one in parent.doubts if step is None or one != step.id]

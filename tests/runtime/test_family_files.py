@@ -11,7 +11,8 @@ import pytest
 
 from amends import Coordinator, Ended, Fatal, Registry, SagaDefinition, Settings, StepError, Work, action, child, saga
 from amends.changeset import Files, Limits, list_changesets
-from amends.errors import DeclarationError
+from amends.core import commands as c
+from amends.errors import DeclarationError, RefusedError
 from tests.changeset.test_dropping import LINES
 from tests.changeset.trees import PACKAGE, plant, seen
 from tests.runtime.test_files import API, append, fail, look, write
@@ -270,8 +271,12 @@ def test_a_merged_child_is_not_taken_back_alone(tree: Path) -> None:
 
     async def then(on: Coordinator) -> None:
         (small,) = await on.list(parent="p")
-        ended = await on.cancel(small.id, why="by hand")
-        met.extend((str(ended.status), (await on.incidents())[0].why))
+        with pytest.raises(RefusedError, match="its parent p, which is completed, counts on it"):
+            await on.cancel(small.id, why="by hand")
+        cancel = c.CancelSaga(by="person:ann", why="as before", now=on._clock.now(), window_s=900)
+        await on._engine.request(small.id, cancel)
+        ended = await on.drive(small.id)
+        met.extend((str(ended and ended.status), (await on.incidents())[0].why))
 
     assert ran(tree, body, then=then).status == "completed"
     assert met[0] == "incident"

@@ -16,7 +16,7 @@ from amends.journal import filing
 from amends.journal.leases import Reading
 from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
 from amends.journal.memory import MemoryJournal, journal as memory_journal
-from amends.runtime import backward
+from amends.runtime import backward, logbook, records
 from amends.runtime.family import Family
 from amends.runtime.local import LocalEngine
 from amends.runtime.run import Run
@@ -43,7 +43,7 @@ ABLATIONS = {
     "family's document": "a child is a stranger to the document of its parent",
     "children": "the children of what goes back are not told, and do not look",
     "counted on": "a child is cancelled behind its parent",
-    "resume": "resume is not told that the end of a child lets its parent go on",
+    "resume": "the end of a child wakes nobody, and resume is not told that it lets its parent go on",
     "release": "a child is told to release before that is on its parent's record",
 }
 SOUGHT_IN: dict[str, tuple[str, ...]] = {
@@ -115,6 +115,8 @@ def _without_where_features_meet(mechanism: str, patch: pytest.MonkeyPatch) -> b
         case "resume":
             patch.setattr(LocalEngine, "drive_parent", _left_to_itself)
             patch.setattr(LocalEngine, "families_under_way", _nobody)
+            patch.setattr(logbook, "woken_by", _no_one)
+            patch.setattr(records, "woken_by", _no_one)
         case "release":
             patch.setattr(backward, "is_released", _always)
         case _:
@@ -137,6 +139,10 @@ def _always(*_about: object, **_more: object) -> bool:
 
 async def _left_to_itself(self: LocalEngine, *_about: object) -> None:
     """Its parent looks again by its own clock."""
+
+
+def _no_one(_saga: Saga) -> None:
+    """Its parent looks again when it has slept for as long as it meant to."""
 
 
 def _nobody(self: LocalEngine) -> dict[Any, Any]:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from amends.core.saga import Step, replay
@@ -34,8 +34,11 @@ _UNFINISHED: Final = frozenset(
 _SETTERS: Final = ("amends.document.set", "amends.document.delete")
 
 
-def left_behind(memory: Memory, driven: Callable[[SagaId], object]) -> list[str]:
-    """The parents that wait for nothing but children that have ended, and that nobody drives, right after `resume`."""
+def left_behind(memory: Memory, under_way: Collection[SagaId]) -> list[str]:
+    """The parents that wait for nothing but children that have ended, right after `resume`.
+
+    Not those that were driven before it began: whoever set them going did not wait for them either.
+    """
     sagas = {record.id: record for record in memory.sagas.values() if not record.id.startswith("amends.")}
     if len(sagas) == 1:
         return []
@@ -45,7 +48,7 @@ def left_behind(memory: Memory, driven: Callable[[SagaId], object]) -> list[str]
     for name, record in sagas.items():
         if record.summary.status not in {SagaStatus.WAITING, SagaStatus.RUNNING} or name not in below:
             continue
-        if driven(name):
+        if name in under_way:
             continue
         saga = replay(name, (memory.verified(name, number + 1).event for number in range(len(record.entries))))
         left = [step for step in saga.steps.values() if step.status in _UNFINISHED]

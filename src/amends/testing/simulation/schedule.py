@@ -334,11 +334,12 @@ class Schedule:
                 await people.unpause(SAGA).run(last.coordinator, asyncio.Event())
             answers = self._answer() if "kind" in self._sagas[SAGA][1] else None
             for _ in range(_FINAL_TRIES):
+                under_way = [saga for saga in self._ground.memory.sagas if last.drives(saga)]
                 await last.coordinator.resume()
                 if self._has_ended:
                     break
                 if "clock set" not in self.faults:  # what is due by such a clock may be due in an hour
-                    self.complaints += left_behind(self._ground.memory, last.drives)
+                    self.complaints += left_behind(self._ground.memory, under_way)
                 if answers is not None:
                     await answers.run(last.coordinator, asyncio.Event())
                 await last.nap(50, 100)
