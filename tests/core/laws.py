@@ -128,8 +128,11 @@ def is_pivot(step: Step) -> bool:
 
 def irreversible_effects(walk: Walk) -> list[StepId]:
     """The steps that took effect, as the record says, and cannot be taken back."""
-    kinds = e.AttemptSucceeded | e.ProbeFound | e.LateSuccessEnrolled
-    steps = (walk.saga.steps[event.step] for event in walk.events if isinstance(event, kinds))
+    steps = (
+        walk.saga.steps[event.step]
+        for event in walk.events
+        if isinstance(event, e.AttemptSucceeded | e.ProbeFound | e.LateSuccessEnrolled)
+    )
     return [step.id for step in steps if step.contract.reversibility is Reversibility.IRREVERSIBLE]
 
 

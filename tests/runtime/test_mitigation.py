@@ -35,6 +35,10 @@ from amends.runtime.settings import Settings
 EVE = "person:eve"
 
 
+def _nothing(_done: Done) -> None:
+    """Is never called."""
+
+
 class Post:
     """A mail, and the apology for it, which can be made to fail; a seat."""
 
@@ -226,12 +230,15 @@ def test_grandchildren_go_with_it_and_all_of_the_family_says_so() -> None:
 
 def test_what_a_child_held_and_released_is_mitigated_with_its_parent() -> None:
     async def scene(coordinator: Coordinator, post: Post) -> None:
+        def sorry(_done: Done) -> None:
+            post.world.append("sorry for the last")
+
         held = register(
             "mail.last",
             lambda: post.world.append("last"),
             no_rollback="sent",
             hold=True,
-            mitigation=lambda done: post.world.append("sorry for the last"),
+            mitigation=sorry,
         )
 
         @saga("holds")
@@ -268,16 +275,16 @@ def test_it_is_declared_beside_a_reason_and_only_there() -> None:
     def act() -> None: ...
 
     with pytest.raises(DeclarationError, match=r"say why with no_rollback=, or declare a .compensation"):
-        act.mitigation(lambda done: None)
+        act.mitigation(_nothing)
     with pytest.raises(DeclarationError, match="no_rollback"):
-        register("free.register", lambda: None, read_only=True, mitigation=lambda done: None)
+        register("free.register", lambda: None, read_only=True, mitigation=_nothing)
     final = register("free.final", lambda: None, no_rollback="so")
     with pytest.raises(DeclarationError, match=r"is a .mitigation"):
-        final.compensation(lambda done: None)
+        final.compensation(_nothing)
 
 
 def test_one_that_was_declared_when_the_saga_began_cannot_be_left_out() -> None:
-    with_it = register("free.kept", lambda: None, no_rollback="so", mitigation=lambda done: None).contract
+    with_it = register("free.kept", lambda: None, no_rollback="so", mitigation=_nothing).contract
     without = register("free.kept", lambda: None, no_rollback="so").contract
     assert list(differences(without, with_it)) == []
     (said,) = differences(with_it, without)

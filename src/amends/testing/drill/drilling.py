@@ -212,7 +212,7 @@ class Drill:
             return True
         order = [step.id for step in self._steps]
         pivot = None if self._stop is None else self._stop.step
-        first = order.index(pivot) if pivot in order else 0
+        first = 0 if pivot is None or pivot not in order else order.index(pivot)
         return self._mitigates and place.fault in BACK and place.step in order[first:]
 
     def _past_pivot(self, saga: Saga) -> Iterator[Place]:
