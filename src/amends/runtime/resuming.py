@@ -50,6 +50,7 @@ class Seats:
         self._seated: Driven = {}
         self._seen: dict[SagaId, tuple[tuple[object, ...], float]] = {}
         """The attempts that a saga was first seen in, and when."""
+        self._next_look = 0.0
         self._full_since: float | None = None
         self._has_said = False
 
@@ -86,7 +87,10 @@ class Seats:
         """Free the seats of those that have halted, and of those that wait inside an action: which they are."""
         now = self._clock.elapsed()
         over = {one: saga for one, saga in self._seated.items() if one.done()}
-        inside = {one: saga for one, saga in self._seated.items() if one not in over and self._is_inside(saga, now)}
+        inside: Driven = {}
+        if now >= self._next_look:  # and not at every end: there may be hundreds of others
+            self._next_look = now + self._settings.poll_s / 2
+            inside = {one: saga for one, saga in self._seated.items() if one not in over and self._is_inside(saga, now)}
         for one in (*over, *inside):
             self._seen.pop(self._seated.pop(one), None)
         self._say_if_full(now)
