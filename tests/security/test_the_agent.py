@@ -1,0 +1,1 @@
+"""Attacks by the agent itself: what it calls, returns, writes into files, and decides under its honest name."""
