@@ -56,26 +56,21 @@ class Duty:
 
     async def _keep_driving(self) -> None:
         seats = Seats(self._engine, self._settings, self._clock)
-        inside: Driven = {}  # they wait in an action, and have no seat any more
         beat = 0
         try:
             while True:
                 free = seats.free
                 taken = await _to_its_end(self._take_up(free, with_dropped=beat % _DROPPED_EVERY == 0))
                 seats.seat(taken)
-                if len(taken) >= free and not seats.is_empty:  # there may be more; go on as soon as there is room
-                    beat += await seats.wait({})
+                if len(taken) >= free and not seats.are_empty:  # there may be more; go on as soon as there is room
+                    beat += await seats.wait()
                 else:
                     await self._clock.sleep(self._settings.poll_s)
                     beat += 1
-                over, left = seats.leave()
-                inside |= left
-                for one in (*over, *(one for one in tuple(inside) if one.done())):
-                    inside.pop(one, None)
+                for one in seats.leave():
                     _note_end(one)
         finally:
-            for one in (*seats, *inside):
-                one.cancel()
+            seats.cancel()
 
     async def _take_up(self, most: int, *, with_dropped: bool) -> Driven:
         try:

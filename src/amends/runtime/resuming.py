@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from amends.clock import Clock
@@ -41,60 +41,92 @@ class Engine(Protocol):
 
 
 class Seats:
-    """The sagas that are being taken up, at most `resumed_at_once` of them."""
+    """The sagas that are being taken up, at most `resumed_at_once` of them; and those beside them, which need no seat.
+
+    Each end is heard of where it happens. To ask all of them, at every end, would cost the square of how many they are.
+    """
 
     def __init__(self, engine: Engine, settings: Settings, clock: Clock) -> None:
         self._engine = engine
         self._settings = settings
         self._clock = clock
         self._seated: Driven = {}
+        self._beside: Driven = {}
+        self._over: list[asyncio.Future[Ended | None]] = []
+        self._heard = asyncio.Event()
         self._seen: dict[SagaId, tuple[tuple[object, ...], float]] = {}
         """The attempts that a saga was first seen in, and when."""
         self._next_look = 0.0
         self._full_since: float | None = None
         self._has_said = False
 
-    def __iter__(self) -> Iterator[asyncio.Future[Ended | None]]:
-        return iter(tuple(self._seated))
+    @property
+    def are_empty(self) -> bool:
+        """Whether nobody has a seat. There may be some beside them."""
+        return not self._seated
 
     @property
-    def is_empty(self) -> bool:
-        return not self._seated
+    def are_deserted(self) -> bool:
+        """Whether nobody has a seat, or stands beside."""
+        return not self._seated and not self._beside
 
     @property
     def free(self) -> int:
         return self._settings.resumed_at_once - len(self._seated)
 
     def seat(self, taken: Driven) -> None:
+        self._listen(taken)
         self._seated |= taken
 
-    async def wait(self, others: Driven) -> bool:
-        """Until one that has a seat, or one of these, has halted. Where no seat is free, for `poll_s` at most: whether
-        it was that; somebody may be found to wait inside an action by then.
+    def stand(self, others: Driven) -> None:
+        """Have these beside the seats: they wait in an action, or for what those hold that wait for a seat."""
+        self._listen(others)
+        self._beside |= others
+
+    def cancel(self) -> None:
+        for one in (*self._seated, *self._beside):
+            one.cancel()
+
+    def _listen(self, driven: Driven) -> None:
+        for one in driven:
+            one.add_done_callback(self._hear)
+
+    def _hear(self, one: asyncio.Future[Ended | None]) -> None:
+        self._over.append(one)
+        self._heard.set()
+
+    async def wait(self) -> bool:
+        """Until one has halted. Where no seat is free, for `poll_s` at most: whether it was that; somebody may be found
+        to wait inside an action by then.
         """
-        halting: list[asyncio.Future[Any]] = [*self._seated, *others]
         if self.free > 0:
-            await asyncio.wait(halting, return_when=asyncio.FIRST_COMPLETED)
+            await self._heard.wait()
             return False
-        nap: asyncio.Future[None] = asyncio.ensure_future(self._clock.sleep(self._settings.poll_s))
+        heard: asyncio.Future[Any] = asyncio.ensure_future(self._heard.wait())
+        nap: asyncio.Future[Any] = asyncio.ensure_future(self._clock.sleep(self._settings.poll_s))
         try:
-            await asyncio.wait([*halting, nap], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([heard, nap], return_when=asyncio.FIRST_COMPLETED)
             return nap.done()
         finally:
+            heard.cancel()
             nap.cancel()
 
-    def leave(self) -> tuple[Driven, Driven]:
-        """Free the seats of those that have halted, and of those that wait inside an action: which they are."""
+    def leave(self) -> list[asyncio.Future[Ended | None]]:
+        """Free the seats of those that have halted: which they are; and of those that wait inside an action."""
         now = self._clock.elapsed()
-        over = {one: saga for one, saga in self._seated.items() if one.done()}
-        inside: Driven = {}
+        over, self._over = self._over, []
+        self._heard.clear()
+        for one in over:
+            if (saga := self._seated.pop(one, None)) is not None:
+                self._seen.pop(saga, None)
+            self._beside.pop(one, None)
         if now >= self._next_look:  # and not at every end: there may be hundreds of others
             self._next_look = now + self._settings.poll_s / 2
-            inside = {one: saga for one, saga in self._seated.items() if one not in over and self._is_inside(saga, now)}
-        for one in (*over, *inside):
-            self._seen.pop(self._seated.pop(one), None)
+            for one in [one for one, saga in self._seated.items() if self._is_inside(saga, now)]:
+                saga = self._beside[one] = self._seated.pop(one)
+                self._seen.pop(saga, None)
         self._say_if_full(now)
-        return over, inside
+        return over
 
     def _is_inside(self, saga: SagaId, now: float) -> bool:
         """Whether it was in one and the same attempt all the time since it was looked at a while ago."""
@@ -125,21 +157,18 @@ async def resumed(engine: Engine, seats: Seats, since: int) -> list[Ended]:
     """`since` is when it began. A parent that waited for a child goes on when that has ended, and so on upwards."""
     found = Resumed()
     seats.seat(engine.take_up_dropped())
-    others = engine.families_under_way()  # and who waits in an action, or for what those hold that wait for a seat
+    seats.stand(engine.families_under_way())
     while True:
         taken = await engine.take_up_due(seats.free, found.add_trouble)
         seats.seat(taken)
-        if seats.is_empty and not others:
+        if seats.are_deserted:
             return found.all_ended()
         if not taken:
-            await seats.wait(others)
-            over, inside = seats.leave()
-            over |= {one: saga for one, saga in others.items() if one.done()}
-            others = {one: saga for one, saga in others.items() if one not in over} | inside
-            for one in over:
+            await seats.wait()
+            for one in seats.leave():
                 match found.add(one):
                     case Ended(in_line=True, id=saga):
-                        others[asyncio.ensure_future(engine.next_halt(saga))] = saga
+                        seats.stand({asyncio.ensure_future(engine.next_halt(saga)): saga})
                     case Ended(parent=parent, status=status) if parent is not None and status.ended:
                         seats.seat({asyncio.ensure_future(engine.drive_parent(parent, since)): parent})
                     case _:
