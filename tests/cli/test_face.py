@@ -227,3 +227,19 @@ def test_commands_and_options_are_completed(amends: Shell) -> None:
 def test_the_schema_is_printed_as_json(amends: Shell) -> None:
     schema = json.loads(amends("schema").out)
     assert schema["properties"]["steps"]["items"]["properties"]["run"]["type"] == "array"
+
+
+# the help
+
+
+def test_the_commands_stand_in_groups_by_what_one_wants_to_do(amends: Shell) -> None:
+    said = amends("--help").out
+    headings = ["Begin:", "Run:", "Look:", "Decide:", "Set up:", "Keep:"]
+    assert [line for line in said.split("\n") if line in headings] == headings
+    assert "\nCommands:" not in said
+
+
+def test_the_lines_of_an_example_in_a_help_stay_lines(amends: Shell) -> None:
+    said = amends("completion", "--help").out
+    assert '    bash   eval "$(amends completion bash)"        in ~/.bashrc\n' in said
+    assert "\\b" not in said

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from amends.cli.options import common
 
+_HELP: Final = """Print the script that lets a shell complete `amends`.
 
-@click.command()
+\b
+  bash   eval "$(amends completion bash)"        in ~/.bashrc
+  zsh    eval "$(amends completion zsh)"         in ~/.zshrc
+  fish   amends completion fish > ~/.config/fish/completions/amends.fish
+"""
+
+
+@click.command(help=_HELP)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @common
 def completion(*, shell: str, as_json: bool) -> None:
-    r"""Print the script that lets a shell complete `amends`.
-
-    \b
-      bash   eval "$(amends completion bash)"        in ~/.bashrc
-      zsh    eval "$(amends completion zsh)"         in ~/.zshrc
-      fish   amends completion fish > ~/.config/fish/completions/amends.fish
-    """
     import json
 
     from click.shell_completion import get_completion_class

@@ -21,7 +21,7 @@ from amends.cli.incident import incident
 from amends.cli.lock import lock
 from amends.cli.new import new
 from amends.cli.notify import notify
-from amends.cli.options import Nouns, show_help
+from amends.cli.options import Sections, show_help
 from amends.cli.pause import pause, unpause
 from amends.cli.policy import policy
 from amends.cli.prune import prune
@@ -46,8 +46,18 @@ Exit codes:
 """
 
 
+_SECTIONS: Final = {
+    "Begin": (demo, new, doctor),
+    "Run": (run, resume, work, drill),
+    "Look": (saga, changeset, document, lock, action),
+    "Decide": (approval, incident, pause, unpause),
+    "Set up": (policy, notify, schema, completion),
+    "Keep": (evidence, prune),
+}
+
+
 @click.group(
-    cls=Nouns, invoke_without_command=True, epilog=_ENDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Sections, invoke_without_command=True, epilog=_ENDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(package_name="amends", prog_name="amends")
 @click.pass_context
@@ -56,28 +66,7 @@ def cli(context: click.Context) -> None:
     show_help(context)
 
 
-cli.add_command(demo)
-cli.add_command(new)
-cli.add_command(run)
-cli.add_command(drill)
-cli.add_command(resume)
-cli.add_command(work)
-cli.add_command(saga)
-cli.add_command(approval)
-cli.add_command(incident)
-cli.add_command(action)
-cli.add_command(pause)
-cli.add_command(unpause)
-cli.add_command(lock)
-cli.add_command(document)
-cli.add_command(policy)
-cli.add_command(evidence)
-cli.add_command(prune)
-cli.add_command(notify)
-cli.add_command(changeset)
-cli.add_command(doctor)
-cli.add_command(schema)
-cli.add_command(completion)
+cli.add_sections(_SECTIONS)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import click
@@ -31,10 +32,31 @@ class Nouns(click.Group):
     """A group whose help says what each of its commands does in a whole sentence."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, _sentence(command)) for name, command in found if command is not None and not command.hidden]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        _write_commands(formatter, "Commands", [self.commands[name] for name in self.list_commands(ctx)])
+
+
+class Sections(click.Group):
+    """A group whose help has its commands under headings, in the order in which they were added."""
+
+    sections: Mapping[str, Sequence[click.Command]] = {}
+
+    def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
+        self.sections = sections
+        for command in chain.from_iterable(sections.values()):
+            self.add_command(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(len(name) for name in self.commands)
+        for heading, commands in self.sections.items():
+            _write_commands(formatter, heading, commands, widest)
+
+
+def _write_commands(
+    formatter: click.HelpFormatter, heading: str, commands: Sequence[click.Command], widest: int = 0
+) -> None:
+    rows = [(f"{command.name:{widest}}", _sentence(command)) for command in commands if not command.hidden]
+    with formatter.section(heading):
+        formatter.write_dl(rows)
 
 
 def _sentence(command: click.Command) -> str:
