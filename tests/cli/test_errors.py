@@ -133,7 +133,7 @@ def test_wrong_usage(amends: Shell, words: list[str], complaint: str) -> None:
 def test_a_group_without_a_command_shows_what_there_is(amends: Shell, words: list[str]) -> None:
     said = amends.here(*words)
     assert (said.code, said.out) == (2, "")
-    assert "Commands:" in said.err
+    assert ("\nDecide:" if not words else "\nCommands:") in said.err
 
 
 @pytest.mark.parametrize(
