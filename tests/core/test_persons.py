@@ -1,0 +1,118 @@
+"""Names that two people could share are refused at the door, and a decision takes a person who did not ask for it."""
+
+import pytest
+
+from amends.core.events import SagaStarted
+from amends.core.persons import asked_for, checked_name, mistake_in, normal, own_decision, requesters, require_person
+from amends.errors import InputError, RefusedError
+
+JOSE_COMPOSED, JOSE_APART = "person:jos\u00e9", "person:jose\u0301"
+
+
+def begun(actor: str = "agent:support", env: str = "production", taken_for: str = "", **labels: str) -> SagaStarted:
+    return SagaStarted(
+        definition="d", version=1, input=None, actor=actor, env=env, labels=dict(labels), taken_for=taken_for
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("person:Kim", "person:Kim"),
+        ("agent:support/7", "agent:support/7"),
+        ("system:cron", "system:cron"),
+        ("person:kim@example.org", "person:kim@example.org"),
+        ("person:[ab]", "person:[ab]"),
+        (JOSE_APART, JOSE_COMPOSED),
+        ("person:\ufb01nn", "person:finn"),
+        ("person:\uff2bim", "person:Kim"),
+        ("person:\u043e\u043b\u044c\u0433\u0430", "person:\u043e\u043b\u044c\u0433\u0430"),
+        ("person:\u7530\u4e2d@example.org", "person:\u7530\u4e2d@example.org"),
+        ("person:\u5c71\u7530\u3055\u3093", "person:\u5c71\u7530\u3055\u3093"),
+    ],
+)
+def test_a_name_is_kept_in_one_form(name: str, kept: str) -> None:
+    assert checked_name(name) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("person:olga ", "white space"),
+        ("person:kim @example.org", "white space"),
+        ("person:\u00a0olga", "white space"),
+        ("person:a\nb", "white space"),
+        ("person:ol\u200bga", r"'\\u200b', which cannot be seen"),
+        ("person:ol\u202ega", "cannot be seen"),
+        ("person:ol\u2800ga", "cannot be seen"),
+        ("person:ol\u3164ga", "cannot be seen"),
+        ("person:ol\ufe0fga", "cannot be seen"),
+        ("person:\x07olga", "cannot be seen"),
+        ("person:\u043elga", "CYRILLIC and LATIN"),
+        ("person:\u0391lpha", "GREEK and LATIN"),
+        ("person:\u0430\u03b1", "CYRILLIC and GREEK"),
+        ("person:a\u0663", "ARABIC and LATIN"),
+        ("person:a\u2010b", r"'\\u2010' in it"),
+        ("PERSON:olga", "write agent:<name>, person:<name> or system:<name>"),
+        ("olga", "write agent:<name>, person:<name> or system:<name>"),
+        ("person:", "write agent:<name>"),
+        ("person: ", "write agent:<name>"),
+        ("person:" + "a" * 200, "at most 128 characters"),
+    ],
+)
+def test_a_name_that_could_be_taken_for_another_is_refused(name: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        checked_name(name)
+
+
+@pytest.mark.parametrize(
+    "other", ["person:olga ", "PERSON:Olga", "person: olga", "person:ol\u200bga", "person:\uff4flga", "person:olga\n"]
+)
+def test_old_names_are_compared_by_what_can_be_seen_of_them(other: str) -> None:
+    assert normal(other) == normal("person:olga")
+
+
+def test_composed_and_decomposed_letters_are_one_name() -> None:
+    assert normal(JOSE_APART) == normal(JOSE_COMPOSED) == normal(JOSE_COMPOSED.upper().replace("PERSON", "person"))
+
+
+def test_a_pattern_for_names_is_held_to_the_same() -> None:
+    assert mistake_in("person:*@example.org") == ""
+    assert "CYRILLIC and LATIN" in mistake_in("person:*@ex\u0430mple.org")
+
+
+def test_actor_owner_and_delegates_have_asked() -> None:
+    saga = begun(owner="person:olga", delegates="agent:b, person:Max")
+    assert requesters(saga) == ("agent:support", "person:olga", "agent:b", "person:Max")
+    assert asked_for(saga, "person:max")
+    assert not asked_for(saga, "person:kim")
+    assert requesters(None) == ()
+
+
+@pytest.mark.parametrize("by", ["agent:support", "agent:other", "system:local", "system:runtime"])
+@pytest.mark.parametrize("env", ["production", "development"])
+def test_only_people_decide_and_the_refusal_says_who_may(by: str, env: str) -> None:
+    with pytest.raises(RefusedError, match="any person but agent:support, person:olga may, as person:<name>"):
+        own_decision(begun(env=env, owner="person:olga"), by, "raise its limits")
+    with pytest.raises(RefusedError, match="only people adopt a policy: any person may"):
+        require_person(by, "adopt a policy")
+
+
+@pytest.mark.parametrize("by", ["person:olga", "person:OLGA", "person:max"])
+@pytest.mark.parametrize("env", ["production", "staging", "drill", ""])
+def test_who_asked_does_not_decide_outside_development(by: str, env: str) -> None:
+    saga = begun(env=env, owner="person:olga", delegates="person:max")
+    with pytest.raises(RefusedError, match=f"{by} may not grant it: .* any other person may"):
+        own_decision(saga, by, "grant it")
+
+
+def test_in_development_it_is_their_own_decision() -> None:
+    assert own_decision(begun("person:olga", env="development"), "person:olga", "grant it")
+    assert own_decision(begun("person:olga", env="dev"), "person:olga", "grant it", env="development")
+    with pytest.raises(RefusedError):
+        own_decision(begun("person:olga", env="development"), "person:olga", "grant it", env="production")
+
+
+@pytest.mark.parametrize("env", ["production", "development"])
+def test_another_persons_decision_is_nobodys_own(env: str) -> None:
+    assert not own_decision(begun("person:olga", env=env), "person:kim", "grant it")
