@@ -1,1 +1,221 @@
 """Attacks by the agent itself: what it calls, returns, writes into files, and decides under its honest name."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import amends
+from amends import Coordinator, Done, Ended, Fatal, Retries, SagaDefinition, Secret, Work, action, saga
+from amends.errors import NotDone
+from amends.runtime.registry import Registry
+from tests.cli.shell import Shell
+from tests.security.leaks import everything_about, leaks
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+TOKEN = "tok-" + "".join(f"{number:02x}" for number in range(40))
+SHORT = "z-9k!"  # too short to be looked for anywhere but where it was given
+ONCE = Retries(attempts=1)
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    shutil.copy(Path(__file__).with_name("given_bank.py"), tmp_path / "bank.py")
+    return shell
+
+
+def entries_of(journal: Path) -> str:
+    return "".join(each.read_bytes().decode("utf-8", "replace") for each in journal.parent.glob(f"{journal.name}*"))
+
+
+def ran_here(journal: Path, *sagas: tuple[Any, ...]) -> list[Ended]:
+    """How these sagas ended, one after the other, in this process: each with what it is given."""
+
+    async def whole() -> list[Ended]:
+        async with Coordinator.open(str(journal), registry=Registry(), signals=False) as coordinator:
+            return [await coordinator.run(*each) for each in sagas]
+
+    return asyncio.run(whole())
+
+
+def test_a_compensation_in_another_process_does_not_tell_the_secret_of_its_step(bank: Shell) -> None:
+    """The value is read from the environment again there, and quoted in the error of the compensation."""
+    ran = bank("run", "bank:pay", "--input", '{"cents": 5}', "--id", "p", BANK_TOKEN=TOKEN)
+    back = bank("saga", "cancel", "p", "--module", "bank", "--by", "person:kim", "--why", "no", BANK_TOKEN=TOKEN)
+    assert (ran.code, back.code) == (0, 4), (ran, back)
+    said = everything_about(bank, "p") + ran.out + ran.err + back.out + back.err
+    assert "401 for bearer [secret]" in said
+    assert leaks(said, TOKEN) == []
+
+
+def test_the_search_comes_before_the_cut(bank: Shell) -> None:
+    """A secret that lay over the last kept character of an error was found no more, and most of it stayed."""
+    ran = bank("run", "bank:at_length", "--id", "l", BANK_TOKEN=TOKEN)
+    assert ran.code == 3, ran
+    said = everything_about(bank, "l") + ran.out + ran.err
+    assert leaks(said, TOKEN) == []
+
+
+@pytest.mark.parametrize("secret", [SHORT, TOKEN])
+def test_what_the_saga_s_function_raises_is_searched_for_the_secrets_of_its_input(tmp_path: Path, secret: str) -> None:
+    @saga("quotes.its.input")
+    async def quotes(s: Work, token: Secret, how: str) -> None:
+        said = f"the bank refused <{token.reveal()}>"
+        match how:
+            case "raise":
+                raise ValueError(said)
+            case "group":
+                raise ExceptionGroup(said, [ValueError(said)])
+            case "abort":
+                await s.abort(said)
+            case "fatal":
+                raise Fatal(said)
+            case _:
+                async for attempt in s.attempts("try", max=2):
+                    async with attempt:
+                        raise LookupError(said)
+
+    journal = tmp_path / "j.db"
+    ways = ("raise", "group", "abort", "fatal", "attempts")
+    ended = ran_here(journal, *((quotes, Secret(secret), how) for how in ways))
+    assert {one.status for one in ended} == {"rolled_back"}
+    said = entries_of(journal)
+    assert said.count("the bank refused <[secret]>") >= 5
+    assert secret not in said
+
+
+@pytest.mark.parametrize("secret", [SHORT, TOKEN])
+def test_a_completed_child_s_compensation_does_not_tell_its_parent_s_secret(tmp_path: Path, secret: str) -> None:
+    """The child is driven anew to be taken back, and by then had nothing of what it was given."""
+    kept: list[str] = []
+
+    @action("child.deposit")
+    def deposit(token: Secret) -> None:
+        kept.append(token.reveal())
+
+    @deposit.compensation
+    def withdraw(done: Done) -> None:
+        raise Fatal(f"403 for <{kept[0]}>")
+
+    @saga("child.of.bank")
+    async def child(s: Work, token: Secret) -> None:
+        await s.do(deposit, token)
+
+    @saga("child.of.child")
+    async def between(s: Work, token: Secret) -> None:
+        await s.call(child, token)
+
+    @saga("parent.of.bank")
+    async def parent(s: Work, token: Secret) -> None:
+        await s.call(between, token)
+        raise LookupError("and now all of it goes back")
+
+    journal = tmp_path / "j.db"
+    (ended,) = ran_here(journal, (parent, Secret(secret)))
+    assert (ended.status, kept) == ("incident", [secret])
+    said = entries_of(journal)
+    assert "403 for <[secret]>" in said
+    assert secret not in said
+
+
+def test_a_child_s_compensation_has_the_secret_in_the_process_that_gave_it(tmp_path: Path) -> None:
+    back: list[str] = []
+
+    @action("child.deposit")
+    def deposit(token: Secret) -> None: ...
+
+    @deposit.compensation
+    def withdraw(done: Done) -> None:
+        back.append(done.args["token"].reveal())
+
+    @saga("child.of.bank")
+    async def child(s: Work, token: Secret) -> None:
+        await s.do(deposit, token)
+
+    @saga("parent.of.bank")
+    async def parent(s: Work, token: Secret) -> None:
+        await s.call(child, token)
+        raise LookupError("and now all of it goes back")
+
+    (ended,) = ran_here(tmp_path / "j.db", (parent, Secret(SHORT)))
+    assert (ended.status, back) == ("rolled_back", [SHORT])
+
+
+def quoting(fails: Callable[[str], None]) -> SagaDefinition:
+    """A saga of one action that fails in this way, three times."""
+
+    @action(f"error.{fails.__name__}", idempotent=True, retries=Retries(attempts=3, first_s=0.001, cap_s=0.001))
+    def act(token: Secret) -> None:
+        fails(token.reveal())
+
+    @act.compensation
+    def back(done: Done) -> None: ...
+
+    @saga(f"errors.{fails.__name__}")
+    async def errs(s: Work, token: Secret) -> None:
+        await s.do(act, token)
+
+    return errs
+
+
+def test_an_action_s_plain_repeated_and_chained_errors_do_not_tell_its_secret(tmp_path: Path) -> None:
+    def plain(token: str) -> None:
+        raise ValueError(f"refused <{token}>")
+
+    def certain(token: str) -> None:
+        raise NotDone(f"refused <{token}>")
+
+    def chained(token: str) -> None:
+        try:
+            plain(token)
+        except ValueError as exc:
+            raise LookupError(f"refused <{token}> after {exc}") from exc
+
+    def key(token: str) -> None:
+        raise KeyError(f"refused <{token}>")
+
+    journal = tmp_path / "j.db"
+    for fails in (plain, certain, chained, key):
+        (ended,) = ran_here(journal, (quoting(fails), Secret(SHORT)))
+        assert ended.status == "rolled_back"
+    said = entries_of(journal)
+    assert said.count("refused <[secret]>") >= 12
+    assert SHORT not in said
+
+
+def test_validation_and_probe_do_not_tell_it_either(tmp_path: Path) -> None:
+    @action("look.at", read_only=True, retries=ONCE)
+    def look(token: Secret) -> int:
+        return 1
+
+    @look.validate
+    def validate(result: int, token: Secret) -> str:
+        return f"flawed by <{token.reveal()}>"
+
+    @action("lose.it", retries=Retries(attempts=2, first_s=0.001, cap_s=0.001))
+    def lose(token: Secret) -> None:
+        raise TimeoutError(f"lost <{token.reveal()}>")
+
+    @lose.compensation
+    def find_nothing(done: Done) -> None: ...
+
+    @lose.probe
+    def probe(asked: amends.Asked) -> amends.Happened:
+        raise ValueError(f"asked with <{asked.args['token'].reveal()}>")
+
+    @saga("looks")
+    async def looks(s: Work, which: str) -> None:
+        await s.do(look if which == "look" else lose, Secret(SHORT))
+
+    journal = tmp_path / "j.db"
+    ran_here(journal, (looks, "look"), (looks, "lose"))
+    said = entries_of(journal)
+    assert "flawed by <[secret]>" in said
+    assert "lost <[secret]>" in said
+    assert "asked with <[secret]>" in said
+    assert SHORT not in said

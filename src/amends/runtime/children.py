@@ -123,6 +123,7 @@ class Children:
             await self._begin(child, parent, step, definition, version, given, actor, files, timeout_s)
         else:
             require_child(begun, child, parent, step, definition, version, given)
+            self._engine.keep_secrets(child, tuple(secrets_in(given)))
             if not goes_back(await self._engine.state(parent), step):
                 await self.family.let_go_on(child)
         state = await self._at_rest(child)
@@ -171,7 +172,7 @@ class Children:
         start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
         if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
             raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop
-        _ = self._engine.begin(declared, start, child, tuple(secrets_in(cast("Any", given))))
+        _ = self._engine.begin(declared, start, child, tuple(secrets_in(given)))
 
     async def _handed_down(self, parent: SagaId, files: Json, start: c.StartSaga, child: SagaId) -> Json:
         """Which layers of its parent's a child finds, where it shares the files; or the branch that it works in."""
@@ -273,6 +274,7 @@ class Children:
         if state is None or is_strange(state, done):
             return None  # nothing of this step stands
         person = (await self._engine.state(done.saga)).mitigated_by
+        self._engine.keep_secrets(child, tuple(secrets_in(done.args["given"])))
         ended = await self.revert(child, f"its parent {done.saga} takes back step {done.step}", mitigated_by=person)
         return {MITIGATED: True} if ended is SagaStatus.MITIGATED else None
 

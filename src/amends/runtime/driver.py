@@ -76,7 +76,7 @@ class Driver:
         self.run = Run(around, book)
         self._around = around
         self._definition = definition
-        self._secrets = secrets
+        self.run.given = secrets
         self._forward = Forward(self.run)
         self._waiting = Waiting(self.run, self._forward.place)
         self._keeper = Keeper(self.run, self._forward)
@@ -179,7 +179,8 @@ class Driver:
             return await self._result()
         except UnverifiedError as exc:
             if exc.calls:
-                return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(exc.step), why=exc.reason)
+                why = self.run.kept_words(exc.reason)
+                return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(exc.step), why=why)
             return self._failed(Cause.UNVERIFIED, exc.reason, StepId(exc.step))
         except Abort as exc:
             return self._failed(Cause.ABORTED, str(exc) or "the agent gave up", None)
@@ -211,7 +212,7 @@ class Driver:
             raise DivergedError(str(exc)) from None
         self._forward.places.enter()
         current_call.set(InFunction(begun.definition))
-        named = cast("dict[str, Any]", unmask(begun.input, name, self._secrets))
+        named = cast("dict[str, Any]", unmask(begun.input, name, self.run.given))
         work = Work(
             name,
             self._forward.step,
@@ -235,7 +236,7 @@ class Driver:
                 self._require_all_asked_for()
         masked = mask(result, name)
         canonical(masked, what="the saga's result")
-        return c.FinishWork(result=cast("Json", masked), early=early)
+        return c.FinishWork(result=cast("Json", masked), early=self.run.kept_words(early) if early else "")
 
     async def _ended(self, definition: SagaDefinition, work: Work, named: Mapping[str, Any]) -> tuple[object, str]:
         """The definition's result and, where it ended early, why."""
@@ -264,7 +265,8 @@ class Driver:
     ) -> c.Command:
         diverged = diverged or self._forward.diverged
         if diverged is not None:
-            return c.OpenIncident(kind=IncidentKind.DIVERGED, step=None, why=str(diverged))
+            return c.OpenIncident(kind=IncidentKind.DIVERGED, step=None, why=self.run.kept_words(str(diverged)))
+        why = self.run.kept_words(why)
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
         return c.FailWork(cause=cause, why=why, step=step, now=now, window_s=window_s, calls=calls)
 

@@ -20,9 +20,9 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 from amends.core.contracts import Topic
 from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
@@ -35,6 +35,12 @@ LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
 Part = Literal["action", "compensation", "mitigation", "probe", "before", "reread", "validate"]
 """Which of an action's functions is called."""
+
+
+class Knows(Protocol):
+    """Who knows which secrets a call may quote: asked only when one has ended badly."""
+
+    def secrets_of(self, step: StepId) -> Iterable[Secret]: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,11 +56,15 @@ class Call:
     key: str
     timeout_s: float | None
     certain_failure: bool = False
-    secrets: tuple[Secret, ...] = ()
+    knows: Knows | None = None
     feedback: tuple[str, ...] = ()
     late: LateReport | None = None
     running: bool = field(default=False, init=False)
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
+
+    @property
+    def secrets(self) -> Iterable[Secret]:
+        return () if self.knows is None else self.knows.secrets_of(self.step)
 
 
 class Executor:
@@ -85,7 +95,7 @@ class Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a probe that fails in any way has not answered
-            return NoAnswer(scrub(_told(exc), call.secrets))
+            return NoAnswer(told(exc, call.secrets))
         if isinstance(answer, Pending):
             return NoAnswer("not yet", look_again_s=answer.after_s)
         if isinstance(answer, NotHappened):
@@ -156,7 +166,7 @@ def _succeeded(call: Call, value: object) -> Outcome:
 
 
 def _ended_badly(call: Call, exc: BaseException) -> Outcome:
-    error = scrub(_told(exc), call.secrets)
+    error = told(exc, call.secrets)
     match exc:
         case Retry(after=after):
             return Failed(error=error, after_s=max(0.0, after))
@@ -178,12 +188,17 @@ def _ended_badly(call: Call, exc: BaseException) -> Outcome:
             return Lost(error=error)
 
 
-def _told(exc: BaseException) -> str:
-    """What an exception says, without the letters that no journal can hold, and not for ever."""
-    text = str(exc).encode("utf-8", "backslashreplace").decode()
-    said = (
-        text
-        if isinstance(exc, (Fatal, NotDone, ChangedSince)) and text
-        else f"{type(exc).__name__}: {text}".rstrip(": ")
-    )
+def told(exc: BaseException, known: Iterable[Secret] = ()) -> str:
+    """What an exception says, as the journal keeps it."""
+    text = str(exc)
+    certified = isinstance(exc, (Fatal, NotDone, ChangedSince)) and text
+    return kept_words(text if certified else f"{type(exc).__name__}: {text}".rstrip(": "), known)
+
+
+def kept_words(text: str, known: Iterable[Secret] = ()) -> str:
+    """A reason as the journal keeps it: without secrets and the letters that no journal can hold, and not for ever.
+
+    It is searched first, and cut then: half a secret is not found any more.
+    """
+    said = scrub(text, known).encode("utf-8", "backslashreplace").decode()
     return said if len(said) <= LONGEST_ERROR else said[: LONGEST_ERROR - 1] + "…"

@@ -419,7 +419,7 @@ class Forward:
             key=run.key(state),
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
-            secrets=run.secrets.get(step, ()),
+            knows=run,
             feedback=state.reasons,
             late=lambda outcome: run.ended_late(step, state.attempts, outcome),
         )

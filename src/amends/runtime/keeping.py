@@ -61,6 +61,7 @@ class Keeper:
         """The definition gives up: everything is taken back, and this is why."""
         run = self._run
         now, window_s = run.around.clock.now(), run.around.settings.rollback_s
+        why = run.kept_words(why)
         run.book.tell(c.FailWork(cause=Cause.ABORTED, why=why, step=None, now=now, window_s=window_s))
         await stop_unless_running(run)
 

@@ -174,6 +174,11 @@ class LocalEngine:
         book.tell(start)
         return self._launch(book, definition, secrets)
 
+    def keep_secrets(self, saga: SagaId, secrets: tuple[Secret, ...]) -> None:
+        """Have them at hand when a saga is driven again whose input they are: no journal gives them back."""
+        if secrets and saga not in self._runs:
+            self._parked_secrets[saga] = secrets
+
     async def begun(self, saga: SagaId) -> SagaStarted | None:
         """How a saga was started; None where there is no such saga, durable or about to be."""
         run = self._runs.get(saga)

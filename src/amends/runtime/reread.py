@@ -15,6 +15,7 @@ from amends.core.transitions import StepStatus
 from amends.core.values import StepId, canonical
 from amends.errors import UnknownActionError
 from amends.evidence.texts import spelled
+from amends.runtime.executor import kept_words
 from amends.runtime.run import Run, let_cancellation_go_on
 
 _log = logging.getLogger("amends.driver")
@@ -47,7 +48,8 @@ async def changed_since(run: Run, state: Step) -> Failed | None:
     if present == left or is_undone:
         return None
     was, now = spelled(state.seen[0], _LONGEST), spelled(found.result, _LONGEST)
-    return Failed(error=f"it left {was}, and now there is {now}; it was not touched", changed_since=True)
+    why = f"it left {was}, and now there is {now}; it was not touched"
+    return Failed(error=kept_words(why, run.secrets_of(state.id)), changed_since=True)
 
 
 async def _look(run: Run, state: Step) -> Outcome:

@@ -224,6 +224,7 @@ class Rewinds:
         elif may_be_pivots(self.saga):
             await Backward(self._run).settle_pivots(lambda: command.steps)
         around = self._run.around
+        command = command._replace(why=self._run.kept_words(command.why))
         self._run.book.tell(command._replace(now=around.clock.now(), window_s=around.settings.rollback_s))
 
     async def _settle_pivots(self, scope: Scope, floor: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -26,11 +26,11 @@ from amends.gate.environments import DEVELOPMENT
 from amends.gate.facts import facts_of, with_told
 from amends.gate.protocol import Facts
 from amends.runtime.action import Action, Asked, Done
-from amends.runtime.executor import Call, Part
+from amends.runtime.executor import Call, Part, kept_words
 from amends.runtime.logbook import Logbook, wakes_at
 from amends.runtime.news import News
 from amends.runtime.promises import begun_with, still_promised
-from amends.runtime.secret import Secret, unmask
+from amends.runtime.secret import Secret, secrets_on_record, unmask
 from amends.runtime.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Run:
         self.book = book
         self.in_flight: dict[StepId, Flight] = {}
         self.secrets: dict[StepId, tuple[Secret, ...]] = {}
+        self.given: tuple[Secret, ...] = ()
+        """Those of the saga's input, where this process has their values."""
         self.news = News()
         self.draining = False
         self.parked = False
@@ -209,7 +211,7 @@ class Run:
 
     def args(self, state: Step) -> dict[str, Any]:
         """The arguments on record, as a fresh copy: these run, whatever the caller has done with its own since."""
-        return cast("dict[str, Any]", unmask(state.args, self.book.saga.id, self.secrets.get(state.id, ())))
+        return cast("dict[str, Any]", unmask(state.args, self.book.saga.id, self.secrets.get(state.id) or self.given))
 
     def key(self, state: Step) -> str:
         return key_of(self.book.saga.id, state.id, state.topic, "do")
@@ -219,7 +221,7 @@ class Run:
 
     def done(self, state: Step) -> Done:
         saga = self.book.saga.id
-        known = self.secrets.get(state.id, ())
+        known = self.secrets.get(state.id) or self.given
         return Done(
             saga=saga,
             step=state.id,
@@ -249,8 +251,34 @@ class Run:
             is_async=inspect.iscoroutinefunction(function),
             key=key,
             timeout_s=timeout_s,
-            secrets=self.secrets.get(state.id, ()),
+            knows=self,
         )
+
+    # -- secrets, in whatever anybody says ----------------------------------------------------------------------------
+
+    def secrets_of(self, step: StepId) -> Iterator[Secret]:
+        """All that a call of this step may quote: in whichever process, by what is on record of the step."""
+        yield from self._secrets_given()
+        state = self.book.saga.steps.get(step)
+        if state is not None:
+            yield from secrets_on_record(self.book.saga.id, state.args, state.result, state.before)
+
+    def all_secrets(self) -> Iterator[Secret]:
+        """All that the saga's function, or what lands in the end, may quote."""
+        yield from self._secrets_given()
+        for state in self.book.saga.steps.values():
+            yield from secrets_on_record(self.book.saga.id, state.args, state.result, state.before)
+
+    def _secrets_given(self) -> Iterator[Secret]:
+        yield from self.given
+        yield from (secret for known in self.secrets.values() for secret in known)
+        begun = self.book.saga.begun
+        if begun is not None:
+            yield from secrets_on_record(self.book.saga.id, begun.input)
+
+    def kept_words(self, text: str) -> str:
+        """A reason that the saga's function gave, as the journal keeps it."""
+        return kept_words(text, self.all_secrets())
 
     async def judge(self, facts: Facts) -> Verdict:
         """What the gate says, by the policy of now; a gate that cannot answer says no."""
@@ -266,7 +294,8 @@ class Run:
             return replace(gate.judge(with_told(facts, told)), told=told or None)
         except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
             _log.exception("the gate could not judge step %s of saga %s", facts.step, facts.saga)
-            return Verdict(decision=Decision.DENY, rule="error", policy="", why=f"the gate could not answer: {exc!r}")
+            why = self.kept_words(f"the gate could not answer: {exc!r}")
+            return Verdict(decision=Decision.DENY, rule="error", policy="", why=why)
 
     async def void_outlived(self) -> bool:
         """Whether what people are asked about this saga was asked under a policy that judges no more: it is void then.

@@ -1,17 +1,33 @@
-"""Secrets in arguments and results: the journal gets a salted digest or a reference, never the value."""
+"""Secrets in arguments and results: the journal gets a salted digest or a reference, never the value.
+
+What others say may quote a secret all the same: errors, diffs, logs. Those texts are searched for the values before
+they are kept or shown. Known to the search are the secrets that the asking part of the work was given, and, whoever had
+them, the newest values that this process has revealed or stored: a compensation need not have been given what it
+quotes. A short value is looked for only where it was given: elsewhere it would be found by chance.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, cast
+from urllib.parse import quote, quote_plus
 
 from amends.core.values import SECRET_MARK as MARK, Json
 from amends.errors import NotJsonError, SecretUnavailableError
 
+HIDDEN: Final = "[secret]"
+"""What stands in a text in the place of a secret."""
+SHORTEST: Final = 6
+"""Characters that a value has at least which is looked for in every text, and each line or spelling of a value."""
+MOST: Final = 1024
+"""Values that a process remembers to look for, the newest."""
 _CONTAINERS: Final = frozenset({dict, list})
+_seen: Final[dict[str, None]] = {}
 
 
 class Secret:
@@ -40,6 +56,7 @@ class Secret:
 
     def reveal(self) -> str:
         if self._value is not None:
+            _note(self._value)
             return self._value
         stored = self._stored or ""
         if not stored.startswith("env:"):
@@ -49,6 +66,7 @@ class Secret:
         name = stored.removeprefix("env:")
         if name not in os.environ:
             raise SecretUnavailableError(f"the environment has no {name}, which this secret refers to; set it")
+        _note(os.environ[name])
         return os.environ[name]
 
     def __repr__(self) -> str:
@@ -60,6 +78,7 @@ class Secret:
         """What the journal keeps of it."""
         if self._stored is not None:
             return self._stored
+        _note(self._value or "")
         return "sha256:" + hashlib.sha256(f"{salt}\x1f{self._value}".encode()).hexdigest()
 
 
@@ -99,29 +118,80 @@ def secrets_in(value: object) -> Iterator[Secret]:
             yield from secrets_in(item)
 
 
+def secrets_on_record(salt: str, *values: Json) -> Iterator[Secret]:
+    """The secrets of values on record, of which a process that was never given them has what it can have."""
+    for value in values:
+        if type(value) in _CONTAINERS:
+            yield from secrets_in(unmask(value, salt))
+
+
 def unmask(value: Json, salt: str, known: Collection[Secret] = ()) -> object:
     """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value."""
     if type(value) not in _CONTAINERS:
         return value
-    by_stored = {secret.stored(salt): secret for secret in known} if known else {}
+    by_stored: dict[str, Secret] = {}
+
+    def found(stored: str) -> Secret:
+        if known and not by_stored:
+            by_stored.update({secret.stored(salt): secret for secret in known})
+        return by_stored.get(stored) or Secret.kept(stored)
 
     def restored(part: Json) -> object:
         if isinstance(part, dict):
             stored = part.get(MARK)
             if isinstance(stored, str):
-                return by_stored.get(stored) or Secret.kept(stored)
+                return found(stored)
             return {key: restored(item) for key, item in part.items()}
         return [restored(item) for item in part] if isinstance(part, list) else part
 
     return restored(value)
 
 
-def scrub(text: str, known: Iterable[Secret]) -> str:
-    """A text without the values of these secrets; the longest first, because one may begin with another."""
-    values: set[str] = set()
+# -- in the words of others -------------------------------------------------------------------------------------------
+
+
+def scrub(text: str, known: Iterable[Secret] = ()) -> str:
+    """A text without the values of these secrets, and of those that this process has used; the longest first, because
+    one may begin with another.
+    """
+    values = {value for value in tuple(_seen) if len(value) >= SHORTEST}
     for secret in known:
         with contextlib.suppress(SecretUnavailableError):
             values.add(secret.reveal())
-    for value in sorted(values - {""}, key=len, reverse=True):
-        text = text.replace(value, "[secret]")
+    searched = {each for value in values for each in _spellings(value)}
+    for each in sorted(searched, key=len, reverse=True):
+        if each in text:
+            text = text.replace(each, HIDDEN)
     return text
+
+
+def _note(value: str) -> None:
+    """Remember a value to look for. Those that were used last stay."""
+    if len(value) >= SHORTEST:
+        _seen.pop(value, None)
+        _seen[value] = None
+        while len(_seen) > MOST:
+            with contextlib.suppress(KeyError, StopIteration, RuntimeError):  # another thread was faster
+                del _seen[next(iter(_seen))]
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """A value, and the ways in which it is usually spelled in errors and files; a long text line by line, too."""
+    bare = value.strip()
+    if not bare:
+        return
+    yield value
+    yield bare
+    if len(bare) < SHORTEST:
+        return
+    yield from (line for each in bare.splitlines() if len(line := each.strip()) >= SHORTEST)
+    raw = bare.encode("utf-8", "surrogateescape")
+    for encoded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw)):
+        yield encoded.decode().rstrip("=")
+    yield json.dumps(bare)[1:-1]
+    yield json.dumps(bare, ensure_ascii=False)[1:-1]
+    yield repr(bare)[1:-1]
+    yield raw.hex()
+    for quoted in (quote, quote_plus):
+        yield quoted(raw)
+        yield quoted(raw, safe="")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.values import Json
+from amends.runtime.executor import kept_words
 from amends.runtime.parts import wanted_names
 from amends.runtime.secret import unmask
 
@@ -37,7 +38,7 @@ def validation(action: Action[..., Any], function: Callable[..., object], tries:
             case Lost(timed_out=False, fatal=False):
                 return looked  # it was cancelled: the attempt is made again
             case Succeeded(result=str() as why):
-                return _flawed(state, why, tries)
+                return _flawed(state, kept_words(why, run.secrets_of(state.id)), tries)
             case Succeeded():
                 return _flawed(state, "it was found wrong", tries)
             case Failed(error=why) | Lost(error=why):
@@ -49,7 +50,7 @@ def validation(action: Action[..., Any], function: Callable[..., object], tries:
 async def _looked_at(
     run: Run, state: Step, function: Callable[..., object], names: tuple[str, ...], result: Json
 ) -> Outcome:
-    known = unmask(result, run.book.saga.id, run.secrets.get(state.id, ()))
+    known = unmask(result, run.book.saga.id, run.secrets.get(state.id) or run.given)
     given = {**{name: value for name, value in run.args(state).items() if name in names}, RESULT: known}
     wanted = wanted_names(function, (RESULT, *names))
     if wanted is None:

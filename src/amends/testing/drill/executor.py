@@ -102,7 +102,7 @@ class Rehearsed(Executor):
             return _DEAD
 
     async def _performed(self, call: Call) -> Outcome:
-        self.secrets[call.saga, call.step] = call.secrets
+        self.secrets[call.saga, call.step] = tuple(call.secrets)
         trouble = self._trouble(call)
         if trouble is not None and not trouble.landed:
             return trouble.outcome
