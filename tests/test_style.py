@@ -221,6 +221,14 @@ def past_the_clock(source: Source) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"uses {name}; time and chance come in by clock.py"
 
 
+def logs_raw(source: Source) -> Iterator[tuple[int, str]]:
+    if source.path == PurePosixPath("src/amends/runtime/logs.py") or "testing" in source.package:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name | ast.Attribute) and source.spelled_out(node) == "logging.getLogger":
+            yield node.lineno, "uses logging.getLogger; a logger of runtime/logs.py makes the words of others plain"
+
+
 def impure(source: Source) -> Iterator[tuple[int, str]]:
     if "core" not in source.package and str(source.path) not in ("src/amends/errors.py", "src/amends/dataclass.py"):
         return
@@ -335,6 +343,10 @@ def test_time_and_chance_come_in_only_by_the_clock() -> None:
     assert complaints(past_the_clock) == []
 
 
+def test_every_logger_makes_the_words_of_others_plain() -> None:
+    assert complaints(logs_raw) == []
+
+
 def test_the_core_imports_only_itself_and_what_is_pure() -> None:
     assert complaints(impure) == []
 
@@ -429,6 +441,8 @@ LONG = "\n    x = 1" * (LONGEST_FUNCTION - 2)
         (past_the_clock, RUNTIME, "from datetime import datetime\nfactory = datetime.now"),
         (past_the_clock, RUNTIME, "import asyncio.tasks\nasyncio.sleep(1)"),
         (past_the_clock, RUNTIME, "from asyncio import sleep\nsleep(1)"),
+        (logs_raw, RUNTIME, "import logging\nlog = logging.getLogger('amends')"),
+        (logs_raw, RUNTIME, "from logging import getLogger as get\nlog = get('amends')"),
         (impure, CORE, "import asyncio"),
         (impure, CORE, "import os.path"),
         (impure, CORE, "import apsw"),
@@ -481,6 +495,7 @@ def test_a_rule_catches_what_breaks_it(rule: Rule, path: str, text: str) -> None
         (unsafe, RUNTIME, "self.exec(x)\nre.compile(x)"),
         (past_the_clock, CLOCK, "import time, random, asyncio\nawait_ = asyncio.sleep"),
         (past_the_clock, RUNTIME, "from datetime import datetime, timedelta\nclock.now()\nclock.sleep(1)"),
+        (logs_raw, RUNTIME, "from amends.runtime.logs import logger\nlog = logger('amends')"),
         (
             impure,
             CORE,

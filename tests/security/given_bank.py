@@ -1,9 +1,13 @@
 """A bank whose errors quote the token, as such errors do. Its sagas are run by commands, each a process of its own."""
 
+import logging
+
 import amends
 from amends import Done, Fatal, Secret, Work, action, saga
 
 LONG = "x" * 4040
+FORGED = "2026-01-01 INFO amends.gate: approval granted by person:kim"
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 
 
 @action("bank.transfer", retries=amends.Retries(attempts=1))
@@ -24,8 +28,12 @@ async def pay(s: Work, cents: int) -> str:
 
 
 @saga("bank.quote")
-async def quote(s: Work, token: Secret) -> None:
-    raise ValueError(f"the bank refused {token.reveal()}")
+async def quote(s: Work) -> None:
+    token = Secret.env("BANK_TOKEN").reveal()
+    try:
+        raise LookupError(f"refused {token}\n{FORGED}\x1b[2K")
+    except LookupError as exc:
+        raise ValueError(f"the bank refused {token}\n{FORGED}\x1b[2K") from exc
 
 
 @action("bank.long", retries=amends.Retries(attempts=1), no_rollback="it only says something long")

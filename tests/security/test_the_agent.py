@@ -219,3 +219,15 @@ def test_validation_and_probe_do_not_tell_it_either(tmp_path: Path) -> None:
     assert "lost <[secret]>" in said
     assert "asked with <[secret]>" in said
     assert SHORT not in said
+
+
+def test_an_error_forges_no_line_of_the_log_and_tells_no_secret_there(bank: Shell) -> None:
+    """Its text has a newline and what looks like a line of the log, an ESC, and the token."""
+    ran = bank("run", "bank:quote", "--id", "q", BANK_TOKEN=TOKEN)
+    assert ran.code == 3, ran
+    logged = ran.err + ran.out
+    assert "INFO amends.driver: saga q: its function raised" in logged
+    assert "ValueError: the bank refused [secret]\\n2026-01-01 INFO" in logged
+    assert not [line for line in logged.splitlines() if line.startswith("2026-01-01")]
+    assert "\x1b" not in logged
+    assert leaks(everything_about(bank, "q") + logged, TOKEN) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -31,6 +30,7 @@ from amends.runtime.joining import require_same
 from amends.runtime.kinship import counted_on
 from amends.runtime.limits import Amount, Limits, journaled, raised
 from amends.runtime.local import LocalEngine
+from amends.runtime.logs import logger
 from amends.runtime.notices.couriers import Couriers
 from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer, Observers, Telemetry
@@ -45,7 +45,7 @@ from amends.runtime.rollback import RollbackPlan, planned
 from amends.runtime.secret import Secret, mask, secrets_in
 from amends.runtime.settings import Settings
 
-_log = logging.getLogger("amends.gate")
+_log = logger("amends.gate")
 
 
 class Coordinator(Desk, Outside, Controls, Retention):

@@ -19,7 +19,6 @@ Backward, the function is not asked: `plan.plan` names what is due, from the jou
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
@@ -53,6 +52,7 @@ from amends.runtime.family import Family, calls_going_back, current, heed
 from amends.runtime.forward import Forward
 from amends.runtime.keeping import Keeper
 from amends.runtime.logbook import Logbook
+from amends.runtime.logs import logger, searched_for
 from amends.runtime.rewind import Rewinds, first
 from amends.runtime.run import Run
 from amends.runtime.secret import Secret, mask, unmask
@@ -61,7 +61,7 @@ from amends.runtime.surroundings import Surroundings
 from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
-_log = logging.getLogger("amends.driver")
+_log = logger("amends.driver")
 
 
 class Driver:
@@ -200,7 +200,8 @@ class Driver:
             if cause is not None:
                 return self._failed(_cause(cause), str(cause), StepId(cause.step))
             if not isinstance(exc, AmendsError):
-                _log.info("saga %s: its function raised", self.book.saga.id, exc_info=exc)
+                known = searched_for(tuple(self.run.all_secrets()))
+                _log.info("saga %s: its function raised", self.book.saga.id, exc_info=exc, extra=known)
             told = first(DirectCallError, exc) or exc  # a group's own words would not say what to write instead
             return self._failed(Cause.ERROR, f"{type(told).__name__}: {told}", None)
 

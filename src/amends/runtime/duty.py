@@ -7,7 +7,6 @@ so the journal is asked for such sagas each `poll_s`. What this worker holds its
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
@@ -16,10 +15,11 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalConflictError, JournalError, JournalStoppedError
 from amends.runtime.handle import Ended
 from amends.runtime.local import LocalEngine
+from amends.runtime.logs import logger
 from amends.runtime.resuming import Driven, Seats
 from amends.runtime.settings import Settings
 
-_log = logging.getLogger("amends.engine")
+_log = logger("amends.engine")
 _DROPPED_EVERY = 10  # polls; a journal that failed is given a while
 
 

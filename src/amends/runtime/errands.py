@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-_log = logging.getLogger("amends.engine")
+from amends.runtime.logs import logger
+
+_log = logger("amends.engine")
 _Made = TypeVar("_Made")
 
 

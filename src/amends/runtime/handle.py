@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import field
 from typing import Any, TypeAlias
@@ -15,10 +14,11 @@ from amends.core.waits import open_waits
 from amends.dataclass import dataclass
 from amends.errors import RefusedError
 from amends.journal.protocol import PARENT
+from amends.runtime.logs import logger
 from amends.runtime.turns import is_in_line
 
 Source: TypeAlias = Callable[[SagaId], Awaitable[dict[str, Json]]]
-_log = logging.getLogger("amends.engine")
+_log = logger("amends.engine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from amends.core.values import SagaId
 from amends.errors import AmendsError
+from amends.runtime.logs import logger
 
-_log = logging.getLogger("amends.engine")
+_log = logger("amends.engine")
 
 
 class Heart(Protocol):

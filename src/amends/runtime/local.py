@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -55,6 +54,7 @@ from amends.runtime.handle import Ended, Handle, at_its_end, ended, halted, pare
 from amends.runtime.heartbeat import Heart, Heartbeat, MakeHeart
 from amends.runtime.joining import driven_or_joined, followed
 from amends.runtime.logbook import Logbook, due_in, unrecorded_ends
+from amends.runtime.logs import logger
 from amends.runtime.observe import Observers
 from amends.runtime.pauses import Pauses
 from amends.runtime.records import evidence, load, requested
@@ -65,7 +65,7 @@ from amends.runtime.settings import Settings
 from amends.runtime.surroundings import Surroundings
 from amends.runtime.turns import Turns
 
-_log = logging.getLogger("amends.engine")
+_log = logger("amends.engine")
 _MARGIN: Final = 0.1
 _SHORTEST_S: Final = 0.05
 _AGAIN_S: Final = 5.0

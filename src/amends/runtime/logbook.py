@@ -15,7 +15,6 @@ raises.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -32,9 +31,10 @@ from amends.core.values import SagaId, StepId
 from amends.core.waits import open_waits
 from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError
 from amends.journal.protocol import PARENT, Entry, Journal, Lease, Summary
+from amends.runtime.logs import logger
 from amends.runtime.observe import Observers
 
-_log = logging.getLogger("amends.logbook")
+_log = logger("amends.logbook")
 _NONE: Final[Mapping[StepId, int]] = {}
 _MAY_BE_DONE: Final = frozenset(
     {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED, SagaStatus.WAITING}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from amends.core.saga import Saga
 from amends.core.values import SagaId
 from amends.journal.protocol import Entry
+from amends.runtime.logs import logger
 
 Observer: TypeAlias = Callable[[Entry], None]
-_log = logging.getLogger("amends.observe")
+_log = logger("amends.observe")
 
 
 class Telemetry(Protocol):

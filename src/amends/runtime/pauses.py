@@ -12,7 +12,6 @@ process on duty looks for sagas whose pause is over.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
@@ -27,12 +26,13 @@ from amends.core.values import CONTROL, SagaId
 from amends.dataclass import dataclass
 from amends.errors import JournalConflictError, JournalError
 from amends.journal.protocol import Journal, Summary
+from amends.runtime.logs import logger
 from amends.runtime.records import load, rows
 
 TENANT: Final = "tenant"
 """The label that says whose a saga is."""
 _SAGA: Final = SagaId(CONTROL)
-_log = logging.getLogger("amends.pauses")
+_log = logger("amends.pauses")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ against the second, every `resume` and every process on duty goes through what i
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -29,11 +28,12 @@ from amends.errors import JournalConflictError, JournalError, PolicyError, Refus
 from amends.gate.policy import Policy, PolicyGate
 from amends.gate.protocol import Facts
 from amends.journal.protocol import Journal, PersonQuery, Summary
+from amends.runtime.logs import logger
 
 _SAGA: Final = SagaId(POLICIES)
 _GONE_THROUGH: Final = "amends.policies/asked"
 """The name under which it is noted up to which adoption all that people were asked has been gone through."""
-_log = logging.getLogger("amends.gate")
+_log = logger("amends.gate")
 
 
 class Policies:

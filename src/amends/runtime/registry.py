@@ -6,17 +6,17 @@ and a coordinator looks there unless it is given a registry of its own.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from amends.errors import UnknownActionError, UnknownDefinitionError
+from amends.runtime.logs import logger
 
 if TYPE_CHECKING:
     from amends.core.contracts import Topic
     from amends.runtime.action import Action
     from amends.runtime.definition import SagaDefinition
 
-_log = logging.getLogger("amends.registry")
+_log = logger("amends.registry")
 
 BUILT_IN: Final = "amends."
 """How the topics of the runtime's own actions begin."""

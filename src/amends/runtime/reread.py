@@ -6,8 +6,6 @@ before-image says, nobody else changed it.
 
 from __future__ import annotations
 
-import logging
-
 from amends.core import commands as c
 from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.saga import Step
@@ -16,9 +14,10 @@ from amends.core.values import StepId, canonical
 from amends.errors import UnknownActionError
 from amends.evidence.texts import spelled
 from amends.runtime.executor import kept_words
+from amends.runtime.logs import logger
 from amends.runtime.run import Run, let_cancellation_go_on
 
-_log = logging.getLogger("amends.driver")
+_log = logger("amends.driver")
 _LONGEST = 120
 
 

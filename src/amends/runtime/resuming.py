@@ -8,7 +8,6 @@ in a saga that was started here, and there may be rollbacks behind it. It takes 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -17,9 +16,10 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError, JournalConflictError
 from amends.journal.protocol import Lease
 from amends.runtime.handle import Ended, Handle, halted
+from amends.runtime.logs import logger
 from amends.runtime.settings import Settings
 
-_log = logging.getLogger("amends.engine")
+_log = logger("amends.engine")
 _SILENCE_S: Final = 10.0
 Driven: TypeAlias = dict[asyncio.Future[Ended | None], SagaId]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -28,6 +27,7 @@ from amends.gate.protocol import Facts
 from amends.runtime.action import Action, Asked, Done
 from amends.runtime.executor import Call, Part, kept_words
 from amends.runtime.logbook import Logbook, wakes_at
+from amends.runtime.logs import logger
 from amends.runtime.news import News
 from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.secret import Secret, secrets_on_record, unmask
@@ -36,7 +36,7 @@ from amends.runtime.surroundings import Surroundings
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
-_log = logging.getLogger("amends.gate")
+_log = logger("amends.gate")
 LOOK_AGAIN_S: Final = 30.0
 """How often one that waits for another saga's end looks, though nobody has told it of that."""
 _NONE: Final = frozenset[StepId]()  # one for all runs: an empty set takes 200 bytes

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -44,6 +43,7 @@ from amends.runtime.files.healing import certain
 from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
 from amends.runtime.files.threads import in_thread
+from amends.runtime.logs import logger
 from amends.runtime.registry import BY_HAND
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from amends.runtime.run import Run
 
 T = TypeVar("T")
-_log = logging.getLogger("amends.files")
+_log = logger("amends.files")
 
 
 class Layers:

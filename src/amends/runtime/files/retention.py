@@ -13,7 +13,6 @@ with the saga whose work it is, once every saga by which a person landed or reso
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
@@ -27,9 +26,10 @@ from amends.journal.protocol import Journal
 from amends.runtime.files.by_hand import by_hand
 from amends.runtime.files.given import PARAMETER, Place, place_in
 from amends.runtime.files.threads import in_thread
+from amends.runtime.logs import logger
 
 _WAITS: Final = frozenset({Life.ACTIVE, Life.REVIEW})
-_log = logging.getLogger("amends.files")
+_log = logger("amends.files")
 
 
 class Leftovers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import os
 import signal
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from amends.dataclass import dataclass
 from amends.errors import InputError
+from amends.runtime.logs import logger
 from amends.runtime.notices.target import (
     GIVE_UP_S,
     Delivered,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from amends.runtime.notices.notice import Notice
 
-_log = logging.getLogger("amends.notices")
+_log = logger("amends.notices")
 _KEPT: Final = 2000
 _CHUNK: Final = 65_536
 

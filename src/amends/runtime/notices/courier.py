@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -37,13 +36,14 @@ from typing import Final, NamedTuple, TypeAlias
 from amends.clock import Clock
 from amends.errors import AmendsError, JournalStoppedError
 from amends.journal.protocol import Cursor, Journal, Logged
+from amends.runtime.logs import logger
 from amends.runtime.notices.notice import Notice, notice_of
 from amends.runtime.notices.pending import open_now, pending
 from amends.runtime.notices.progress import FOLDER, MARGIN_S, PACE, Progress, progress_of
 from amends.runtime.notices.target import Delivered, Delivery, Target, Undelivered
 from amends.runtime.notices.types import wire_names
 
-_log = logging.getLogger("amends.notices")
+_log = logger("amends.notices")
 _CONTENDED_S: Final = 0.2
 _MANY: Final = 1000  # entries that concern nobody; past so many the cursor is moved over them
 

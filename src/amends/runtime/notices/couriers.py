@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from amends.clock import Clock
 from amends.errors import AmendsError, InputError, JournalStoppedError
 from amends.journal.protocol import Entry, Journal
+from amends.runtime.logs import logger
 from amends.runtime.notices.target import Target
 from amends.runtime.observe import Observer
 from amends.runtime.settings import Settings
@@ -17,7 +17,7 @@ from amends.runtime.settings import Settings
 if TYPE_CHECKING:
     from amends.runtime.notices.courier import Courier, Told
 
-_log = logging.getLogger("amends.notices")
+_log = logger("amends.notices")
 _LOOK_S: Final = 3600.0
 """How often it is looked whether a drill was missed: intervals are days."""
 

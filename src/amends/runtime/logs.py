@@ -1,0 +1,96 @@
+"""Logs that nobody else writes in: what came from outside is on one line, harmless to a terminal, and without secrets.
+
+An exception's words are the action's, and so the agent's or a provider's. Raw, a newline in them forges a whole line of
+the log, an ESC paints over others, and a token is in clear. So every record of amends has its words made plain before
+any handler sees it, whichever formatter that has. The exception itself does not go along: what it holds cannot be
+searched.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Collection, Iterator
+from typing import Final, cast
+
+from amends.evidence.texts import visible
+from amends.runtime.secret import Secret, scrub
+
+LONGEST_WORDS: Final = 4096
+KNOWN: Final = "amends_secrets"
+"""What to look for besides, given as `extra` of a record; no handler gets it."""
+_MOST_FRAMES: Final = 64
+_MOST_CAUSES: Final = 16
+
+
+def logger(name: str) -> logging.Logger:
+    """The logger of that name, whose records are made plain. The only way to one within amends."""
+    found = logging.getLogger(name)
+    if _plain not in found.filters:
+        found.addFilter(_plain)
+    return found
+
+
+def searched_for(secrets: Collection[Secret]) -> dict[str, object]:
+    """The `extra` of a record whose words may quote these."""
+    return {KNOWN: secrets}
+
+
+class _Plain(logging.Filter):
+    """Lets every record through, made plain. Doing it twice changes nothing more."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        known = cast("Collection[Secret]", record.__dict__.pop(KNOWN, ()))
+        record.msg, record.args = plain(record.getMessage(), known), None
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            record.exc_text = "\n".join(_told(error, known))
+        record.exc_info = None
+        return True
+
+
+_plain: Final = _Plain()
+
+
+def plain(text: str, known: Collection[Secret] = ()) -> str:
+    """Words as a log may hold them: searched, then cut, then escaped."""
+    said = scrub(text, known)
+    return visible(said if len(said) <= LONGEST_WORDS else said[: LONGEST_WORDS - 1] + "…")
+
+
+def _told(error: BaseException, known: Collection[Secret]) -> Iterator[str]:
+    """An error with what led to it, first things first, much as Python prints it; but its words are on one line."""
+    chain: list[tuple[BaseException, str]] = []
+    at: BaseException | None = error
+    how = ""
+    while at is not None and len(chain) < _MOST_CAUSES and all(at is not one for one, _ in chain):
+        chain.append((at, how))
+        how = "The above exception was the direct cause of the following exception:"
+        if at.__cause__ is None and not at.__suppress_context__:
+            how = "During handling of the above exception, another exception occurred:"
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+    for one, leads_to in reversed(chain):
+        yield from _traced(one, known)
+        if leads_to:
+            yield leads_to
+
+
+def _traced(error: BaseException, known: Collection[Secret]) -> Iterator[str]:
+    yield "Traceback (most recent call last):"
+    for frame in traceback.extract_tb(error.__traceback__, limit=-_MOST_FRAMES):
+        yield f'  File "{plain(frame.filename, known)}", line {frame.lineno}, in {plain(frame.name, known)}'
+        if frame.line:
+            yield f"    {plain(frame.line, known)}"
+    yield f"{type(error).__name__}: {plain(_words(error), known)}".rstrip(": ")
+    yield from (f"  {plain(str(note), known)}" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        for one in group.exceptions[:_MOST_CAUSES]:
+            yield f"  - {type(one).__name__}: {plain(_words(one), known)}".rstrip(": ")
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as exc:  # noqa: BLE001 - it is somebody else's class: a log must not fail over its words
+        return f"[its words could not be had: {type(exc).__name__}]"
