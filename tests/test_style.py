@@ -229,6 +229,12 @@ def logs_raw(source: Source) -> Iterator[tuple[int, str]]:
             yield node.lineno, "uses logging.getLogger; a logger of runtime/logs.py makes the words of others plain"
 
 
+def cut_anywhere(source: Source) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "splitlines":
+            yield node.lineno, "uses splitlines, which cuts at more than newlines; split at newlines, show the rest"
+
+
 def impure(source: Source) -> Iterator[tuple[int, str]]:
     if "core" not in source.package and str(source.path) not in ("src/amends/errors.py", "src/amends/dataclass.py"):
         return
@@ -347,6 +353,10 @@ def test_every_logger_makes_the_words_of_others_plain() -> None:
     assert complaints(logs_raw) == []
 
 
+def test_a_text_is_cut_at_newlines_and_nowhere_else() -> None:
+    assert complaints(cut_anywhere) == []
+
+
 def test_the_core_imports_only_itself_and_what_is_pure() -> None:
     assert complaints(impure) == []
 
@@ -443,6 +453,8 @@ LONG = "\n    x = 1" * (LONGEST_FUNCTION - 2)
         (past_the_clock, RUNTIME, "from asyncio import sleep\nsleep(1)"),
         (logs_raw, RUNTIME, "import logging\nlog = logging.getLogger('amends')"),
         (logs_raw, RUNTIME, "from logging import getLogger as get\nlog = get('amends')"),
+        (cut_anywhere, RUNTIME, "for line in text.splitlines(): ..."),
+        (cut_anywhere, RUNTIME, "lines = map(str.splitlines, texts)"),
         (impure, CORE, "import asyncio"),
         (impure, CORE, "import os.path"),
         (impure, CORE, "import apsw"),
@@ -493,6 +505,7 @@ def test_a_rule_catches_what_breaks_it(rule: Rule, path: str, text: str) -> None
         (badly_named, ADAPTER, "class EngineWorkflow:\n    def start_activity(self): ..."),
         (unsafe, RUNTIME, "import yaml\nyaml.safe_load(x)\nrun(command, shell=False)"),
         (unsafe, RUNTIME, "self.exec(x)\nre.compile(x)"),
+        (cut_anywhere, RUNTIME, "for line in text.split('\\n'): ..."),
         (past_the_clock, CLOCK, "import time, random, asyncio\nawait_ = asyncio.sleep"),
         (past_the_clock, RUNTIME, "from datetime import datetime, timedelta\nclock.now()\nclock.sleep(1)"),
         (logs_raw, RUNTIME, "from amends.runtime.logs import logger\nlog = logger('amends')"),

@@ -53,7 +53,7 @@ EDGES: dict[str, dict[str, str]] = {
         "hard links": "edges.a_hard_link_in_the_tree_is_not_written_through",
         "sparse": "edges.a_large_sparse_file_stays_sparse",
         "5 GB": "edges.a_file_of_five_gigabytes_lands",
-        "binary": "landing.two_changesets_meet texts.a_binary_file_is_named_and_not_shown",
+        "binary": "landing.two_changesets_meet texts.a_binary_file_is_named_measured_and_shown_as_far_as_it_can_be",
         "open for writing at the seal": "steps.a_file_still_open_for_writing_at_the_seal_is_sealed_as_it_is_then",
         "kept open by someone at the landing": (
             "edges.a_file_that_someone_keeps_open_lands_all_the_same "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from amends.changeset.judge import Clash, Ruling, judge
 from amends.changeset.merge import merge
 from amends.changeset.model import UNKNOWN, Ancestor, Kind, State
 from amends.changeset.paths import Patterns, matcher, relative, spell, unspell
-from amends.changeset.texts import changed_lines, is_text, lines_of
-from amends.changeset.unified import quoted
+from amends.changeset.texts import LARGEST_TEXT, changed_lines, is_text, lines_in, lines_of, widest_in
+from amends.changeset.unified import Shown, quoted, unified
 from amends.errors import PathError
 from tests.changeset.trees import seen
 
@@ -94,7 +95,44 @@ def test_only_a_newline_ends_a_line() -> None:
 def test_changed_lines_are_counted() -> None:
     assert changed_lines(b"a\nb\nc\n", b"a\nB\nc\nd\n") == (2, 1)
     assert changed_lines(b"", b"a\nb\n") == (2, 0)
-    assert changed_lines(b"\0", b"a\n") == (0, 0)
+    assert changed_lines(b"same", b"same") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counted"),
+    [
+        (b"", b"\0", (1, 0)),
+        (b"\0", b"a\n", (2, 1)),
+        (b"a\n\0\n", b"a\n\0\nb\n", (4, 3)),
+        (b"\xff" * 800, b"", (0, 10)),
+        (b"", b"\0;" * 4000, (100, 0)),
+    ],
+)
+def test_what_is_no_text_counts_as_all_of_its_lines(before: bytes, after: bytes, counted: tuple[int, int]) -> None:
+    assert changed_lines(before, after) == counted
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        (b"x" * 200, 1),
+        (b"x" * 240, 3),
+        (("\u00e9" * 199).encode(), 1),
+        (b"one\r\n", 1),
+        (b"one\rtwo\rthree\n", 3),
+        ("a\u2028b\x85c\x0cd\x0be".encode(), 5),
+        (b"x=1;" * 5000, 250),
+    ],
+)
+def test_a_line_counts_by_its_width_and_by_what_others_take_for_its_end(line: bytes, counts: int) -> None:
+    assert changed_lines(b"", line) == (counts, 0)
+
+
+def test_pieces_of_a_large_content_count_as_the_whole() -> None:
+    content = b"a\n" * 1000 + b"b" * 5000 + b"\n\0"
+    cut = [content[at : at + 7] for at in range(0, len(content), 7)]
+    assert lines_in(cut) == lines_in([content])
+    assert (widest_in(cut), widest_in([content])) == (5000, 5000)
 
 
 # Merges
@@ -263,11 +301,70 @@ def test_a_diff_of_one_step_is_against_what_was_below_it(tree: Path) -> None:
         assert "first" not in changeset.diff()
 
 
-def test_a_binary_file_is_named_and_not_shown(tree: Path) -> None:
+def test_a_binary_file_is_named_measured_and_shown_as_far_as_it_can_be(tree: Path) -> None:
     with Changeset.open(tree, terms=Terms(provider="api")) as changeset:
         with changeset.begin("one") as files:
             files.write_bytes("data.bin", b"\0\1\2")
-        assert changeset.diff() == ("diff --git a/data.bin b/data.bin\nBinary files a/data.bin and b/data.bin differ\n")
+            files.write_bytes("new.bin", b"a\\\xff\n\0\n", mode=0o640)
+        old, new = sha256((tree / "data.bin").read_bytes()), sha256(b"\0\1\2")
+        odd = sha256(b"a\\\xff\n\0\n")
+        told = changeset.diff()
+        assert told.startswith(
+            "diff --git a/data.bin b/data.bin\n"
+            "Binary files a/data.bin and b/data.bin differ\n"
+            f"| before: 1024 bytes, lines counted: 29, sha256 {old.hexdigest()}\n"
+            f"| after: 3 bytes, lines counted: 1, sha256 {new.hexdigest()}\n"
+            "|@@ -1,5 +1 @@\n"
+        )
+        assert told.endswith(
+            "diff --git a/new.bin b/new.bin\n"
+            "new file mode 100640\n"
+            "Binary files /dev/null and b/new.bin differ\n"
+            f"| after: 6 bytes, lines counted: 3, sha256 {odd.hexdigest()}\n"
+            "|@@ -0,0 +1,2 @@\n"
+            "|+a\\\\\\xff\n"
+            "|+\\x00\n"
+        )
+
+
+def test_of_many_odd_bytes_a_part_is_shown_and_of_a_script_with_one_nearly_all() -> None:
+    def told(content: bytes) -> str:
+        after = State(kind=Kind.FILE, mode=0o644, size=len(content), digest="d")
+        return unified([Shown(path=b"x", before=None, after=after, new=content)])
+
+    assert len(told(random.Random(1).randbytes(1 << 20))) < 100_000
+    assert "lines of this file are not shown" in told(random.Random(1).randbytes(1 << 20))
+    assert told(b"\0" + b"do this\n" * 5000).endswith("|+do this\n")
+
+
+def test_of_a_file_too_large_to_compare_the_part_that_differs_is_shown(tree: Path) -> None:
+    whole = b"a line of it\n" * (LARGEST_TEXT // 10)
+    (tree / "large").write_bytes(whole)
+    middle = len(whole) // 13 // 2 * 13
+    with Changeset.open(tree, terms=Terms(provider="api")) as changeset:
+        with changeset.begin("one") as files:
+            files.write_bytes("large", whole[:middle] + b"EVIL\n" + whole[middle:])
+        looked = changeset.overview()
+        assert f"| + 5 bytes from byte {middle} on\n|+EVIL\n" in looked.diff
+        assert (looked.binary_files, looked.widest_line) == (1, 12)
+        lines = 2 * whole.count(b"\n") + 3
+        assert looked.changed_lines == lines
+        (step,) = changeset.steps()
+        assert step.totals.added_lines + step.totals.removed_lines == lines
+
+
+def test_modes_stand_in_full_and_count(tree: Path) -> None:
+    (tree / "run.sh").chmod(0o700)
+    with Changeset.open(tree, terms=Terms(provider="api")) as changeset:
+        with changeset.begin("one") as files:
+            files.chmod("run.sh", 0o777)
+            files.chmod("pkg", 0o700)
+        looked = changeset.overview()
+        assert "old mode 100700\nnew mode 100777\n" in looked.diff
+        assert "folder pkg: mode 755 to 700\n" in looked.diff
+        assert (looked.modes_changed, looked.changed_lines, looked.binary_files) == (2, 4, 0)
+        (step,) = changeset.steps()
+        assert (step.totals.added_lines, step.totals.removed_lines) == (2, 2)
 
 
 def test_odd_names_are_quoted_as_git_does() -> None:

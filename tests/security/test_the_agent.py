@@ -231,3 +231,128 @@ def test_an_error_forges_no_line_of_the_log_and_tells_no_secret_there(bank: Shel
     assert not [line for line in logged.splitlines() if line.startswith("2026-01-01")]
     assert "\x1b" not in logged
     assert leaks(everything_about(bank, "q") + logged, TOKEN) == []
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from amends.changeset import Files
+from amends.evidence.texts import visible
+from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
+
+# -- what is shown is what lands --------------------------------------------------------------------------------------
+
+SCRIPT = b"".join(b"steal(%d)\n" % number for number in range(300))
+EVIL = b"__import__('os').system('touch stolen')"
+
+
+@pytest.fixture
+def landing_tree(tmp_path: Path) -> Path:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "job.py").write_bytes(b"print('hello')\n")
+    (tree / "key").write_bytes(b"secret\n")
+    (tree / "key").chmod(0o600)
+    (tree / "large.sql").write_bytes(b"insert into t values (1);\n" * (LARGE // 26))
+    return tree
+
+
+def _writes(path: str, content: bytes) -> Callable[[Files], None]:
+    return lambda files: files.write_bytes(path, content)
+
+
+ROWS = {
+    "300 lines": (_writes("job.py", SCRIPT), MANY_LINES, "+steal(299)"),
+    "300 lines and a byte that is no UTF-8": (
+        _writes("job.py", b"# coding: latin-1\n# \xff\n" + SCRIPT),
+        MANY_LINES,
+        "|+steal(299)",
+    ),
+    "300 lines and a NUL": (_writes("job.py", b"#!/bin/sh\n# \0\n" + SCRIPT), MANY_LINES, "|+steal(299)"),
+    "300 lines in a large file": (
+        lambda files: files.write_bytes("large.sql", files.read_bytes("large.sql") + SCRIPT),
+        MANY_LINES,
+        "|+steal(299)",
+    ),
+    "5000 lines ended by carriage returns": (
+        _writes("job.py", b"".join(b"steal(%d)\r" % number for number in range(5000))),
+        MANY_LINES,
+        "steal(1)\\rsteal(2)",
+    ),
+    "5000 statements in a line": (
+        _writes("job.py", b";".join(b"steal(%d)" % number for number in range(5000))),
+        MANY_LINES,
+        "steal(4999)",
+    ),
+    "a key that everybody may read": (
+        lambda files: files.chmod("key", 0o666),
+        "args.modes_changed: {gt: 0}",
+        "new mode 100666",
+    ),
+    "a file of bytes": (_writes("job.py", os.urandom(9000)), "args.binary_files: {gt: 0}", "after: 9000 bytes"),
+    "a line too wide to read": (_writes("job.py", b"x" * 700), "args.widest_line: {gt: 500}", "x" * 700),
+    "a line that a terminal shows as two": (
+        _writes("job.py", b"# tidy up\r-" + EVIL + b"\n"),
+        "args.changed_lines: {gt: 0}",
+        "+# tidy up\\r-" + EVIL.decode(),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_landing_is_counted_and_shown_as_it_lands(row: str, landing_tree: Path, tmp_path: Path) -> None:
+    """An agent hides what it lands from the rule that counts lines, and from the person who reads the diff."""
+    change, rule, sight = ROWS[row]
+    before = {path.name: (path.read_bytes(), path.stat().st_mode) for path in landing_tree.iterdir()}
+    journal = tmp_path / "journal.db"
+    judged = judged_landing(landing_tree, journal, change, rule)
+    assert judged.status == "waiting", "it landed, and nobody was asked"
+    assert {path.name: (path.read_bytes(), path.stat().st_mode) for path in landing_tree.iterdir()} == before
+    shown = shown_by_command(journal, "approval", "show", judged.approval)
+    assert any(line.startswith("    ") and sight in line for line in shown.split("\n")), shown[-3000:]
+    assert not any(unicodedata.category(letter) == "Cc" for letter in shown if letter not in "\n\t")
+
+
+def test_both_modes_of_a_file_are_shown_in_full(landing_tree: Path, tmp_path: Path) -> None:
+    """A chmod from 600 to 666 looked like nothing: git knows two modes only."""
+    journal = tmp_path / "journal.db"
+    judged = judged_landing(
+        landing_tree, journal, lambda files: files.chmod("key", 0o666), "args.changed_lines: {gt: 0}"
+    )
+    assert judged.asked is not None
+    assert "old mode 100600\nnew mode 100666\n" in judged.asked["diff"]
+    assert (judged.asked["changed_lines"], judged.asked["modes_changed"]) == (2, 1)
+
+
+def test_a_removed_line_is_never_made_of_an_added_one(landing_tree: Path, tmp_path: Path) -> None:
+    """Whatever else passes for the end of a line stands in its line, as an escape."""
+    ends = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+    content = "".join(f"# {place}{end}-gone{place}\n" for place, end in enumerate(ends))
+    journal = tmp_path / "journal.db"
+    judged = judged_landing(landing_tree, journal, _writes("job.py", content.encode()), "args.changed_lines: {gt: 0}")
+    shown = shown_by_command(journal, "approval", "show", judged.approval).split("\n")
+    assert [line for line in shown if line.startswith("    -")] == [
+        "    --- a/job.py",
+        "    -print('hello')",
+    ]
+    for place, end in enumerate(ends):
+        assert f"    +# {place}{end.encode('unicode_escape').decode()}-gone{place}" in shown
+
+
+@pytest.mark.parametrize(
+    "letter", "\u2800\u3164\u115f\u1160\uffa0\u05d0\u0634\u0661\u200b\u202e\u2066\u00ad\ufe0f\u034f\x7f\x9b"
+)
+def test_a_letter_that_cannot_be_seen_or_moves_others_is_an_escape(letter: str) -> None:
+    """Blank letters, and letters that are written from right to left, change how the text beside them reads."""
+    assert visible(f"a{letter}b") == f"a{letter.encode('unicode_escape').decode()}b"
+    assert visible(f"a{letter}b", 40) == f"a{letter.encode('unicode_escape').decode()}b"
+
+
+def test_a_mark_cannot_sit_on_what_stands_before_the_text() -> None:
+    """A combining stroke at the start of a line would cross out the sign of a diff."""
+    assert visible("\u0338x") == "\\u0338x"
+    assert visible("e\u0301") == "e\u0301"

@@ -22,7 +22,7 @@ from typing import Self
 
 from amends.changeset import landing, rebase
 from amends.changeset.branching import fork
-from amends.changeset.contents import diff_of
+from amends.changeset.contents import diff_of, overview_of
 from amends.changeset.disk import Disk
 from amends.changeset.home import empty_trash, homes_of
 from amends.changeset.model import Life, Record, Terms
@@ -35,6 +35,7 @@ from amends.changeset.results import Sealed
 from amends.changeset.shelf import Shelf
 from amends.changeset.steps import Steps
 from amends.changeset.troubles import told
+from amends.changeset.unified import Overview
 from amends.changeset.verify import Verification
 from amends.changeset.views.probe import Answer, choose
 from amends.changeset.views.protocol import Budget
@@ -159,6 +160,10 @@ class Changeset(Steps):
     def diff(self, step: int | None = None) -> str:
         """A unified diff of all sealed layers together, or of one: what a reviewer needs, and nothing else."""
         return diff_of(self._shelf, self.homes, self._layers, step, self.forked_at)
+
+    def overview(self) -> Overview:
+        """The diff of all sealed layers together, and the sizes of just that: what rules and reviewers go by."""
+        return overview_of(self._shelf, self.homes, self._layers, self.forked_at)
 
     def paths(self) -> tuple[str, ...]:
         """What would land, all sealed layers together."""

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from typing import Final, TypeAlias
 
 from amends.changeset.codec import fields_of, items, text
+from amends.changeset.disk import digest_of
 from amends.changeset.home import Home
-from amends.changeset.look import content_at
+from amends.changeset.look import content_at, readable
 from amends.changeset.model import Kind, Layer, State
 from amends.changeset.net import net_changes
 from amends.changeset.objects import Objects
 from amends.changeset.paths import unspell
 from amends.changeset.shelf import Shelf, content_in
-from amends.changeset.texts import LARGEST_TEXT
-from amends.changeset.unified import Shown, unified
+from amends.changeset.texts import LARGEST_TEXT, lines_in, widest_in
+from amends.changeset.unified import MOST_SHOWN, Bulk, Overview, Shown, overview, unified
 from amends.errors import ChangesetLifeError
+
+_PIECE: Final = 1 << 20
+_Read: TypeAlias = "io.BytesIO | io.FileIO"
 
 
 class Contents:
@@ -48,6 +56,29 @@ class Contents:
                 return content
         return None
 
+    def shown(self, path: bytes, before: State | None, after: State | None) -> Shown:
+        """One path's change, with its contents; of what is too large to hold, with the part that is not the same."""
+        if not any(state is not None and state.size > LARGEST_TEXT for state in (before, after)):
+            return Shown(path=path, before=before, after=after, old=self.of(path, before), new=self.of(path, after))
+        with contextlib.ExitStack() as files:
+            old, new = (self._opened(path, state, files) for state in (before, after))
+            old_bulk, new_bulk = held_against(old, new)
+        return Shown(path=path, before=before, after=after, old=None, new=None, old_bulk=old_bulk, new_bulk=new_bulk)
+
+    def _opened(self, path: bytes, state: State | None, files: contextlib.ExitStack) -> _Read | None:
+        """The content to read; None: there is none, or it is no longer to be had."""
+        if state is None or state.kind is Kind.FOLDER:
+            return None
+        if state.size <= LARGEST_TEXT:
+            content = self.of(path, state)
+            return None if content is None else io.BytesIO(content)
+        for place in self._places(path, state):
+            with contextlib.suppress(OSError):
+                file = files.enter_context(readable(place))
+                if digest_of(file) == state.digest:
+                    return files.enter_context(open(file, "rb", buffering=0, closefd=False))
+        return None
+
     def _places(self, path: bytes, state: State) -> Iterator[bytes]:
         for layer in reversed(self._layers):
             for entry in layer.trees[self._tree]:
@@ -69,13 +100,7 @@ def shown_net(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], fork
         befores = {each.path: each.before for layer in reversed(layers[forked_at:]) for each in layer.trees[tree]}
         for net in net_changes(layers, tree, forked_at):
             before = net.ancestor.state if net.ancestor.is_known else befores.get(net.path)
-            yield Shown(
-                path=net.path,
-                before=before,
-                after=net.ours,
-                old=contents.of(net.path, before),
-                new=contents.of(net.path, net.ours),
-            )
+            yield contents.shown(net.path, before, net.ours)
 
 
 def shown_step(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], number: int) -> Iterator[Shown]:
@@ -84,13 +109,7 @@ def shown_step(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], num
         contents = Contents(shelf, home, layers, tree)
         for entry in layers[number - 1].trees[tree]:
             if not entry.is_ephemeral:
-                yield Shown(
-                    path=entry.path,
-                    before=entry.before,
-                    after=entry.state,
-                    old=contents.of(entry.path, entry.before),
-                    new=contents.of(entry.path, entry.state),
-                )
+                yield contents.shown(entry.path, entry.before, entry.state)
 
 
 def diff_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], step: int | None, forked_at: int = 0) -> str:
@@ -100,3 +119,71 @@ def diff_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], step: 
     if not 1 <= step <= len(layers):
         raise ChangesetLifeError(f"changeset {shelf.id} has {len(layers)} sealed steps; there is no step {step}")
     return unified(list(shown_step(shelf, homes, layers, step)))
+
+
+def overview_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int = 0) -> Overview:
+    """The diff of all layers together, and the sizes of just that."""
+    return overview(list(shown_net(shelf, homes, layers, forked_at)))
+
+
+# -- what is too large to hold ----------------------------------------------------------------------------------------
+
+
+def held_against(old: _Read | None, new: _Read | None) -> tuple[Bulk | None, Bulk | None]:
+    """Both sides of a change, without what they begin and end with alike."""
+    start = 0 if old is None or new is None else _alike(old, new)
+    end = 0 if old is None or new is None else _alike_at_end(old, new, start)
+    return (_bulk(old, start, end), _bulk(new, start, end))
+
+
+def _bulk(file: _Read | None, start: int, end: int) -> Bulk | None:
+    if file is None:
+        return None
+    length = _size(file) - start - end
+    file.seek(start)
+    part = file.read(min(length, MOST_SHOWN))
+    return Bulk(lines=lines_in(_pieces(file)), widest=widest_in(_pieces(file)), start=start, length=length, part=part)
+
+
+def _size(file: _Read) -> int:
+    return file.seek(0, os.SEEK_END)
+
+
+def _pieces(file: _Read) -> Iterator[bytes]:
+    file.seek(0)
+    while piece := file.read(_PIECE):
+        yield piece
+
+
+def _alike(one: _Read, other: _Read) -> int:
+    """How many bytes both begin with."""
+    at = 0
+    for first, second in zip(_pieces(one), _pieces(other), strict=False):
+        if first != second:
+            return at + _common(first, second)
+        at += len(first)
+    return at
+
+
+def _alike_at_end(one: _Read, other: _Read, start: int) -> int:
+    """How many bytes both end with, beyond those that they begin with."""
+    sizes = (_size(one), _size(other))
+    done, most = 0, min(sizes) - start
+    while done < most:
+        length = min(_PIECE, most - done)
+        one.seek(sizes[0] - done - length)
+        other.seek(sizes[1] - done - length)
+        first, second = one.read(length), other.read(length)
+        if first != second:
+            return done + _common(first[::-1], second[::-1])
+        done += length
+    return done
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """The length of what two different pieces begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from amends.changeset.disk import FOLDER, REACH, Spot, digest_of, opened
@@ -170,6 +170,11 @@ def content_at(path: bytes) -> bytes:
         return content_of(file)
 
 
+def content_by_pieces(path: bytes) -> Iterator[bytes]:
+    with readable(path) as file:
+        yield from _pieces_of(file)
+
+
 @contextlib.contextmanager
 def readable(path: bytes) -> Generator[int]:
     """Open a file to read; one of our own whose mode forbids it is opened all the same, and its mode put back."""
@@ -191,9 +196,11 @@ def readable(path: bytes) -> Generator[int]:
 
 
 def content_of(file: int) -> bytes:
-    pieces: list[bytes] = []
+    return b"".join(_pieces_of(file))
+
+
+def _pieces_of(file: int) -> Iterator[bytes]:
     at = 0
     while piece := os.pread(file, 1 << 20, at):
-        pieces.append(piece)
+        yield piece
         at += len(piece)
-    return b"".join(pieces)

@@ -51,6 +51,13 @@ def same(one: State | None, other: State | None) -> bool:
     return (one.kind, one.mode, one.digest, one.target) == (other.kind, other.mode, other.digest, other.target)
 
 
+def mode_differs(one: State | None, other: State | None) -> bool:
+    """Whether a file or folder is one on both sides, with another mode. A link's mode is nobody's."""
+    if one is None or other is None or one.kind is not other.kind or one.kind is Kind.LINK:
+        return False
+    return one.mode != other.mode
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestor:
     """The state that a step started from. Not known: someone else changed the path during the very step."""

@@ -22,12 +22,12 @@ from amends.changeset.ancestors import Ancestry, moment
 from amends.changeset.delta import Change, Delta
 from amends.changeset.disk import Disk, Sync, spot
 from amends.changeset.home import Home, write_record
-from amends.changeset.look import content_at
-from amends.changeset.model import UNKNOWN, Ancestor, Begun, Entry, Kind, Layer, Met, Terms, Totals
+from amends.changeset.look import content_at, content_by_pieces
+from amends.changeset.model import UNKNOWN, Ancestor, Begun, Entry, Kind, Layer, Met, State, Terms, Totals, mode_differs
 from amends.changeset.objects import Objects
 from amends.changeset.paths import Patterns
 from amends.changeset.stack import Stack
-from amends.changeset.texts import LARGEST_TEXT, changed_lines
+from amends.changeset.texts import LARGEST_TEXT, changed_lines, lines_by_size, lines_in
 from amends.dataclass import dataclass
 from amends.errors import LimitError
 
@@ -139,31 +139,45 @@ def _totals(parts: Sequence[Part], found: Sequence[Sequence[Change]]) -> Totals:
     files = added = removed = size = 0
     for part, changes in zip(parts, found, strict=True):
         for change in changes:
+            if change.is_ephemeral:
+                continue
+            mode = int(mode_differs(change.before, change.after))
+            added, removed = added + mode, removed + mode
             kinds = {state.kind for state in (change.before, change.after) if state is not None}
-            if change.is_ephemeral or kinds == {Kind.FOLDER}:
+            if kinds == {Kind.FOLDER}:
                 continue
             files += 1
             size += change.after.size if change.after is not None else 0
             if Kind.FILE in kinds:
-                more, less = changed_lines(_old(part, change), _new(part, change))
+                more, less = _lines(part, change)
                 added, removed = added + more, removed + less
     return Totals(files=files, added_lines=added, removed_lines=removed, bytes=size)
 
 
-def _old(part: Part, change: Change) -> bytes:
-    if change.before is None or change.before.kind is not Kind.FILE or change.before.size > LARGEST_TEXT:
-        return b""
-    found = part.below.find(change.path)
+def _lines(part: Part, change: Change) -> tuple[int, int]:
+    """How many lines a change adds and removes; what is too large to be compared, or unreadable, counts whole."""
+    before, after = change.before, change.after
+    if before is not None and after is not None and before.digest == after.digest:
+        return (0, 0)
+    below = part.below.find(change.path) if before is not None else None
+    old, new = None if below is None else below.where, part.upper + b"/" + change.path
+    if all(state is None or state.size <= LARGEST_TEXT for state in (before, after)):
+        with contextlib.suppress(OSError):  # it may not be read, or has just gone
+            return changed_lines(_content(before, old), _content(after, new))
+    return (_whole(after, new), _whole(before, old))
+
+
+def _content(state: State | None, where: bytes | None) -> bytes:
+    return b"" if state is None or state.kind is not Kind.FILE or where is None else content_at(where)
+
+
+def _whole(state: State | None, where: bytes | None) -> int:
+    if state is None or state.kind is not Kind.FILE:
+        return 0
     try:
-        return b"" if found is None else content_at(found.where)
-    except OSError:  # it may not be read, or has just gone: its lines are not counted
-        return b""
-
-
-def _new(part: Part, change: Change) -> bytes:
-    if change.after is None or change.after.kind is not Kind.FILE or change.after.size > LARGEST_TEXT:
-        return b""
-    return content_at(part.upper + b"/" + change.path)
+        return lines_by_size(state.size) if where is None else lines_in(content_by_pieces(where))
+    except OSError:
+        return lines_by_size(state.size)
 
 
 def _require_limits(

@@ -6,16 +6,16 @@ seen, stands as its escape.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Final, cast
 
-from amends.cli.looks import line_parts, moment, time_left, topic_width
+from amends.cli.looks import diff_lines, line_parts, moment, time_left, topic_width
 from amends.cli.options import command
 from amends.cli.output import Output, Part
 from amends.core.transitions import ApprovalStatus
 from amends.core.values import Json, canonical
+from amends.evidence.texts import lines_of
 from amends.evidence.timeline import Line, visible
 from amends.runtime.approvals import Asking, lacking
 
@@ -29,10 +29,6 @@ _STATUSES: Final = {
 }
 _LATEST: Final = 20
 _SHORT: Final = 12
-_UNSEEN: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""What counts as printable and is not to be seen: fillers, blanks, and selectors of a variant."""
 
 
 def fields(asked: Asking) -> dict[str, object]:
@@ -105,7 +101,7 @@ def _tell_action(out: Output, asked: Asking) -> None:
     diff = _part(asked.args, "diff")
     args = asked.args
     if isinstance(diff, str) and isinstance(args, dict):
-        args = {**args, "diff": f"{len(diff.splitlines())} lines, below"}
+        args = {**args, "diff": f"{len(lines_of(diff))} lines, below"}
     for line in json_lines(args, depth=2):
         out.say((line, "cyan"))
     if isinstance(diff, str):
@@ -115,8 +111,8 @@ def _tell_action(out: Output, asked: Asking) -> None:
 def _tell_diff(out: Output, diff: str) -> None:
     """As lines, each made visible: what it says is the agent's, and none of it may move a cursor."""
     out.say("  what it changes:")
-    for line in diff.splitlines():
-        out.say((f"    {visible(line)}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
+    for line, style in diff_lines(diff):
+        out.say((f"    {line}", style))
 
 
 def _tell_way_back(out: Output, asked: Asking) -> None:
@@ -156,7 +152,7 @@ def _heading(out: Output, text: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    return f'"{seen(text)}"' if text else "nothing"
+    return f'"{visible(text)}"' if text else "nothing"
 
 
 def _part(value: Json, name: str) -> Json:
@@ -166,25 +162,20 @@ def _part(value: Json, name: str) -> Json:
 # -- values as they are -----------------------------------------------------------------------------------------------
 
 
-def seen(text: str) -> str:
-    """The text with what a terminal would act upon, or not show, as escapes; nothing is cut."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), visible(text))
-
-
 def json_lines(value: Json, *, lead: str = "", tail: str = "", depth: int = 0) -> Iterator[str]:
     """A value as canonical JSON, with a line for each part of it."""
     indent = "  " * depth
     if isinstance(value, dict) and value:
         names = sorted(value, key=lambda name: name.encode("utf-16-be"))
         yield f"{indent}{lead}{{"
-        yield from _inside(((f"{seen(canonical(name))}: ", value[name]) for name in names), len(names), depth + 1)
+        yield from _inside(((f"{visible(canonical(name))}: ", value[name]) for name in names), len(names), depth + 1)
         yield f"{indent}}}{tail}"
     elif isinstance(value, list) and value:
         yield f"{indent}{lead}["
         yield from _inside((("", item) for item in value), len(value), depth + 1)
         yield f"{indent}]{tail}"
     else:
-        yield f"{indent}{lead}{seen(canonical(value))}{tail}"
+        yield f"{indent}{lead}{visible(canonical(value))}{tail}"
 
 
 def _inside(parts: Iterable[tuple[str, Json]], count: int, depth: int) -> Iterator[str]:

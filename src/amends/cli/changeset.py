@@ -140,12 +140,13 @@ def _count(files: int) -> str:
 def diff(*, changeset_id: str, step: int | None, root: str, state: str | None, as_json: bool) -> None:
     """Print a unified diff of what it would change."""
     from amends.changeset import diff as compare
+    from amends.cli.looks import diff_lines
     from amends.cli.output import Output
 
     out, text = Output(as_json=as_json), compare(root, changeset_id, step=step, state=state)
     out.record("diff", {"changeset": changeset_id, "step": step, "diff": text})
-    for line in text.splitlines():
-        out.say((_harmless(line), {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
+    for line in diff_lines(text):
+        out.say(line)
 
 
 @changeset.command()
@@ -325,15 +326,11 @@ def _land_by_hand(out: Output, changeset: Changeset, verify: list[str] | None, w
 
 
 def _say_lines(out: Output, text: str) -> None:
-    for line in text.splitlines():
-        out.say(_harmless(line))
+    from amends.cli.looks import with_tabs
+    from amends.evidence.texts import lines_of
 
-
-def _harmless(line: str) -> str:
-    """A line of somebody's file or command, with its tabs, and with nothing that a terminal would act upon."""
-    from amends.evidence.timeline import visible
-
-    return "\t".join(map(visible, line.split("\t")))
+    for line in lines_of(text):
+        out.say(with_tabs(line))
 
 
 def _opened(found: Summary, root: str, state: str | None) -> Changeset:

@@ -183,7 +183,7 @@ def _line(text: str, table: str, key: str) -> int:
     """The line of a key, as TOML is usually written; 0 where it is not found. An inline table is on its key's line."""
     around, _, own = table.rpartition(".")
     here, found = "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         bare = line.strip()
         if bare.startswith("["):
             here = bare.strip("[").partition("]")[0].replace(" ", "")

@@ -41,7 +41,7 @@ class World:
     def facts(self) -> list[Fact]:
         if not self._path.exists():
             return []
-        return [Fact(*line.split("\t")) for line in self._path.read_text(encoding="utf-8").splitlines()]
+        return [Fact(*line.split("\t")) for line in self._path.read_text(encoding="utf-8").split("\n")[:-1]]
 
     def book(self, kind: str, what: str, key: str) -> str:
         self.take_a_moment()

@@ -87,7 +87,7 @@ def show(*, name: str, version: int | None, journal: str, as_json: bool) -> None
         known = f"`amends document history {name}` shows its versions" if found or version else _LISTED
         raise InputError(f"there is no {what}; {known}")
     out.record("document", _fields(found))
-    for line in json.dumps(found.body, indent=2, sort_keys=True).splitlines():
+    for line in json.dumps(found.body, indent=2, sort_keys=True).split("\n"):
         out.say(line)
 
 

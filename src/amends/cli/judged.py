@@ -16,6 +16,7 @@ from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
 from amends.core.values import POLICIES, SagaId
 from amends.core.verdict import Decision, Verdict
+from amends.evidence.texts import lines_of
 from amends.evidence.timeline import span, spelled, visible
 from amends.gate.cases import Case
 from amends.gate.environments import placed
@@ -293,5 +294,5 @@ async def tell_in_force(out: Output, journal: Journal) -> None:
     if why:
         out.say(("why         ", "dim"), visible(why))
     out.say()
-    for line in text.splitlines():
+    for line in lines_of(text):
         out.say(visible(line))

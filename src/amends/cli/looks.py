@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Final
 
 from amends.cli.output import Part
 from amends.core.transitions import SagaStatus
+from amends.evidence.texts import lines_of
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
 from amends.journal.locking import LockRow
 from amends.journal.protocol import ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
@@ -33,6 +34,7 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
     SagaStatus.PAUSED: "yellow",
 }
 _FAINT: Final = "dim"
+_SIGNS: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}
 _TOPIC: Final = 16
 _WIDEST_TOPIC: Final = 26
 
@@ -269,3 +271,15 @@ def entry_fields(entry: Entry) -> dict[str, object]:
         "body": None if entry.is_removed else json.loads(entry.body),
         "hash": entry.hash.hex(),
     }
+
+
+def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
+    """A diff's lines as they are in it, each with its style: what could pass for the end of one is an escape."""
+    for line in lines_of(diff):
+        sign = line[: 2 if line.startswith("|") else 1]
+        yield sign + with_tabs(line[len(sign) :]), _SIGNS.get(sign[-1:], "")
+
+
+def with_tabs(line: str) -> str:
+    """A line of somebody's file or command, with its tabs, and with nothing else that a terminal would act upon."""
+    return "\t".join(map(visible, line.split("\t")))

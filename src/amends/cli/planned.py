@@ -41,7 +41,7 @@ def show_plan(
             plan = planned(state, PROCESS, to=to, last=last, counted_on=counted, mitigate=mitigate, unmitigated=below)
         for step in plan.steps:
             out.record("planned", {name: getattr(step, name) for name in _FIELDS})
-        for line in str(plan).splitlines():
+        for line in str(plan).split("\n"):
             order, dot, rest = line.partition(". ") if line.startswith("  ") else ("", "", line)
             out.say_beside((f"{order}{dot}",), visible(rest))
         return 0 if plan.is_clean else 4

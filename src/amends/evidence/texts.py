@@ -1,12 +1,17 @@
 """Values and words as a person is shown them: on one line, cut to a length, and harmless to a terminal. Pure.
 
 Everything that came from outside (arguments, results, errors, names) is cut to a length, and every character that a
-terminal would act upon or that hides its neighbours is shown as its escape. A secret is shown as the word `secret`.
+terminal would act upon, that hides or moves its neighbours, or that is not to be seen itself, is shown as its escape:
+controls and other ends of lines, marks of direction and letters that are written from right to left, blanks, fillers
+and selectors. `visible` is the one place that knows which. A secret is shown as the word `secret`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -20,6 +25,12 @@ FILES_MARK: Final = "$files"
 """How a step's changeset stands in its arguments."""
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
 _SECOND: Final = 1000
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
+"""What counts as printable and is not to be seen: fillers, blanks, and selectors of a variant."""
+_BACKWARDS: Final = frozenset({"R", "AL", "AN"})
+"""How letters run that are written from right to left: a terminal shows what stands between two of them elsewhere."""
 
 
 def said(text: str) -> str:
@@ -41,14 +52,27 @@ def span(milliseconds: int) -> str:
 def visible(text: str, longest: int | None = None) -> str:
     """The text on one line, cut to a length, with what a terminal would act upon or not show as escapes."""
     if longest is None:
-        longest = 6 * len(text)
-    elif len(text) <= longest and text.isprintable():
+        longest = 10 * len(text)
+    if len(text) <= longest and text.isascii() and text.isprintable():
         return text
-    return _cut(map(_escaped, text), longest)
+    is_mark = bool(text) and unicodedata.category(text[0]).startswith("M")  # it would sit on what stands before it
+    return _cut(itertools.chain([_escape(text[0])] if is_mark else (), map(_escaped, text[is_mark:])), longest)
+
+
+def lines_of(text: str) -> list[str]:
+    """A text's lines, which newlines end and nothing else does: other ends of a line are to be seen in it."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _escaped(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+    is_plain = character.isprintable() and (
+        character.isascii() or (not _UNSEEN.match(character) and unicodedata.bidirectional(character) not in _BACKWARDS)
+    )
+    return character if is_plain else _escape(character)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def spelled_args(args: Json) -> str:

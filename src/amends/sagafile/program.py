@@ -56,7 +56,7 @@ class Printed:
 
     @property
     def last_words(self) -> str:
-        lines = [line.strip() for line in (self.stderr or self.stdout).splitlines() if line.strip()]
+        lines = [line.strip() for line in (self.stderr or self.stdout).split("\n") if line.strip()]
         return " / ".join(lines[-3:])[-_TOLD:]
 
 

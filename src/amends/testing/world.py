@@ -95,7 +95,7 @@ class World:
             return tuple(self._lines)
         if not self._path.exists():
             return ()
-        return tuple(Line(**json.loads(text)) for text in self._path.read_text(encoding="utf-8").splitlines())
+        return tuple(Line(**json.loads(text)) for text in self._path.read_text(encoding="utf-8").split("\n")[:-1])
 
     def stands(self, key: str) -> int:
         """How many times the effect of the action with this key stands."""

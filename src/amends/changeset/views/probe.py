@@ -170,7 +170,7 @@ def _overlay_trouble(home: Home, layer: bytes, clock: Clock, disk: Disk) -> str:
 def _nested(homes: Sequence[Home]) -> str:
     """A file system mounted inside the tree would not show in an overlay of it."""
     try:
-        mounts = content_at(b"/proc/self/mountinfo").splitlines()
+        mounts = content_at(b"/proc/self/mountinfo").split(b"\n")[:-1]
     except OSError:
         return ""
     for line in mounts:

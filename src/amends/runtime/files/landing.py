@@ -35,19 +35,33 @@ OnConflict: TypeAlias = Literal["raise", "return", "ask"]
 def review(files: Any) -> dict[str, Json]:  # noqa: ANN401 - given the whole changeset, and no layer
     """Look at what would land."""
     changeset = cast("Changeset", files)
-    diff = changeset.diff().encode("utf-8", "backslashreplace").decode()
+    looked = changeset.overview()
+    diff = looked.diff.encode("utf-8", "backslashreplace").decode()
     steps = changeset.steps()
     paths = changeset.paths()
+    by_step = sum(step.totals.added_lines + step.totals.removed_lines for step in steps)
     return {
         "digest": changeset.digest(),
         "steps": len(steps),
         "changed_files": len(paths),
-        "changed_lines": sum(step.totals.added_lines + step.totals.removed_lines for step in steps),
+        "changed_lines": max(by_step, looked.changed_lines),
         "changed_bytes": sum(step.totals.bytes for step in steps),
+        "binary_files": looked.binary_files,
+        "modes_changed": looked.modes_changed,
+        "widest_line": looked.widest_line,
         "paths": list(paths[:MOST_PATHS]),
-        "diff": diff if len(diff) <= LONGEST_DIFF else diff[:LONGEST_DIFF] + "\n[... cut]\n",
+        "diff": _fitting(diff, changeset.id),
         "diff_digest": hashlib.sha256(diff.encode()).hexdigest(),
     }
+
+
+def _fitting(diff: str, changeset: str) -> str:
+    """The diff, if it fits into a record; else its first lines, how many more there are, and where to read them."""
+    if len(diff) <= LONGEST_DIFF:
+        return diff
+    first = diff[:LONGEST_DIFF].rpartition("\n")[0] or diff[:LONGEST_DIFF]
+    left = diff.count("\n", len(first) + 1)
+    return f"{first}\n[... cut here: {left} more lines. `amends changeset diff {changeset}` shows all of them]\n"
 
 
 @action(TOPIC, idempotent=True, timeout=None, compensation_timeout=600, compensation_retries=20)
