@@ -301,13 +301,17 @@ def test_a_key_from_the_environment_is_changed_into_a_file(shop: Shell, monkeypa
 # -- forgetting ---------------------------------------------------------------------------------------------------
 
 
+FORGET = ("--yes", "--by", "person:ann", "--why", "the year is over")
+
+
 def test_what_ended_is_forgotten_and_its_story_still_has_its_times_and_names(shop: Shell) -> None:
-    said = shop.here("evidence", "forget", "--ended-before", "0m", "--yes")
+    said = shop.here("evidence", "forget", "--ended-before", "0m", *FORGET)
     assert (said.code, said.out) == (0, "removed what 6 entries held\n")
-    assert shop.here("evidence", "forget", "--ended-before", "0m", "--yes", "--json").records[0]["entries"] == 0
+    assert shop.here("evidence", "forget", "--ended-before", "0m", *FORGET, "--json").records[0]["entries"] == 0
     story = shop.here("saga", "show", "b-1")
     assert story.code == 0
-    lines = story.out.splitlines()[-6:]
+    lines = story.out.splitlines()[-7:]
+    assert lines[-1].endswith("what entries 1 to 6 held was removed by person:ann: the year is over")
     assert lines[1].endswith("entry 2, action.dispatched: what it held was removed")
     assert "lamp" not in story.out
     fields = shop.here("saga", "show", "b-1", "--json").of_type("entry")
@@ -316,24 +320,25 @@ def test_what_ended_is_forgotten_and_its_story_still_has_its_times_and_names(sho
         (2, "action.dispatched/1", None),
     ]
     verified = shop.here("evidence", "verify")
-    assert (verified.code, counts(verified)["covered"]) == (0, 18)
-    assert "removed" in verified.out
+    assert (verified.code, counts(verified)["covered"]) == (0, 19)
+    assert "removed            6" in verified.out
+    assert "  person:ann removed what 6 entries of 1 sagas held, " in verified.out
     assert "what it held was removed" in shop.here("evidence", "record", "b-1").complaint
     assert "what it held was removed" in shop.here("saga", "cancel", "b-1", "--module", "shop").complaint
     assert b"lamp" not in (shop.place / "amends.db").read_bytes()
 
 
 def test_forgetting_is_asked_for_twice(shop: Shell) -> None:
-    said = shop("evidence", "forget", "--ended-before", "2026-01-01", stdin=b"n\n")
+    said = shop("evidence", "forget", "--ended-before", "2026-01-01", "--why", "old", stdin=b"n\n")
     assert said.code == 130
     assert "Remove what sagas held that ended before 2026-01-01 00:00:00 UTC?" in said.out
     for when, says in (
         ("yesterday", "is neither a date, nor a time, nor an age"),
         ("2026-01-01T12:00", "does not say in which zone"),
     ):
-        assert says in shop.here("evidence", "forget", "--ended-before", when, "--yes").complaint
+        assert says in shop.here("evidence", "forget", "--ended-before", when, *FORGET).complaint
     for when in ("2026-01-01T12:00Z", "2026-01-01T12:00+02:00", "90d", "12h"):
-        assert shop.here("evidence", "forget", "--ended-before", when, "--yes").out == "removed what 0 entries held\n"
+        assert shop.here("evidence", "forget", "--ended-before", when, *FORGET).out == "removed what 0 entries held\n"
     assert shop.here("evidence").code == 2
 
 

@@ -95,6 +95,7 @@ EVENTS: list[e.Event] = [
     e.DispatchUnpaused(pause=3, by="a", why="w"),
     e.HoldPlaced(saga="s", by="a", why="w"),
     e.HoldLifted(saga="s", by="a", why="w"),
+    e.ContentRemoved(entries=3, by="a", why="w"),
     e.DrillMissed(saga="d", target="m:d", last_at=1, every_s=2.0, by="a"),
     e.BudgetSpent(place=StepId("2"), usd_micros=2),
     e.ChildSpent(step=StepId("2"), usd_micros=2, steps=1),

@@ -1,6 +1,7 @@
 """A bundle shows what it shows, and proves it: any sagas of a journal of any size, against any checkpoint."""
 
 import asyncio
+import io
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from amends.core import events as e
 from amends.core.values import SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
+from amends.evidence import examine, standalone
 from amends.evidence.bundle import POLICY_SAGA, Branches, export, spell, spell_entry
-from amends.evidence.verify import verify_journal
-from amends.journal.attested import Checkpoint, Signer, Stored
+from amends.evidence.verify import verify_bundle, verify_journal
+from amends.journal.attested import Checkpoint, Removal, Signer, Stored
 from amends.journal.codec import INLINE, Wire
 from amends.journal.memory import MemoryJournal
 from amends.journal.memory.state import Kept
@@ -98,7 +101,9 @@ def test_a_whole_journal_is_covered_up_to_its_checkpoint_and_the_rest_is_named()
         "unattested": {"count": 9, "entries": "55-63"},
         "missing": {"count": 0, "entries": ""},
         "altered": {"count": 0, "entries": ""},
+        "gone": {"count": 0, "entries": ""},
         "removed": 0,
+        "removals": [],
         "troubles": False,
     }
     closed = made(6, tail=False)
@@ -194,12 +199,105 @@ def test_large_payloads_come_along_once_and_are_checked() -> None:
 
 def test_what_was_removed_is_still_covered() -> None:
     journal, key = large_journal()
-    asyncio.run(journal.remove_payloads(ended_before=ManualClock().now() + 1))
+    asyncio.run(journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1))
     for sagas in (None, ["a"]):
         bundle = asyncio.run(bundle_of(journal, sagas))
         found = verdict(bundle, key)
         assert (found["conclusion"], found["removed"]) == ("covered", 6 if sagas is None else 3)
         assert b"xxxx" not in bundle
+
+
+SAID = {"by": "person:ann", "why": "it is old", "was_gone": False}
+
+
+def test_who_removed_what_and_why_is_told_by_both_verifiers() -> None:
+    journal, key = large_journal()
+    asyncio.run(journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1))
+    at = ManualClock().now()
+    for sagas, counts in ((None, {"sagas": 2, "entries": 6}), (["b"], {"sagas": 1, "entries": 3})):
+        found = verdict(asyncio.run(bundle_of(journal, sagas)), key)
+        assert found["removals"] == [{**SAID, **counts, "first_at": at, "last_at": at}]
+        assert found["gone"]["count"] == 0
+
+
+def stripped(bundle: bytes, *, records: bool = False) -> bytes:
+    """What whoever has no key can do: put its digest in the place of what an entry held."""
+    lines: list[bytes] = []
+    for line in lines_of(bundle):
+        fields = json.loads(line)
+        is_there = fields["type"] == "entry" and fields["body"].startswith("{")
+        if is_there and (records or not fields["name"].startswith("content.removed")):
+            fields["body"] = f"sha256:{digest(fields['body'])}"
+        if fields["type"] != "payload":
+            lines.append(spell(fields).encode() + b"\n")
+    return ended(lines)
+
+
+def test_what_is_gone_without_a_record_is_damage_unless_that_is_asked_to_be_taken_as_it_is() -> None:
+    journal, key = large_journal()
+    bundle = stripped(asyncio.run(bundle_of(journal)))
+    found = verdict(bundle, key)
+    assert (found["conclusion"], found["gone"]["entries"], found["altered"]["count"]) == ("failed", "1-6", 0)
+    ours = verify_bundle(io.BytesIO(bundle), key, may_be_gone=True)
+    assert (ours.conclusion, len(ours.gone), ours.removed) == ("covered", 6, 6)
+    alone = standalone.Verification(io.BytesIO(bundle), key, may_be_gone=True).report()
+    assert (alone["conclusion"], alone["gone"]["count"], alone["removed"]) == ("covered", 6, 6)
+
+
+def test_a_record_does_not_excuse_that_it_is_gone_itself() -> None:
+    journal, key = large_journal()
+    asyncio.run(journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1))
+    bundle = asyncio.run(bundle_of(journal))
+    assert verdict(stripped(bundle), key)["conclusion"] == "covered"
+    assert verdict(stripped(bundle, records=True), key)["gone"]["count"] == 8
+
+
+def test_a_record_that_nobody_signed_does_not_excuse_what_was_signed() -> None:
+    """Somebody with the file and without the key strips it, and writes a record with right hashes behind it."""
+    made, key = large_journal()
+    forger = MemoryJournal(ManualClock(), made.memory)
+    asyncio.run(forger.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1))
+    found = verdict(asyncio.run(bundle_of(forger)), key)
+    assert (found["conclusion"], found["gone"]["entries"], found["unattested"]["count"]) == ("failed", "1-6", 2)
+    assert asyncio.run(verify_journal(forger, key)).conclusion == "failed"
+
+
+def test_of_a_journal_that_was_never_signed_a_record_is_as_good_as_the_rest() -> None:
+    journal = MemoryJournal(ManualClock())
+
+    async def whole() -> str:
+        saga = await begin(journal, "a")
+        await add(journal, saga, e.SagaCompleted(result="x"), summary=COMPLETED)
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1)
+        report = await verify_journal(journal)
+        assert (len(report.gone), report.removals[0].entries) == (0, 2)
+        return report.conclusion
+
+    assert asyncio.run(whole()) == "unattested"
+
+
+@pytest.mark.parametrize(
+    "body", ["[]", "{", "{}", '{"by":1,"entries":2,"why":""}', '{"by":"","entries":true,"why":""}']
+)
+def test_a_record_that_says_nothing_excuses_nothing(body: str) -> None:
+    assert examine._removal(body) is None
+    assert standalone.removal(body) is None
+
+
+def test_what_was_gone_already_can_be_vouched_for_once_and_only_where_all_of_a_saga_is() -> None:
+    journal, key = large_journal()
+    memory = journal.memory
+    for name in ("a", "b"):
+        record = memory.sagas[SagaId(name)]
+        for place, kept in enumerate(record.entries[: 3 if name == "a" else 2]):
+            wire = Wire(kept.wire.name, f"sha256:{digest(kept.wire.body)}", {})
+            record.entries[place] = Kept(kept.at, wire, kept.hash)
+        record.removed = True
+    assert asyncio.run(verify_journal(journal, key)).conclusion == "failed"
+    done = [asyncio.run(journal.vouch_for_removals(by="person:ann", why="by an older version")) for _ in range(2)]
+    assert done == [Removal(1, 3), Removal(0, 0)]
+    report = asyncio.run(verify_journal(journal, key))
+    assert (str(report.gone), report.removals[0].said.was_gone) == ("4-5", True)
 
 
 def test_policies_that_are_given_come_along_under_their_digest() -> None:
@@ -420,8 +518,11 @@ def test_what_is_removed_while_a_journal_is_verified_is_removed_and_not_altered(
     made, _ = large_journal()
 
     async def whole() -> None:
-        journal = InUse(ManualClock(), made.memory)
-        journal.more = [*[nothing] * waits, partial(journal.remove_payloads, ended_before=2**52)]
+        journal = InUse(ManualClock(), made.memory, notary=notary())
+        journal.more = [
+            *[nothing] * waits,
+            partial(journal.remove_payloads, by="person:ann", why="it is old", ended_before=2**52),
+        ]
         report = await verify_journal(journal)
         assert (report.conclusion, report.findings, journal.more) == ("covered", [], [])
 

@@ -219,7 +219,7 @@ def test_of_what_was_removed_there_is_no_record() -> None:
     assert row.status is SagaStatus.COMPLETED
 
     async def live() -> list[Entry]:
-        await journal.remove_payloads(ended_before=2**50)
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=2**50)
         return [entry async for entry in journal.read(row.id)]
 
     entries = asyncio.run(live())

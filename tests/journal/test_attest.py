@@ -289,7 +289,9 @@ def test_what_was_removed_is_in_no_file_any_more(path: Path, size: int) -> None:
                 events: list[e.Event] = [started(about=content), succeeded([content, number]), resumed(canary)]
                 await journal.append(saga, events, after=0, summary=COMPLETED)
             assert any(canary.encode() in file.read_bytes() for file in path.parent.iterdir())
-            count = (await journal.remove_payloads(ended_before=ManualClock().now() + 1)).entries
+            count = (
+                await journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1)
+            ).entries
             await journal.retire("nobody")  # answered after the log was cut
             assert not [file for file in path.parent.iterdir() if canary.encode() in file.read_bytes()]
             return count
@@ -301,8 +303,12 @@ def test_a_saga_that_went_on_after_its_removal_can_be_removed_again(path: Path) 
     async def live() -> tuple[int, int]:
         async with opened(path) as journal:
             saga = await begin(journal, "s", summary=COMPLETED)
-            first = (await journal.remove_payloads(ended_before=ManualClock().now() + 1)).entries
+            first = (
+                await journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1)
+            ).entries
             await add(journal, saga, resumed(), summary=COMPLETED)
-            return first, (await journal.remove_payloads(ended_before=ManualClock().now() + 1)).entries
+            return first, (
+                await journal.remove_payloads(by="person:ann", why="it is old", ended_before=ManualClock().now() + 1)
+            ).entries
 
     assert asyncio.run(live()) == (1, 1)

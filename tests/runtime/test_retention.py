@@ -92,6 +92,7 @@ async def test_a_pruned_saga_says_so_and_shows_what_is_left_of_it() -> None:
             "entry 2, action.dispatched: what it held was removed",
             "entry 3, attempt.succeeded: what it held was removed",
             "entry 4, saga.completed: what it held was removed",
+            "what entries 1 to 4 held was removed by system:local: it ended more than 0.0 ago",
         ]
         with pytest.raises(PayloadRemovedError, match="what it held was removed"):
             await process.cancel("old")

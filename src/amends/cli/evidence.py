@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from amends.cli.options import Nouns, common, show_help, with_journal
+from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
+
+if TYPE_CHECKING:
+    from amends.cli.output import Output
 
 _ENDS: Final = """\b
 Exit codes of verify:
   0  everything is covered by a signature
   7  nothing is wrong, but some entries are not signed yet
-  8  altered, missing, or not signed by the key
+  8  altered, missing, gone without a record, damaged, or not signed by the key
   9  the bundle cannot be read
 """
 
@@ -85,8 +88,22 @@ def export(*, saga_ids: tuple[str, ...], target: str, checkpoint: str | None, jo
 @click.argument("bundle", metavar="[BUNDLE]", required=False)
 @_key
 @_checkpoint
+@click.option(
+    "--removed-unrecorded",
+    "may_be_gone",
+    is_flag=True,
+    help="Take what is gone for removed, where no entry says so: for what was removed before removals were on record.",
+)
 @with_journal
-def verify(*, bundle: str | None, key: str | None, checkpoint: str | None, journal: str, as_json: bool) -> int:
+def verify(
+    *,
+    bundle: str | None,
+    key: str | None,
+    checkpoint: str | None,
+    may_be_gone: bool,
+    journal: str,
+    as_json: bool,
+) -> int:
     """Check a bundle offline, or, where none is given, the journal itself.
 
     For a bundle --key is needed: whoever made the bundle could have put any key in it. For a journal, without --key,
@@ -101,8 +118,8 @@ def verify(*, bundle: str | None, key: str | None, checkpoint: str | None, journ
     pinned = None if key is None else proof.text_of(key, "--key")
     note = None if checkpoint is None else proof.text_of(checkpoint, "--checkpoint")
     if bundle is not None:
-        return proof.tell_bundle(out, bundle, pinned, note)
-    return asyncio.run(proof.tell_journal(out, journal, pinned, note))
+        return proof.tell_bundle(out, bundle, pinned, note, may_be_gone=may_be_gone)
+    return asyncio.run(proof.tell_journal(out, journal, pinned, note, may_be_gone=may_be_gone))
 
 
 @evidence.command()
@@ -162,29 +179,61 @@ def rotate(*, target: str | None, lost: bool, journal: str, as_json: bool) -> No
     "--ended-before",
     "when",
     metavar="WHEN",
-    required=True,
     help="A date (2026-03-31, in UTC), a time with its zone (2026-03-31T12:00+02:00), or an age: 90d, 12h.",
 )
+@click.option(
+    "--already-gone",
+    is_flag=True,
+    help="Remove nothing: vouch for what an older version of amends removed, before removals were on record.",
+)
+@click.option("--why", metavar="TEXT", required=True, help="Who asks for it, and what for; it goes on record.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@with_author
 @with_journal
-def forget(*, when: str, yes: bool, journal: str, as_json: bool) -> None:
+def forget(
+    *, when: str | None, already_gone: bool, why: str, yes: bool, by: str | None, journal: str, as_json: bool
+) -> None:
     """Remove for good what sagas held that ended before a time.
 
     Arguments, results, errors and names of rules go; numbers, times, kinds and hashes of all entries stay, and so does
-    everything that they prove. A saga that was forgotten can no longer be taken back.
+    everything that they prove. A saga that was forgotten can no longer be taken back. It is a person's decision, and
+    each saga gets a signed entry that says whose and why. What somebody asked for themselves is left to another person,
+    but in development.
     """
     import asyncio
 
     from amends.cli import proof
     from amends.cli.output import Output
 
+    if (when is None) == (not already_gone):
+        raise click.UsageError("give either --ended-before or --already-gone")
+    who, out = author(by), Output(as_json=as_json)
+    if when is None:
+        _vouch(out, journal, who, why, yes=yes)
+        return
     ended_before = proof.moment_of(when)
     if not yes:
         click.confirm(f"Remove what sagas held that ended before {proof.spelled_moment(ended_before)}?", abort=True)
-    out = Output(as_json=as_json)
-    count = asyncio.run(proof.forget(journal, ended_before))
-    out.record("forgotten", {"ended_before": ended_before, "entries": count})
-    out.say(f"removed what {count} entries held")
+    done = asyncio.run(proof.forget(journal, ended_before, who, why))
+    found = {"ended_before": ended_before, "entries": done.entries, "sagas": done.sagas, "refused": done.refused}
+    out.record("forgotten", {**found, "by": who})
+    out.say(f"removed what {done.entries} entries held")
+    if done.refused:
+        out.say(f"left alone: {done.refused} sagas that {who} asked for; another person may remove what they held")
+
+
+def _vouch(out: Output, journal: str, who: str, why: str, *, yes: bool) -> None:
+    import asyncio
+
+    from amends.cli import proof
+
+    if not yes:
+        click.confirm(
+            "Vouch for every saga whose content is gone, and of which no entry says who removed it?", abort=True
+        )
+    done = asyncio.run(proof.vouch(journal, who, why))
+    out.record("vouched", {"sagas": done.sagas, "entries": done.entries, "by": who})
+    out.say(f"{who} vouches for what {done.entries} entries of {done.sagas} sagas held")
 
 
 @evidence.command()

@@ -24,11 +24,11 @@ from amends.evidence.keys import KEY_FILE, KeyFile
 from amends.evidence.notary import KeyNotary
 from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
-from amends.journal.attested import Checkpoint, Signer
+from amends.journal.attested import Checkpoint, Removal, Signer
 from amends.journal.protocol import Journal
 from amends.runtime.drills import last_drills
 from amends.runtime.pauses import Pauses
-from amends.runtime.retention import remove, spared_by
+from amends.runtime.retention import Pruned, deciding_remover, remove, spared_by
 
 UNATTESTED: Final = 7
 FAILED: Final = 8
@@ -37,6 +37,8 @@ _CODES: Final = {Conclusion.COVERED: 0, Conclusion.UNATTESTED: UNATTESTED, Concl
 _AGE: Final = re.compile(r"(\d{1,6})([dhm])")
 _UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 _LONGEST_RUNS: Final = 60
+_MOST_SHOWN: Final = 20
+_LONGEST_WHY: Final = 200
 
 
 def text_of(given: str, option: str) -> str:
@@ -98,12 +100,12 @@ async def _copied(lines: AsyncIterator[str], file: int) -> int:
 # -- checking it ------------------------------------------------------------------------------------------------------
 
 
-def tell_bundle(out: Output, bundle: str, key: str | None, checkpoint: str | None) -> int:
+def tell_bundle(out: Output, bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> int:
     if key is None:
         raise InputError("give the public key that you hold, with --key; one that comes with the bundle proves nothing")
     try:
         with Path(bundle).open("rb") as file:
-            report = verify_bundle(file, key, checkpoint=checkpoint)
+            report = verify_bundle(file, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
     except OSError as exc:
         raise InputError(f"{bundle}: {exc.strerror}") from None
     except EvidenceError as exc:
@@ -112,11 +114,11 @@ def tell_bundle(out: Output, bundle: str, key: str | None, checkpoint: str | Non
     return _told(out, report)
 
 
-async def tell_journal(out: Output, address: str, key: str | None, checkpoint: str | None) -> int:
+async def tell_journal(out: Output, address: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> int:
     require_journal(address)
     journal = await open_journal(address, SystemClock(), signs=False, checked=False)
     try:
-        report = await verify_journal(journal, key, checkpoint=checkpoint)
+        report = await verify_journal(journal, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
     except JournalDamagedError as exc:  # so much that not even its rows can be read
         report = Report(troubles=[str(exc)])
     finally:
@@ -140,14 +142,28 @@ def _told(out: Output, report: Report) -> int:
         shown = runs if len(runs) <= _LONGEST_RUNS else f"{runs[:_LONGEST_RUNS].rpartition(',')[0]}, …"
         counted: Part = (f"{count:>9}", style if count else "dim")
         out.say((f"{name:<11}", "dim"), counted, f"  {shown}")
-    if report.removed:
-        out.say(
-            (f"{'removed':<11}", "dim"), f"{report.removed:>9}", "  what they held was removed; they are counted above"
-        )
+    _tell_removals(out, report)
     for line in (*report.troubles, *report.findings):
         out.say(("! ", "bold red"), visible(line, 400))
     out.say(_SAYS[report.conclusion])
     return _CODES[report.conclusion]
+
+
+def _tell_removals(out: Output, report: Report) -> None:
+    if not report.removed:
+        return
+    said = "  what they held was removed; they are counted above"
+    out.say((f"{'removed':<11}", "dim"), f"{report.removed:>9}", said)
+    for one in report.removals[:_MOST_SHOWN]:
+        by, why = visible(one.said.by), visible(one.said.why, _LONGEST_WHY)
+        did = "found gone, and vouches for, what" if one.said.was_gone else "removed what"
+        days = {spelled_moment(at)[:10] for at in (one.first_at, one.last_at)}
+        when = " to ".join(sorted(days))
+        out.say(f"  {by} {did} {one.entries} entries of {one.sagas} sagas held, {when}: {why}")
+    if len(report.removals) > _MOST_SHOWN:
+        out.say(f"  and {len(report.removals) - _MOST_SHOWN} more; --json has them all")
+    if len(report.gone) and report.may_be_gone:
+        out.say(f"  of {len(report.gone)} no entry says who removed them: that is taken as it is")
 
 
 _SAYS: Final[dict[Conclusion, Part]] = {
@@ -227,15 +243,24 @@ def spelled_moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-async def forget(address: str, ended_before: int) -> int:
-    """How many entries lost their content. What is held is left alone, as always."""
-    async with opened_to_read(address) as journal:
+async def forget(address: str, ended_before: int, by: str, why: str) -> Pruned:
+    """What was removed. What is held is left alone, and outside development also what `by` had asked for."""
+    remover = deciding_remover(by, why)
+    async with _opened_to_sign(address) as journal:
         pauses = Pauses(journal, SystemClock(), 0.0)
         await pauses.refresh()
         spared = spared_by(pauses.holds)
-        entries = 0
+        sagas = entries = refused = 0
         while True:
-            removed, spared = await remove(journal, ended_before=ended_before, spared=spared, limit=1_000)
-            entries += removed.entries
+            removed, found = await remove(journal, remover, ended_before=ended_before, spared=spared, limit=1_000)
+            spared, refused = found.spared, refused + len(found.refused)
+            sagas, entries = sagas + removed.sagas, entries + removed.entries
             if not removed.sagas:
-                return entries
+                return Pruned(sagas=sagas, entries=entries, left=0, refused=refused)
+
+
+async def vouch(address: str, by: str, why: str) -> Removal:
+    """Who vouches for what is gone already goes on record; how much that is."""
+    remover = deciding_remover(by, why)
+    async with _opened_to_sign(address) as journal:
+        return await journal.vouch_for_removals(by=remover.by, why=remover.why)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from amends.cli import configured
 from amends.cli.options import with_journal
+
+_SYSTEM: Final = "system:local"
 
 
 @click.command()
@@ -19,14 +23,26 @@ from amends.cli.options import with_journal
 )
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many sagas.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--by", metavar="WHO", default=_SYSTEM, show_default=True, help="In whose name; not an agent's.")
+@click.option("--why", metavar="TEXT", default="", help="What for.  [default: how old they are]")
 @with_journal
-def prune(*, older_than: str, keep: tuple[str, ...], limit: int, dry_run: bool, journal: str, as_json: bool) -> None:
+def prune(
+    *,
+    older_than: str,
+    keep: tuple[str, ...],
+    limit: int,
+    dry_run: bool,
+    by: str,
+    why: str,
+    journal: str,
+    as_json: bool,
+) -> None:
     """Remove for good what sagas held that ended long ago.
 
     Arguments, results, errors and labels go; numbers, times, kinds and hashes of all entries stay, and so does
     everything that they prove. Sagas that are unfinished, have something open, are held (`amends saga hold`) or have a
     label `hold` are left alone, and so are drills that were not withdrawn. A saga that was pruned can no longer be
-    taken back.
+    taken back, and has a signed entry that says who pruned it and why.
     """
     import asyncio
 
@@ -39,12 +55,14 @@ def prune(*, older_than: str, keep: tuple[str, ...], limit: int, dry_run: bool, 
 
     async def whole() -> Pruned:
         async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
-            return await coordinator.prune(older_than, keep=keep, limit=limit, dry_run=dry_run)
+            return await coordinator.prune(older_than, keep=keep, limit=limit, dry_run=dry_run, by=by, why=why)
 
     require_journal(journal)
     done = asyncio.run(whole())
-    out.record("pruned", {"sagas": done.sagas, "entries": done.entries, "left": done.left})
+    out.record("pruned", {"sagas": done.sagas, "entries": done.entries, "left": done.left, "refused": done.refused})
     if dry_run:
         out.say(f"sagas that would be pruned: {done.left}")
     else:
         out.say(f"pruned {done.sagas} sagas, {done.entries} entries; left for the next time: {done.left}")
+    if done.refused:
+        out.say(f"left alone: {done.refused} sagas that {by} asked for; another person may have them pruned")

@@ -51,6 +51,7 @@ from amends.core.spending import (
     LimitReached as LimitReached,
 )
 from amends.core.timing import (
+    ContentRemoved as ContentRemoved,
     ControlEvent as ControlEvent,
     DispatchPaused as DispatchPaused,
     DispatchUnpaused as DispatchUnpaused,
@@ -435,6 +436,7 @@ SagaEvent: TypeAlias = (
     | SagaPaused
     | PolicyAdopted
     | ControlEvent
+    | ContentRemoved
     | CheckpointMade
     | RewindStarted
     | RewindEnded

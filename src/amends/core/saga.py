@@ -215,6 +215,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
             | e.HoldPlaced()
             | e.HoldLifted()
             | e.DrillMissed()
+            | e.ContentRemoved()
             | e.CheckpointMade()
             | e.RewindStarted()
             | e.RewindEnded()
@@ -377,6 +378,7 @@ _SagaMoved: TypeAlias = (
     | e.SagaPaused
     | e.PolicyAdopted
     | e.ControlEvent
+    | e.ContentRemoved
     | e.CheckpointMade
     | e.RewindStarted
     | e.RewindEnded
@@ -426,7 +428,7 @@ def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
             return altered(moved, awaited=None, still_paused=None)
         case e.FamilySettled():
             return altered(moved, family_settled=True)
-        case e.SagaRolledBack() | e.SagaMitigated() | e.PolicyAdopted():
+        case e.SagaRolledBack() | e.SagaMitigated() | e.PolicyAdopted() | e.ContentRemoved():
             return moved
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
             return moved

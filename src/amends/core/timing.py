@@ -95,5 +95,20 @@ class DrillMissed:
     by: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentRemoved:
+    """What this saga's entries held, up to this number, was removed for good; each has left its digest.
+
+    Written with the removal itself, and never removed. `own`: who removed it had asked for the saga. `was_gone`: it was
+    gone already, and this person vouches for it.
+    """
+
+    entries: int
+    by: str
+    why: str
+    own: bool = False
+    was_gone: bool = False
+
+
 WaitEvent: TypeAlias = WaitStarted | WaitEnded | SignalReceived
 ControlEvent: TypeAlias = DispatchPaused | DispatchUnpaused | HoldPlaced | HoldLifted | DrillMissed

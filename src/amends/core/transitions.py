@@ -165,13 +165,16 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.HoldPlaced: _G.COMPLETED,
         e.HoldLifted: _G.COMPLETED,
         e.DrillMissed: _G.COMPLETED,
+        e.ContentRemoved: _G.COMPLETED,
     },
     _G.ROLLED_BACK: {
         e.RollbackResumed: _G.ROLLING_BACK,
+        e.ContentRemoved: _G.ROLLED_BACK,
     },
     _G.MITIGATED: {
         e.RollbackResumed: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
+        e.ContentRemoved: _G.MITIGATED,
     },
 }
 

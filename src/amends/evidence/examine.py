@@ -7,23 +7,28 @@ tree, the tree's root against what was signed. So every entry that is there is o
 | unattested | nothing signed stands over it: it came after, or what would tie it to a signed root is not there      |
 | altered    | it is not what its hash says, or is out of place, or the hashes do not make the root that was signed  |
 
+What an entry held may have been removed since: its digest stands in its place, and its hash is the same. For that a
+later entry of the same saga has to say who removed it and why (`content.removed`), signed like the entry itself. What
+is gone without such a record is damage.
+
 And what should be there and is not is missing. Where hashes do not make a root, and no entry gives itself away, all
 from the last good root on are called altered: one of them is, and nobody can say which.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final, NamedTuple, cast
 
 from amends.evidence.spans import Span, Spans
 from amends.journal.attested import Stored
-from amends.journal.codec import FIRST, chain, removed_digest
+from amends.journal.codec import FIRST, chain, is_removal, removed_digest
 from amends.journal.tree import Tree, leaf
 
 MOST_FINDINGS: Final = 100
@@ -35,6 +40,29 @@ class Conclusion(StrEnum):
     FAILED = "failed"
 
 
+class Said(NamedTuple):
+    """Who stands behind a removal, and why. `was_gone`: they found it gone, and vouch for it."""
+
+    by: str
+    why: str
+    was_gone: bool
+
+
+@dataclass(slots=True)
+class Removed:
+    """What one person removed for one reason: of how many sagas, how many entries, and from when to when."""
+
+    said: Said
+    sagas: int
+    entries: int
+    first_at: int
+    last_at: int
+
+    def fields(self) -> dict[str, object]:
+        counts = {"sagas": self.sagas, "entries": self.entries, "first_at": self.first_at, "last_at": self.last_at}
+        return {**self.said._asdict(), **counts}
+
+
 @dataclass(slots=True, kw_only=True)
 class Report:
     """Positions of entries, and words about them. `hidden`: missing from a saga, at a position nobody can tell."""
@@ -43,8 +71,13 @@ class Report:
     unattested: Spans = field(default_factory=Spans)
     missing: Spans = field(default_factory=Spans)
     altered: Spans = field(default_factory=Spans)
+    gone: Spans = field(default_factory=Spans)
+    """Of which what they held is gone, and no signed entry says who removed it."""
+    may_be_gone: bool = False
+    """Whether that is taken for a removal from before removals were on record."""
     hidden: int = 0
     removed: int = 0
+    removals: list[Removed] = field(default_factory=list[Removed])
     attested: int = 0
     """The size that a signed root covers."""
     findings: list[str] = field(default_factory=list[str])
@@ -52,7 +85,8 @@ class Report:
 
     @property
     def conclusion(self) -> Conclusion:
-        if len(self.altered) or len(self.missing) or self.hidden or self.troubles:
+        is_gone = len(self.gone) and not self.may_be_gone
+        if len(self.altered) or len(self.missing) or self.hidden or is_gone or self.troubles:
             return Conclusion.FAILED
         if len(self.unattested) or not self.attested:
             return Conclusion.UNATTESTED
@@ -67,7 +101,9 @@ class Report:
             "unattested": {"count": len(self.unattested), "entries": str(self.unattested)},
             "missing": {"count": len(self.missing) + self.hidden, "entries": str(self.missing)},
             "altered": {"count": len(self.altered), "entries": str(self.altered)},
+            "gone": {"count": len(self.gone), "entries": str(self.gone)},
             "removed": self.removed,
+            "removals": [one.fields() for one in self.removals],
             "findings": list(self.findings),
             "troubles": list(self.troubles),
         }
@@ -77,10 +113,18 @@ class Examination:
     """Given signed roots with their sizes, then fed with entries in order; `finish` says what it found.
 
     `size`: how many entries there are said to be, where somebody says so. `is_part`: some are left out on purpose.
+    `may_be_gone`: what is gone without a record is told, and does not fail.
     """
 
-    def __init__(self, signed: Iterable[tuple[int, bytes]], *, size: int = 0, is_part: bool = False) -> None:
-        self.report = Report()
+    def __init__(
+        self,
+        signed: Iterable[tuple[int, bytes]],
+        *,
+        size: int = 0,
+        is_part: bool = False,
+        may_be_gone: bool = False,
+    ) -> None:
+        self.report = Report(may_be_gone=may_be_gone)
         self.has_branches = False
         by_size = groupby(sorted(signed), key=itemgetter(0))
         self._signed: list[tuple[int, set[bytes]]] = [(one, {root for _, root in same}) for one, same in by_size]
@@ -97,6 +141,8 @@ class Examination:
         self._present = Spans()
         self._untied = Spans()
         self._missing_numbers = 0
+        self._empty: dict[str, list[tuple[int, int]]] = {}
+        self._recorded: list[tuple[int, int, Said, list[int]]] = []
         self._hold_against_signed()
 
     @property
@@ -129,8 +175,11 @@ class Examination:
             self._alter(stored, "it is not what its hash says")
         else:
             is_good = True
-        if body[:1] != "{":
-            self.report.removed += removed_digest(body) is not None
+        if body[:1] != "{" and removed_digest(body) is not None:
+            self.report.removed += 1
+            self._empty.setdefault(saga, []).append((number, position))
+        elif saga in self._empty and is_good and is_removal(name):
+            self._take_record(stored)
         self._grow(leaf(hashed), 0)
         self._next = position + 1
         return is_good
@@ -164,6 +213,7 @@ class Examination:
         tied = self._present.up_to(self._good) - self._bad - self._untied - report.altered
         report.covered = tied
         report.unattested = self._present - tied - report.altered
+        self._tell_removals()
         return report
 
     # -- its own ------------------------------------------------------------------------------------------------------
@@ -196,6 +246,39 @@ class Examination:
                 self._good = size
         self._due = self._signed[self._checked][0] if self._checked < len(self._signed) else math.inf
 
+    def _take_record(self, stored: Stored) -> None:
+        """Who removed what the entries before this one held. Whether it is signed is seen at the end."""
+        found = _removal(stored.body)
+        if found is None:
+            return
+        until, said = found
+        empty = self._empty.pop(stored.saga)
+        self._recorded.append((stored.position, stored.at, said, [place for number, place in empty if number <= until]))
+        left = [(number, place) for number, place in empty if number > until]
+        if left:
+            self._empty[stored.saga] = left
+
+    def _tell_removals(self) -> None:
+        report = self.report
+        told: dict[Said, Removed] = {}
+        for position, at, said, places in self._recorded:
+            is_signed = report.covered.meets(position, position)
+            unsaid = [] if is_signed else [place for place in places if report.covered.meets(place, place)]
+            for place in unsaid:
+                report.gone.add(place)
+            if len(unsaid) == len(places):
+                continue
+            removed = told.setdefault(said, Removed(said, 0, 0, at, at))
+            removed.sagas += 1
+            removed.entries += len(places) - len(unsaid)
+            removed.first_at, removed.last_at = min(removed.first_at, at), max(removed.last_at, at)
+        for empty in self._empty.values():
+            for _, place in empty:
+                report.gone.add(place)
+        report.removals = list(told.values())
+        if len(report.gone):
+            self._find(f"entries {report.gone}: what they held is gone, and no signed entry says who removed it")
+
     def _alter(self, stored: Stored, why: str) -> None:
         self.report.altered.add(stored.position)
         self._find(f"entry {stored.position} (saga {stored.saga}, number {stored.number}): {why}")
@@ -203,3 +286,18 @@ class Examination:
     def _find(self, finding: str) -> None:
         if len(self.report.findings) < MOST_FINDINGS:
             self.report.findings.append(finding)
+
+
+def _removal(body: str) -> tuple[int, Said] | None:
+    """Up to which entry of its saga a record speaks, and who stands behind it; None where it is none."""
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if type(found) is not dict:
+        return None
+    fields = cast("dict[str, Any]", found)
+    until, by, why, was_gone = (fields.get(name) for name in ("entries", "by", "why", "was_gone"))
+    if type(until) is not int or type(by) is not str or type(why) is not str:
+        return None
+    return until, Said(by, why, was_gone is True)

@@ -46,6 +46,13 @@ def told_of_control(event: e.SagaPaused | e.ControlEvent) -> str:
             assert_never(event)
 
 
+def told_of_removal(event: e.ContentRemoved) -> str:
+    which = "the entry before it" if event.entries == 1 else f"entries 1 to {event.entries}"
+    how = "was found gone, and is vouched for" if event.was_gone else "was removed"
+    own = " (own decision)" if event.own else ""
+    return f"what {which} held {how} by {short(event.by)}{own}: {said(event.why)}"
+
+
 def scope_words(paused: e.DispatchPaused) -> str:
     """What a pause is about, for a person."""
     named = (("topic", paused.topic), ("definition", paused.definition), ("tenant", paused.tenant))

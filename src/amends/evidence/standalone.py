@@ -1,18 +1,20 @@
 """Verify a bundle of evidence without amends: this file, Python 3.11 or newer, and nothing else.
 
-    python verify.py BUNDLE --key KEY [--checkpoint @FILE] [--json]
+    python verify.py BUNDLE --key KEY [--checkpoint @FILE] [--removed-unrecorded] [--json]
 
 KEY is the public key that you were given, or @FILE. A checkpoint is one that you kept, itself or @FILE, to see that
-history was not rewritten since. It says how many entries are covered by a signature, unattested, missing and altered.
-Exit codes: 0 all covered; 7 nothing is wrong, but some entries are unattested; 8 altered, missing, or not signed by the
-key; 9 the bundle cannot be read; 2 wrong usage.
+history was not rewritten since. With --removed-unrecorded, what is gone counts as removed though no entry says who
+removed it, as it was before removals were on record. It says how many entries are covered by a signature, unattested,
+missing, altered and removed. Exit codes: 0 all covered; 7 nothing is wrong, but some entries are unattested; 8 altered,
+missing, gone without a record, or not signed by the key; 9 the bundle cannot be read; 2 wrong usage.
 
 A bundle is lines of JSON (docs/reference/evidence.md has the format). What is checked:
 
 1. every line has the one spelling that it can have, and the last line has the SHA-256 of all before it;
 2. an entry's hash is SHA-256(hash of the saga's entry before ‖ saga ⏎ number ⏎ at ⏎ name ⏎ ‖ SHA-256(body));
-3. the hashes, in order of their positions, are the leaves of the tree of RFC 6962, and make the root of a checkpoint;
-4. the checkpoint is a C2SP signed note, signed by Ed25519 with the pinned key, or with one that it leads to.
+3. a body that was removed has left its digest, and a later entry of its saga, signed too, says who removed it and why;
+4. the hashes, in order of their positions, are the leaves of the tree of RFC 6962, and make the root of a checkpoint;
+5. the checkpoint is a C2SP signed note, signed by Ed25519 with the pinned key, or with one that it leads to.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import hashlib
 import json
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -32,6 +35,7 @@ from amends.evidence.ed25519 import is_signature
 COVERED, UNATTESTED, FAILED, UNREADABLE = 0, 7, 8, 9
 LONGEST_LINE, LONGEST_NOTE, MOST_SIGNATURES, MOST_NOTES = 40 * 1024 * 1024, 65_536, 100, 1_000
 LARGEST, SHORTEST_DIGEST, HASH, KEY, ID = 2**53, 16, 32, 33, 4
+MOST_SHOWN, LONGEST_SHOWN = 20, 200
 Ranges = list[tuple[int, int]]
 Line = dict[str, Any]
 
@@ -160,6 +164,11 @@ def without(ranges: Ranges, gone: Ranges) -> Ranges:
     return merged(left)
 
 
+def holds(ranges: Ranges, position: int) -> bool:
+    place = bisect_left(ranges, position, key=lambda run: run[1])
+    return place < len(ranges) and ranges[place][0] <= position
+
+
 def told(ranges: Ranges, more: int = 0) -> Line:
     text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
     return {"count": sum(last - first + 1 for first, last in ranges) + more, "entries": text}
@@ -198,6 +207,21 @@ def payloads(body: str) -> list[str]:
         return []
 
 
+def removal(body: str) -> tuple[int, tuple[str, str, bool]] | None:
+    """Up to which entry of its saga a record of a removal speaks, and who stands behind it; None where it is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if type(found) is not dict:
+        return None
+    fields = cast("Line", found)
+    until, by, why, was_gone = (fields.get(name) for name in ("entries", "by", "why", "was_gone"))
+    if type(until) is not int or type(by) is not str or type(why) is not str:
+        return None
+    return until, (by, why, was_gone is True)
+
+
 class Tree:
     """What is kept of RFC 6962's tree: the roots of its full subtrees, the largest first."""
 
@@ -222,13 +246,15 @@ class Tree:
 class Verification:
     """Reads a bundle from end to end. Raises ValueError for what is none."""
 
-    def __init__(self, file: BinaryIO, key: str, checkpoint: str | None = None) -> None:
+    def __init__(self, file: BinaryIO, key: str, checkpoint: str | None = None, *, may_be_gone: bool = False) -> None:
         self.file, self.line_number, self.raw, self.whole = file, 0, b"", hashlib.sha256()
         self.troubles, self.heads = list[str](), dict[str, tuple[int, bytes]]()
         self.present, self.missing, self.altered, self.untied, self.bad = (Ranges() for _ in range(5))
         self.wanted, self.given = dict[str, int](), set[str]()
         self.tree, self.is_whole, self.has_branches = Tree(), True, False
         self.place, self.good, self.holes, self.removed, self.entries = 1, 0, 0, 0, 0
+        self.may_be_gone, self.empty = may_be_gone, dict[str, list[tuple[int, int]]]()
+        self.recorded: list[tuple[int, int, tuple[str, str, bool], list[int]]] = []
         line = self._head(Key(key), checkpoint)
         while line["type"] in {"entry", "branch", "payload"}:
             {"entry": self._entry, "branch": self._branch, "payload": self._payload}[line["type"]](line)
@@ -298,16 +324,52 @@ class Verification:
         kept = bytes.fromhex(removed[1]) if removed else sha256(line["body"].encode())
         self.removed += bool(removed)
         about = f"{saga}\n{number}\n{line['at']}\n{line['name']}\n".encode()
+        is_good = number == newest + 1 and sha256(previous, about, kept) == hashed
         if number > newest + 1:
             self.holes += number - newest - 1
             self.untied.append((position, position))
-        elif number <= newest or sha256(previous, about, kept) != hashed:
+        elif not is_good:
             self.altered.append((position, position))
         elif not removed and '"blobs":' in line["body"]:
             new = [name for name in payloads(line["body"]) if name not in self.given and name not in self.wanted]
             self.wanted |= {name: int(position) for name in new}
+        if removed:
+            self.empty.setdefault(saga, []).append((number, position))
+        elif is_good and saga in self.empty and line["name"].partition("/")[0] == "content.removed":
+            self._record(line)
         self._grow(sha256(b"\0", hashed), 0)
         self.place = position + 1
+
+    def _record(self, line: Line) -> None:
+        """Who removed what the entries before this one held. It counts as far as it is signed."""
+        found = removal(line["body"])
+        if found is None:
+            return
+        until, said = found
+        empty = self.empty.pop(line["saga"])
+        places = [place for number, place in empty if number <= until]
+        self.recorded.append((line["position"], line["at"], said, places))
+        left = [(number, place) for number, place in empty if number > until]
+        if left:
+            self.empty[line["saga"]] = left
+
+    def _removals(self, covered: Ranges) -> tuple[Ranges, list[Line]]:
+        """What is gone without a signed record, and who removed the rest."""
+        gone = [(place, place) for empty in self.empty.values() for _, place in empty]
+        found: dict[tuple[str, str, bool], Line] = {}
+        for position, at, said, places in self.recorded:
+            is_signed = holds(covered, position)
+            unsaid = [] if is_signed else [place for place in places if holds(covered, place)]
+            gone += [(place, place) for place in unsaid]
+            if len(unsaid) == len(places):
+                continue
+            by, why, was_gone = said
+            counts = {"sagas": 0, "entries": 0, "first_at": at, "last_at": at}
+            one = found.setdefault(said, {"by": by, "why": why, "was_gone": was_gone, **counts})
+            one["sagas"] += 1
+            one["entries"] += len(places) - len(unsaid)
+            one["first_at"], one["last_at"] = min(one["first_at"], at), max(one["last_at"], at)
+        return merged(gone), list(found.values())
 
     def _branch(self, line: Line) -> None:
         position, size = line["position"], 1 << line["height"]
@@ -361,7 +423,8 @@ class Verification:
         tied = [(first, min(last, self.good)) for first, last in self.present]
         covered = without(tied, [*self.bad, *self.untied, *altered])
         unattested = without(self.present, [*covered, *altered])
-        failed = missing or hidden or altered or self.troubles
+        gone, removals = self._removals(covered)
+        failed = missing or hidden or altered or self.troubles or (gone and not self.may_be_gone)
         return {
             "conclusion": "failed" if failed else "unattested" if unattested or not self.good else "covered",
             "attested": self.good,
@@ -369,7 +432,9 @@ class Verification:
             "unattested": told(unattested),
             "missing": told(missing, hidden),
             "altered": told(altered),
+            "gone": told(gone),
             "removed": self.removed,
+            "removals": removals,
             "troubles": self.troubles,
         }
 
@@ -379,11 +444,27 @@ def itself(given: str) -> str:
     return Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
 
 
+def lines_about(found: Line) -> list[str]:
+    """For a person. What came from the bundle is spelled so that a terminal takes it for text."""
+    counts = ["covered", "unattested", "missing", "altered", *(["gone"] if found["gone"]["count"] else [])]
+    lines = [f"{name:<11}{found[name]['count']:>9}  {found[name]['entries']}" for name in counts]
+    if found["removed"]:
+        lines.append(f"{'removed':<11}{found['removed']:>9}  what they held was removed; they are counted above")
+    for one in found["removals"][:MOST_SHOWN]:
+        by, why = (json.dumps(one[name][:LONGEST_SHOWN]) for name in ("by", "why"))
+        did = "found gone, and vouches for, what" if one["was_gone"] else "removed what"
+        lines.append(f"  {by} {did} {one['entries']} entries of {one['sagas']} sagas held: {why}")
+    return lines
+
+
 def main(words: list[str] | None = None) -> int:
     asked = argparse.ArgumentParser(description="Verify a bundle of evidence, offline.")
     asked.add_argument("bundle", type=Path)
     asked.add_argument("--key", required=True, help="the public key, or @ and the name of a file of it")
     asked.add_argument("--checkpoint", help="a checkpoint that you kept, or @ and the name of a file of it")
+    asked.add_argument(
+        "--removed-unrecorded", action="store_true", help="take what is gone for removed, without a record"
+    )
     asked.add_argument("--json", action="store_true")
     given = asked.parse_args(words)
     try:
@@ -392,12 +473,11 @@ def main(words: list[str] | None = None) -> int:
         if checkpoint is not None and "\n" not in checkpoint.strip():  # no note has one line: it is a file's name
             checkpoint = Path(checkpoint).read_text(encoding="utf-8")
         with given.bundle.open("rb") as file:
-            found = Verification(file, key, checkpoint).report()
+            found = Verification(file, key, checkpoint, may_be_gone=given.removed_unrecorded).report()
     except (ValueError, OSError) as exc:
         sys.stderr.write(f"it cannot be read: {exc}\n")
         return UNREADABLE
-    counts = [f"{name:<11}{found[name]['count']:>9}  {found[name]['entries']}" for name in list(found)[2:6]]
-    said = [json.dumps(found)] if given.json else [*counts, *found["troubles"], found["conclusion"]]
+    said = [json.dumps(found)] if given.json else [*lines_about(found), *found["troubles"], found["conclusion"]]
     sys.stdout.write("\n".join(said) + "\n")
     return {"covered": COVERED, "unattested": UNATTESTED}.get(found["conclusion"], FAILED)
 

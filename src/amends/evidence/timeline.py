@@ -13,7 +13,7 @@ from amends.core import events as e
 from amends.core.values import Json, StepId
 from amends.dataclass import dataclass
 from amends.evidence.commands import CHANGESET, changed, command_line, file_input, printed
-from amends.evidence.idling import told_of_control, told_of_waiting
+from amends.evidence.idling import told_of_control, told_of_removal, told_of_waiting
 from amends.evidence.texts import (
     LONGEST_ARGS,
     LONGEST_RESULT,
@@ -285,6 +285,8 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.BAD, told_of_control(event)
         case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
             return direction, Tone.PLAIN, told_of_control(event)
+        case e.ContentRemoved():
+            return direction, Tone.PLAIN, told_of_removal(event)
         case _:
             assert_never(event)
 

@@ -18,9 +18,11 @@ from amends.errors import EvidenceError, JournalDamagedError
 from amends.evidence import note as notes
 from amends.evidence.bundle import FORMAT, is_policy, needed, spell, spell_entry
 from amends.evidence.examine import Examination, Report
+from amends.evidence.soundness import store_troubles, troubles_in
 from amends.evidence.trust import Trust
 from amends.journal.attested import Attested, Stored
 from amends.journal.codec import removed_digest
+from amends.journal.protocol import Journal
 from amends.journal.tree import HASH_BYTES, Tree
 
 LONGEST_LINE: Final = 40 * 1024 * 1024
@@ -28,14 +30,17 @@ LARGEST_NUMBER: Final = 2**53
 TALLEST: Final = 52
 MOST_NOTES: Final = 1_000
 MOST_TROUBLES: Final = 100
+LOOKS: Final = 3
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _scan: Final[Callable[[str], tuple[Any, int]]] = json.JSONDecoder().raw_decode
 
 Fields = dict[str, Any]
 
 
-def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None) -> Report:
+def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None, may_be_gone: bool = False) -> Report:
     """Hold a bundle against a public key, and against a checkpoint that somebody kept.
+
+    may_be_gone: what was removed without a record of it does not fail, for bundles from before there were records.
 
     Raises EvidenceError for what is no bundle, no key, or damaged so that it cannot be read.
     """
@@ -46,7 +51,7 @@ def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None) ->
     claims.name(head.key)
     for text in [*head.checkpoints, *([] if checkpoint is None else [checkpoint])]:
         claims.add(text)
-    examination = Examination(claims.signed, is_part=head.sagas is not None)
+    examination = Examination(claims.signed, is_part=head.sagas is not None, may_be_gone=may_be_gone)
     examination.report.troubles += [*claims.troubles, *head.troubles]
     reading.go_over(examination)
     if head.sagas is None and examination.has_branches:
@@ -268,16 +273,41 @@ def _height(value: object) -> bool:
 # -- a journal where it lies ------------------------------------------------------------------------------------------
 
 
-async def verify_journal(journal: Attested, key: str | None = None, *, checkpoint: str | None = None) -> Report:
-    """Go over a whole journal: every entry, every checkpoint, every key.
+async def verify_journal(
+    journal: Journal, key: str | None = None, *, checkpoint: str | None = None, may_be_gone: bool = False
+) -> Report:
+    """Go over a whole journal: every entry, every checkpoint, every key; then the store, and each saga as it is read.
 
     Without a key the one counts that the journal says it began with: that shows damage, but not that nobody has put
     another journal in this one's place. Raises EvidenceError for what is no key.
 
     Others may write to it meanwhile. It is judged as it stood when this began: its tree is read first, and what came
-    after that is neither covered nor missing.
+    after that is neither covered nor missing. What is removed meanwhile has its record past that point, so where
+    something is gone and the journal has grown, it is gone over again.
     """
-    tree = await journal.tree()
+    looks = 0
+    while True:
+        looks += 1
+        tree = await journal.tree()
+        report = await _verified(journal, tree, key, checkpoint, may_be_gone=may_be_gone)
+        if not len(report.gone) or looks == LOOKS or (await journal.tree()).size == tree.size:
+            return report
+
+
+async def _add_unsound(journal: Journal, examination: Examination) -> None:
+    """What signatures do not say: whether the store is whole, and whether each saga can be read and makes sense."""
+    troubles = examination.report.troubles
+    found, _ = await store_troubles(journal)
+    troubles += found
+    async for trouble in troubles_in(journal, examination.sagas):
+        troubles.append(trouble)
+        if len(troubles) >= MOST_TROUBLES:
+            return
+
+
+async def _verified(
+    journal: Journal, tree: Tree, key: str | None, checkpoint: str | None, *, may_be_gone: bool
+) -> Report:
     signers = await journal.signers()
     signed, troubles = list[tuple[int, bytes]](), list[str]()
     if key is not None or signers:
@@ -287,9 +317,10 @@ async def verify_journal(journal: Attested, key: str | None = None, *, checkpoin
         if checkpoint is not None:
             claims.add(checkpoint)
         signed, troubles = claims.signed, claims.troubles
-    examination = Examination(signed, size=tree.size)
+    examination = Examination(signed, size=tree.size, may_be_gone=may_be_gone)
     examination.report.troubles += troubles
     await _go_over(journal, examination, tree)
+    await _add_unsound(journal, examination)
     return examination.finish()
 
 

@@ -91,6 +91,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "hold.placed/1": e.HoldPlaced,
     "hold.lifted/1": e.HoldLifted,
     "drill.missed/1": e.DrillMissed,
+    "content.removed/1": e.ContentRemoved,
     "budget.spent/1": e.BudgetSpent,
     "child.spent/1": e.ChildSpent,
     "limit.reached/1": e.LimitReached,
@@ -103,6 +104,8 @@ UPCASTS: Final[dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
 INLINE: Final = 256 * 1024
 FIRST: Final = bytes(32)
 _REMOVED: Final = "sha256:"
+REMOVAL: Final = "content.removed"
+"""The name, without its number, of the entries that say who removed what others held."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BLOBS: Final = "blobs"
 _NO_BLOBS: Final[Mapping[str, str]] = {}
@@ -243,9 +246,18 @@ def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str
     return hashlib.sha256(b"%b%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n".encode(), kept)).digest()
 
 
-def without_payload(body: str) -> str:
-    """What is stored in place of a body that is removed: its digest. What was removed already stays as it is."""
-    return body if removed_digest(body) is not None else f"{_REMOVED}{digest(body)}"
+def without_payload(name: str, body: str) -> str:
+    """What is stored in place of a body that is removed: its digest.
+
+    What was removed already stays as it is, and so does the record of a removal: it is all that says who did it.
+    """
+    is_kept = removed_digest(body) is not None or is_removal(name)
+    return body if is_kept else f"{_REMOVED}{digest(body)}"
+
+
+def is_removal(name: str) -> bool:
+    """Whether an entry of this name says who removed what the entries before it held."""
+    return name.partition("/")[0] == REMOVAL
 
 
 def removed_digest(body: str) -> bytes | None:

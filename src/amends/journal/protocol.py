@@ -107,6 +107,13 @@ class Driver(NamedTuple):
     pid: int = 0
 
 
+class Inspection(NamedTuple):
+    """What a store found wrong with itself. `is_whole`: it came to an end within the time that it was given."""
+
+    troubles: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
 class Summary(NamedTuple):
     """What lists show of a saga after an append; `wake_at` is when it has something to do again."""
 
@@ -311,6 +318,10 @@ class Journal(Attested, Locking, Filing, Protocol):
         whatever was last heard of it: the one that `saga` names may be the worker's own, since only it knows whether it
         drives it just now; no other may.
         """
+        ...
+
+    async def inspect(self, *, within_s: float | None = None) -> Inspection:
+        """Go over everything that the store keeps, however long that takes, or for so long: pages, rows, indexes."""
         ...
 
     async def holder(self, saga: SagaId) -> str | None:

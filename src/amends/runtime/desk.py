@@ -76,7 +76,7 @@ class Desk:
             raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
         state, entries = unstarted(row.id), list[Entry]()
         async for entry in self.journal.read(row.id):
-            state = state if entry.is_removed else evolve(state, entry.event)
+            state = state if row.pruned or entry.is_removed else evolve(state, entry.event)
             entries.append(entry)
         return History(row=row, saga=state, entries=tuple(entries))
 

@@ -1,13 +1,23 @@
-"""How long what sagas held is kept: pruning, and holds that stop it."""
+"""How long what sagas held is kept: pruning, and holds that stop it.
+
+Whatever is removed leaves an entry in its saga that says who removed it and why, in the same transaction, and signed.
+
+| who            | `forget`, a decision                       | `prune`, the rule of whoever runs the journal  |
+|----------------|--------------------------------------------|------------------------------------------------|
+| `person:`      | decides, but not about what they asked for | the same                                       |
+| `system:`      | refused                                    | may, on record                                 |
+| `agent:`       | refused                                    | refused                                        |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from amends.clock import Clock
 from amends.core import events as e
+from amends.core.persons import PERSON, own_decision, require_person
 from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
@@ -20,6 +30,7 @@ from amends.source.duration import duration_s
 if TYPE_CHECKING:
     from amends.runtime.files.retention import Leftovers
 
+_OPERATOR: Final = "system:"
 _NOTHING: Final = frozenset({"0s", "0m", "0h", "0d"})
 HOLD: Final = "hold"
 """The label that keeps a saga from being pruned, whatever it says."""
@@ -32,6 +43,8 @@ class Pruned:
     sagas: int
     entries: int
     left: int
+    refused: int = 0
+    """Sagas that were left alone because whoever asked for this had asked for them: another person decides."""
 
 
 class Retention:
@@ -48,25 +61,29 @@ class Retention:
         keep: Iterable[str] = (),
         limit: int = 1_000,
         dry_run: bool = False,
+        by: str = SYSTEM,
+        why: str = "",
     ) -> Pruned:
         """Remove what sagas held that ended longer ago than this: "90d", "12h", seconds or a timedelta.
 
         Never of one that is unfinished, has something open, or is held. keep: labels, as `name` or `name=value`, whose
-        sagas are left alone. At most `limit` sagas for each call; dry_run only counts. It cannot be taken back.
+        sagas are left alone. At most `limit` sagas for each call; dry_run only counts. It cannot be taken back, and
+        each saga gets an entry that says who did it (`by`: a person, or the system) and why.
         """
+        remover = Remover(by=_may_prune(checked_actor(by)), why=why.strip() or f"it ended more than {older_than} ago")
         if limit < 1:
             raise InputError(f"limit={limit}: prune at least one saga, or ask for a dry run")
         ended_before = self._clock.now() - round(_seconds(older_than) * 1000)
         await self._engine.pauses.refresh()
         spared = spared_by(self._engine.pauses.holds, keep)
         if dry_run:
-            _, spared = await _leftovers(self.journal, ended_before, spared, limit)
-            return Pruned(
-                sagas=0, entries=0, left=await self.journal.removable(ended_before=ended_before, spared=spared)
-            )
-        removed, spared = await remove(self.journal, ended_before=ended_before, spared=spared, limit=limit)
-        left = await self.journal.removable(ended_before=ended_before, spared=spared) if removed.sagas == limit else 0
-        return Pruned(sagas=removed.sagas, entries=removed.entries, left=left)
+            found = await _next(self.journal, remover, ended_before, spared, limit)
+            left = await self.journal.removable(ended_before=ended_before, spared=found.spared)
+            return Pruned(sagas=0, entries=0, left=left, refused=len(found.refused))
+        removed, found = await remove(self.journal, remover, ended_before=ended_before, spared=spared, limit=limit)
+        is_all = removed.sagas < limit
+        left = 0 if is_all else await self.journal.removable(ended_before=ended_before, spared=found.spared)
+        return Pruned(sagas=removed.sagas, entries=removed.entries, left=left, refused=len(found.refused))
 
     async def hold(self, saga: str, *, why: str, by: str = SYSTEM) -> None:
         """Keep what this saga held until the hold is lifted, however old it is. Raises UnknownSagaError."""
@@ -96,27 +113,87 @@ class Retention:
         return dict(self._engine.pauses.holds)
 
 
-async def remove(journal: Journal, *, ended_before: int, spared: Spared, limit: int) -> tuple[Removal, Spared]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remover:
+    """Who removes what sagas held, and why, as it goes on record."""
+
+    by: str
+    why: str
+
+
+class Next(NamedTuple):
+    """What goes next: what it has left on disk, those among it that whoever decides had asked for, and what stays."""
+
+    leftovers: Leftovers
+    own: frozenset[SagaId]
+    refused: frozenset[SagaId]
+    spared: Spared
+
+
+def deciding_remover(by: str, why: str) -> Remover:
+    """To forget is a person's decision, with a reason. Raises RefusedError, InputError."""
+    require_person(by, "remove what sagas held")
+    if not why.strip():
+        raise InputError("removing what sagas held needs a reason: say in why who asks for it")
+    return Remover(by=by, why=why.strip())
+
+
+def _may_prune(by: str) -> str:
+    if not by.startswith(_OPERATOR):
+        require_person(by, "remove what sagas held")
+    return by
+
+
+async def remove(
+    journal: Journal, remover: Remover, *, ended_before: int, spared: Spared, limit: int
+) -> tuple[Removal, Next]:
     """Remove what sagas held, on disk first and then on record. The answer says too what was spared at last."""
-    leftovers, spared = await _leftovers(journal, ended_before, spared, limit)
-    await leftovers.remove()
-    removed = await journal.remove_payloads(
-        ended_before=ended_before, spared=spared, limit=limit, sagas=leftovers.sagas
-    )
-    return removed, spared
+    found = await _next(journal, remover, ended_before, spared, limit)
+    await found.leftovers.remove()
+    sagas, entries = 0, 0
+    for own in (False, True):
+        mine = found.leftovers.sagas & found.own if own else found.leftovers.sagas - found.own
+        if not mine:
+            continue
+        removed = await journal.remove_payloads(
+            by=remover.by,
+            why=remover.why,
+            own=own,
+            ended_before=ended_before,
+            spared=found.spared,
+            limit=limit,
+            sagas=mine,
+        )
+        sagas, entries = sagas + removed.sagas, entries + removed.entries
+    return Removal(sagas, entries), found
 
 
-async def _leftovers(journal: Journal, ended_before: int, spared: Spared, limit: int) -> tuple[Leftovers, Spared]:
+async def _next(journal: Journal, remover: Remover, ended_before: int, spared: Spared, limit: int) -> Next:
     """What is next, and what is spared then: file work that waits for a person keeps its saga, as an approval does."""
     from amends.runtime.files.retention import Leftovers
 
+    refused = frozenset[SagaId]()
     while True:
         sagas = await journal.next_removable(ended_before=ended_before, spared=spared, limit=limit)
+        own, others = await _decided(journal, remover.by, sagas)
         found = Leftovers(journal, sagas)
-        waiting = await found.look()
+        waiting = others | await found.look()
+        refused |= others
         if not waiting:
-            return found, spared
+            return Next(found, own, refused, spared)
         spared = spared._replace(sagas=spared.sagas | waiting)
+
+
+async def _decided(journal: Journal, by: str, sagas: Iterable[SagaId]) -> tuple[frozenset[SagaId], frozenset[SagaId]]:
+    """Of these sagas, those that a person asked for and may decide about, and those that another person has to."""
+    own, others = set[SagaId](), set[SagaId]()
+    for saga in sagas if by.startswith(PERSON) else ():
+        try:
+            if own_decision(await journal.saga(saga), by, f"remove what saga {saga} held"):
+                own.add(saga)
+        except RefusedError:
+            others.add(saga)
+    return frozenset(own), frozenset(others)
 
 
 def spared_by(holds: Iterable[str], keep: Iterable[str] = ()) -> Spared:

@@ -22,6 +22,7 @@ from amends.journal.protocol import (
     Driver,
     Entry,
     IncidentPage,
+    Inspection,
     Journal,
     Lease,
     Logged,
@@ -151,6 +152,9 @@ class Mortal:
             await self._life.reach("claim: after")
         return leases
 
+    async def inspect(self, *, within_s: float | None = None) -> Inspection:
+        return await self._answer(self._inner.inspect(within_s=within_s))
+
     async def holder(self, saga: SagaId) -> str | None:
         return await self._answer(self._inner.holder(saga))
 
@@ -243,14 +247,22 @@ class Mortal:
     async def remove_payloads(
         self,
         *,
+        by: str,
+        why: str,
+        own: bool = False,
         ended_before: int,
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
     ) -> Removal:
         return await self._answer(
-            self._inner.remove_payloads(ended_before=ended_before, spared=spared, limit=limit, sagas=sagas)
+            self._inner.remove_payloads(
+                by=by, why=why, own=own, ended_before=ended_before, spared=spared, limit=limit, sagas=sagas
+            )
         )
+
+    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+        return await self._answer(self._inner.vouch_for_removals(by=by, why=why))
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         return await self._answer(self._inner.removable(ended_before=ended_before, spared=spared))

@@ -195,7 +195,7 @@ def test_of_what_retention_has_removed_only_the_saga_is_told() -> None:
             before = [await notice_of(desk.journal, one) async for one in desk.journal.log(names=wire_names(TYPES))]
             await desk.grant("m/1", by="person:ana")
             await handle
-            await desk.journal.remove_payloads(ended_before=clock.now() + 1)
+            await desk.journal.remove_payloads(by="person:ann", why="it is old", ended_before=clock.now() + 1)
             after = [await notice_of(desk.journal, one) async for one in desk.journal.log(names=wire_names(TYPES))]
             assert [one.id for one in after][:1] == [one.id for one in before]
             assert after[0].about == "m"

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 
 from amends.clock import Clock
+from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, DRILLS, POLICIES, SagaId
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored, origin_of
-from amends.journal.codec import Wire, without_payload
+from amends.journal.codec import Wire, encode, removed_digest, without_payload
 from amends.journal.memory import lists
 from amends.journal.memory.state import Kept, Memory, Record
 from amends.journal.protocol import PARENT, ROOT, Cursor, Logged
@@ -151,6 +152,9 @@ class MemoryLog:
     async def remove_payloads(
         self,
         *,
+        by: str,
+        why: str,
+        own: bool = False,
         ended_before: int,
         spared: Spared = NOBODY,
         limit: int | None = None,
@@ -160,7 +164,20 @@ class MemoryLog:
         with self.memory.lock:
             every = self._over(ended_before, spared)
             over = [one for one in every if sagas is None or one.id in sagas][:limit]
-            return Removal(len(over), sum(map(self._remove, over)))
+            found = Removal(len(over), sum(self._remove(one, by, why, own=own) for one in over))
+            self._sign(is_end=bool(over))
+        return found
+
+    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+        self._require_open()
+        with self.memory.lock:
+            marked = [record for record in self.memory.sagas.values() if record.removed]
+            gone = [one for one in marked if all(removed_digest(kept.wire.body) is not None for kept in one.entries)]
+            entries = sum(len(one.entries) for one in gone)
+            for one in gone:
+                self._put_on_record(one, e.ContentRemoved(entries=len(one.entries), by=by, why=why, was_gone=True))
+            self._sign(is_end=bool(gone))
+        return Removal(len(gone), entries)
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         self._require_open()
@@ -240,14 +257,18 @@ class MemoryLog:
         is_needed = row.open_incidents or row.open_approvals or holds_on or counts
         return has_ended and not is_needed and not record.removed
 
-    def _remove(self, record: Record) -> int:
+    def _remove(self, record: Record, by: str, why: str, *, own: bool) -> int:
         count = 0
         for place, kept in enumerate(record.entries):
-            body = without_payload(kept.wire.body)
+            body = without_payload(kept.wire.name, kept.wire.body)
             count += body != kept.wire.body
             record.entries[place] = Kept(kept.at, Wire(kept.wire.name, body, {}), kept.hash)
         for name, (place, row) in self.memory.incidents.items():
             if row.saga == record.id:
                 self.memory.incidents[name] = (place, replace(row, why=""))
         record.removed, record.begun = True, replace(record.begun, labels={}, input=None)
+        self._put_on_record(record, e.ContentRemoved(entries=len(record.entries), by=by, why=why, own=own))
         return count
+
+    def _put_on_record(self, record: Record, removed: e.ContentRemoved) -> None:
+        self.memory.add(record, removed, encode(removed), self._clock.now())

@@ -30,6 +30,7 @@ from amends.journal.protocol import (
     Driver,
     Entry,
     IncidentPage,
+    Inspection,
     Lease,
     PersonQuery,
     SagaPage,
@@ -232,6 +233,10 @@ class MemoryJournal(MemoryLog):
         """The worker that holds a saga, if it is alive."""
         life = self.memory.workers.get(record.worker)
         return None if life is None or life.is_over(NOBODY_KNOWN, elapsed()) else record.worker
+
+    async def inspect(self, *, within_s: float | None = None) -> Inspection:
+        self._require_open()
+        return Inspection()
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_open()

@@ -104,5 +104,14 @@ class Database:
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if cut else apsw.SQLITE_CHECKPOINT_PASSIVE
         return self._raw.wal_checkpoint(mode=mode)
 
+    @contextmanager
+    def stopped_by(self, stop: Callable[[], bool] | None, steps: int) -> Generator[None]:
+        """Ask now and then whether to give up; what is given up raises InterruptError."""
+        self._raw.set_progress_handler(stop, steps)
+        try:
+            yield
+        finally:
+            self._raw.set_progress_handler(None)
+
     def close(self) -> None:
         self._raw.close()

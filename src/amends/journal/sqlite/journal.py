@@ -28,6 +28,7 @@ from amends.journal.protocol import (
     Driver,
     Entry,
     IncidentPage,
+    Inspection,
     Lease,
     Logged,
     PersonQuery,
@@ -37,7 +38,7 @@ from amends.journal.protocol import (
     Summary,
 )
 from amends.journal.rates import check as check_rate
-from amends.journal.sqlite import append, file, leases, lists, log, rates, reader, retention
+from amends.journal.sqlite import append, file, inspect, leases, lists, log, rates, reader, retention
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.handle import Handle
 from amends.journal.sqlite.reader import Head, Reader
@@ -275,13 +276,24 @@ class SqliteJournal(Handle):
     async def remove_payloads(
         self,
         *,
+        by: str,
+        why: str,
+        own: bool = False,
         ended_before: int,
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
     ) -> Removal:
         self._require_home()
-        return await retention.remove_all(self._writer.ask, retention.Wanted(ended_before, spared, sagas), limit)
+        wanted = retention.Wanted(ended_before, spared, sagas)
+        signed = retention.Signed(by, why, self._clock.now(), own)
+        return await retention.remove_all(self._writer.ask, wanted, signed, limit)
+
+    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+        self._require_home()
+        signed = retention.Signed(by, why, self._clock.now())
+        found = await self._writer.ask(partial(retention.vouch, signed=signed))
+        return Removal(found.sagas, found.entries)
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         self._require_home()
@@ -332,6 +344,10 @@ class SqliteJournal(Handle):
         )
         elapsed = reading(self._clock)
         return await self._writer.ask(partial(leases.claim, wanted=wanted, us=self._identity, elapsed=elapsed))
+
+    async def inspect(self, *, within_s: float | None = None) -> Inspection:
+        self._require_home()
+        return await self._reader.ask(partial(inspect.check, elapsed=self._clock.elapsed, within_s=within_s))
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_home()

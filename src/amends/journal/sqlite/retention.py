@@ -5,6 +5,8 @@ The policies, pauses and holds, which hold for as long as the journal is used, a
 the gate asks when each action passed one. A drill that was withdrawn counts for nothing, and goes like any other saga.
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
 
+Each saga gets an entry in the same transaction that says who removed what it held and why; the transaction is signed.
+
 The file gets smaller: an entry is taken out and put back without its content, because only what is taken out lets
 SQLite join pages that are nearly empty; those that are left over are then cut off the end, some for each transaction.
 """
@@ -13,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+from amends.core.events import ContentRemoved
 from amends.core.values import SagaId, canonical
 from amends.journal.attested import Removal, Spared
-from amends.journal.codec import without_payload
+from amends.journal.codec import chain, encode, removed_digest, without_payload
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
@@ -33,6 +36,15 @@ class Wanted(NamedTuple):
     """Those that are meant; None: all."""
 
 
+class Signed(NamedTuple):
+    """Who removes what sagas held, why, and when."""
+
+    by: str
+    why: str
+    at: int
+    own: bool = False
+
+
 class Removed(NamedTuple):
     """What was removed, and up to which row of a saga; None where there are no more."""
 
@@ -44,12 +56,12 @@ class Removed(NamedTuple):
 Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
 
 
-async def remove_all(ask: Ask, wanted: Wanted, limit: int | None) -> Removal:
+async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None) -> Removal:
     """A transaction after the other, until nothing is left or the limit is reached; then the file is cut."""
     sagas, entries, reached = 0, 0, 0
     while limit is None or sagas < limit:
         most = SAGAS if limit is None else min(SAGAS, limit - sagas)
-        removed: Removed = await ask(partial(remove, wanted=wanted, after=reached, most=most))
+        removed: Removed = await ask(partial(remove, wanted=wanted, signed=signed, after=reached, most=most))
         sagas, entries = sagas + removed.sagas, entries + removed.entries
         if removed.reached is None:
             break
@@ -59,14 +71,14 @@ async def remove_all(ask: Ask, wanted: Wanted, limit: int | None) -> Removal:
     return Removal(sagas, entries)
 
 
-def remove(batch: Batch, wanted: Wanted, after: int, most: int = SAGAS) -> Removed:
+def remove(batch: Batch, wanted: Wanted, signed: Signed, after: int, most: int = SAGAS) -> Removed:
     """The next few sagas past a row."""
     database = batch.database
     batch.flush()  # what came in the same transaction has to be in its place
     values = {**_bindings(wanted), "after": after, "limit": most}
     sagas = [int(row) for (row,) in database.rows(f"{_ENDED} ORDER BY id LIMIT :limit", values)]
-    entries = sum(_remove(database, saga) for saga in sagas)
-    batch.cuts_log = bool(sagas)
+    entries = sum(_remove(batch, saga, signed) for saga in sagas)
+    batch.cuts_log, batch.is_end = batch.cuts_log or bool(sagas), batch.is_end or bool(sagas)
     return Removed(len(sagas), entries, sagas[-1] if len(sagas) == most else None)
 
 
@@ -97,10 +109,32 @@ def give_back(batch: Batch) -> bool:
     return int(free[0]) > PAGES
 
 
-def _remove(database: Database, saga: int) -> int:
+def vouch(batch: Batch, signed: Signed) -> Removed:
+    """Those that are gone already, all at once: nothing is moved, and it is asked for once in a journal's life."""
+    batch.flush()
+    marked = [int(row) for (row,) in batch.database.rows("SELECT id FROM saga WHERE removed = 1 ORDER BY id")]
+    gone = [(saga, found) for saga in marked if (found := _gone(batch.database, saga))]
+    for saga, entries in gone:
+        _put_on_record(
+            batch, saga, ContentRemoved(entries=entries, by=signed.by, why=signed.why, was_gone=True), signed.at
+        )
+    batch.is_end = batch.is_end or bool(gone)
+    return Removed(len(gone), sum(entries for _, entries in gone), None)
+
+
+def _gone(database: Database, saga: int) -> int:
+    """How many entries of a saga are empty, where they all are and nobody has said why; else 0."""
+    rows = database.rows("SELECT name, body FROM entry WHERE saga = ? ORDER BY number", (saga,))
+    is_empty = [removed_digest(body) is not None for _, body in rows]
+    return len(rows) if all(is_empty) else 0
+
+
+def _remove(batch: Batch, saga: int, signed: Signed) -> int:
+    database = batch.database
     rows = database.rows("SELECT seq, saga, number, at, name, body, hash FROM entry WHERE saga = ?", (saga,))
     kept = [
-        (seq, row, number, at, name, without_payload(body), hashed) for seq, row, number, at, name, body, hashed in rows
+        (seq, row, number, at, name, without_payload(name, body), hashed)
+        for seq, row, number, at, name, body, hashed in rows
     ]
     database.run("DELETE FROM entry WHERE saga = ?", (saga,))
     database.run_many("INSERT INTO entry (seq, saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?)", kept)
@@ -108,7 +142,20 @@ def _remove(database: Database, saga: int) -> int:
     database.run("DELETE FROM blob_use WHERE saga = ?", (saga,))
     database.run("UPDATE incident SET why = '' WHERE saga = ?", (saga,))
     database.run("UPDATE saga SET removed = 1, labels = '{}' WHERE id = ?", (saga,))
+    _put_on_record(
+        batch, saga, ContentRemoved(entries=len(rows), by=signed.by, why=signed.why, own=signed.own), signed.at
+    )
     return sum(old[5] != new[5] for old, new in zip(rows, kept, strict=True))
+
+
+def _put_on_record(batch: Batch, saga: int, removed: ContentRemoved, at: int) -> None:
+    """One more entry at the saga's end. It makes the saga neither younger nor anybody's to drive."""
+    found = batch.database.first("SELECT name, head, hash FROM saga WHERE id = ?", (saga,))
+    name, head, previous = cast(tuple[str, int, bytes], found)
+    wire = encode(removed)
+    hashed = chain(previous, name, head + 1, at, wire.name, wire.body)
+    batch.entries.append((saga, head + 1, at, wire.name, wire.body, hashed))
+    batch.database.run("UPDATE saga SET head = ?, hash = ? WHERE id = ?", (head + 1, hashed, saga))
 
 
 def _bindings(wanted: Wanted) -> dict[str, str | int | None]:

@@ -11,7 +11,8 @@ from amends.core.values import DRILLS, POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
 from amends.journal.attested import Attested, Checkpoint, Removal, Spared
 from amends.journal.codec import INLINE, chain
-from amends.journal.protocol import PARENT, ROOT, Journal, PersonQuery, SagaQuery, Summary
+from amends.journal.protocol import PARENT, ROOT, Inspection, Journal, PersonQuery, SagaQuery, Summary
+from amends.journal.tree import Tree, leaf
 from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, refusal, rule
 from amends.testing.journal_suite.notary import PlainNotary
 from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
@@ -180,7 +181,9 @@ class EvidenceRules(Ground):
             journal.signers(),
             journal.seal(),
             journal.hand_over(PlainNotary("bob")),
-            journal.remove_payloads(ended_before=1),
+            journal.remove_payloads(by="person:ann", why="it is old", ended_before=1),
+            journal.vouch_for_removals(by="person:ann", why="it is old"),
+            journal.inspect(),
             checkpoints(journal),
             anext(aiter(journal.stored())),
             anext(aiter(journal.hashes())),
@@ -195,27 +198,71 @@ class EvidenceRules(Ground):
         saga = SagaId("old")
         events: list[e.Event] = [started(about=large), *walked("a.1", args=large), e.SagaCompleted(result=large)]
         await journal.append(saga, events, after=0, summary=COMPLETED)
-        before, tree = await entries(journal, saga), await journal.tree()
+        before = await entries(journal, saga)
         self.clock.advance(1)
-        equal((await journal.remove_payloads(ended_before=self.clock.now())).entries, len(events))
-        equal((await journal.remove_payloads(ended_before=self.clock.now())).entries, 0)
-        after = await entries(journal, saga)
+        now = self.clock.now()
+        equal((await journal.remove_payloads(by="person:ann", why="old", ended_before=now)).entries, len(events))
+        equal((await journal.remove_payloads(by="person:ann", why="old", ended_before=now)).entries, 0)
+        *after, record = await entries(journal, saga)
         equal([one.is_removed for one in after], [True] * len(events))
         equal([(*one[:4], one.hash) for one in after], [(*one[:4], one.hash) for one in before])
         equal([one.body for one in after], [f"sha256:{digest(one.body)}" for one in before])
         equal(await journal.payload(digest(f'"{large}"')), None)
-        equal((await journal.tree()).root, tree.root)
-        previous = bytes(32)
-        for one in after:
+        equal(record.event, e.ContentRemoved(entries=len(events), by="person:ann", why="old"))
+        previous, tree = bytes(32), Tree()
+        for one in (*after, record):
             previous = chain(previous, saga, one.number, one.at, one.name, one.body)
             equal(previous, one.hash)
-        equal([one.entry async for one in journal.log()], after)
+            tree.add(leaf(previous))
+        equal((await journal.tree()).root, tree.root)
+        equal([one.entry async for one in journal.log()], [*after, record])
+
+    @rule
+    async def test_what_is_removed_is_signed_for_at_once_and_makes_the_saga_no_younger(self, journal: Journal) -> None:
+        saga = await begin(journal, "old", summary=COMPLETED)
+        before = await journal.saga(saga)
+        await journal.hand_over(PlainNotary("bob"))
+        self.clock.advance(10)
+        await journal.remove_payloads(by="person:ann", why="old", own=True, ended_before=self.clock.now())
+        newest, row = await journal.checkpoint(), await journal.saga(saga)
+        equal(newest and newest.size, 2)
+        equal(row and (row.ended_at, row.updated_at), before and (before.ended_at, before.updated_at))
+        equal(row and (row.entries, row.pruned), (2, True))
+        record = e.ContentRemoved(entries=1, by="person:ann", why="old", own=True)
+        equal([one.event async for one in journal.read(saga, after=1)], [record])
+
+    @rule
+    async def test_the_record_of_a_removal_outlives_the_next_one(self, journal: Journal) -> None:
+        saga = await begin(journal, "old", summary=COMPLETED)
+        self.clock.advance(1)
+        await journal.remove_payloads(by="person:ann", why="first", ended_before=self.clock.now())
+        await add(journal, saga, resumed(), summary=COMPLETED)
+        self.clock.advance(1)
+        await journal.remove_payloads(by="person:bob", why="second", ended_before=self.clock.now())
+        _, first, gone, second = await entries(journal, saga)
+        equal((first.is_removed, gone.is_removed, second.is_removed), (False, True, False))
+        equal(second.event, e.ContentRemoved(entries=3, by="person:bob", why="second"))
+
+    @rule
+    async def test_who_vouches_for_what_is_gone_finds_nothing_where_all_is_on_record(self, journal: Journal) -> None:
+        await begin(journal, "kept", summary=COMPLETED)
+        await begin(journal, "old", summary=COMPLETED)
+        self.clock.advance(1)
+        now, old = self.clock.now(), {SagaId("old")}
+        await journal.remove_payloads(by="person:ann", why="old", ended_before=now, sagas=old)
+        equal(await journal.vouch_for_removals(by="person:ann", why="before"), Removal(0, 0))
+
+    @rule
+    async def test_a_sound_store_finds_nothing_wrong_with_itself(self, journal: Journal) -> None:
+        await begin(journal, "s")
+        equal(await journal.inspect(), Inspection())
+        equal((await journal.inspect(within_s=60)).troubles, ())
 
     @rule
     async def test_asking_for_what_was_removed_is_refused_in_clear_words(self, journal: Journal) -> None:
         saga = await begin(journal, "old", summary=COMPLETED)
-        await journal.remove_payloads(ended_before=self.clock.now() + 1)
-        (entry,) = await entries(journal, saga)
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
+        entry, _ = await entries(journal, saga)
 
         async def look() -> e.Event:
             return entry.event
@@ -232,7 +279,9 @@ class EvidenceRules(Ground):
         await begin(journal, "old", summary=COMPLETED)
         self.clock.advance(1)
         await begin(journal, "young", summary=COMPLETED)
-        equal((await journal.remove_payloads(ended_before=self.clock.now())).entries, 1)
+        equal(
+            (await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now())).entries, 1
+        )
         removed = {one.entry.saga async for one in journal.log() if one.entry.is_removed}
         equal(removed, {"old"})
 
@@ -241,7 +290,12 @@ class EvidenceRules(Ground):
         saga, adopted = SagaId(POLICIES), e.PolicyAdopted(digest="d", text="t", by="person:ann", why="first")
         begun = e.SagaStarted(definition=POLICIES, version=1, input=None, actor="person:ann", env="", labels={})
         await journal.append(saga, (begun, e.SagaCompleted(result=None), adopted), after=0, summary=COMPLETED)
-        equal((await journal.remove_payloads(ended_before=self.clock.now() + 1)).entries, 0)
+        equal(
+            (
+                await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
+            ).entries,
+            0,
+        )
         equal([one.event async for one in journal.read(saga, after=2)], [adopted])
 
     @rule
@@ -258,7 +312,7 @@ class EvidenceRules(Ground):
         withdrawn = Summary(status=SagaStatus.ROLLED_BACK)
         await journal.append(SagaId("withdrawn"), (*drilled, *back), after=0, summary=withdrawn)
         equal(await journal.removable(ended_before=self.clock.now() + 1), 1)
-        await journal.remove_payloads(ended_before=self.clock.now() + 1)
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
         rows = (await journal.sagas(SagaQuery())).rows
         equal({row.id: row.pruned for row in rows}, {"counts": False, "withdrawn": True})
 
@@ -268,7 +322,7 @@ class EvidenceRules(Ground):
         old, young = await begin(journal, "old"), await begin(journal, "young")
         await add(journal, old, succeeded(shared), succeeded(own), summary=COMPLETED)
         await add(journal, young, succeeded(shared))
-        await journal.remove_payloads(ended_before=self.clock.now() + 1)
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
         kept = [await journal.payload(digest(f'"{text}"')) is not None for text in (shared, own)]
         equal(kept, [True, False])
         equal([one.event async for one in journal.read(young, after=1)], [succeeded(shared)])
@@ -279,10 +333,12 @@ class EvidenceRules(Ground):
         closed = e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=())
         await add(journal, saga, opened(), closed, summary=ROLLED_BACK)
         before = await journal.saga(saga)
-        await journal.remove_payloads(ended_before=self.clock.now() + 1)
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
         row = await journal.saga(saga)
         equal(row and row.labels, {})
-        equal(row and (row.status, row.entries, row.actor), before and (before.status, before.entries, before.actor))
+        equal(
+            row and (row.status, row.entries, row.actor), before and (before.status, before.entries + 1, before.actor)
+        )
         page = await journal.incidents(PersonQuery(open_only=False))
         equal([(one.id, one.why) for one in page.rows], [("old/1", "")])
 
@@ -290,7 +346,12 @@ class EvidenceRules(Ground):
     async def test_many_sagas_are_removed_in_one_go(self, journal: Journal) -> None:
         for number in range(250):
             await begin(journal, f"s{number}", summary=COMPLETED)
-        equal((await journal.remove_payloads(ended_before=self.clock.now() + 1)).entries, 250)
+        equal(
+            (
+                await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
+            ).entries,
+            250,
+        )
 
     @rule
     async def test_what_is_spared_keeps_its_content(self, journal: Journal) -> None:
@@ -302,7 +363,10 @@ class EvidenceRules(Ground):
         self.clock.advance(1)
         now, spared = self.clock.now(), Spared(frozenset({"d"}), frozenset({"hold", "team=red"}))
         equal(await journal.removable(ended_before=now, spared=spared), 1)
-        equal(await journal.remove_payloads(ended_before=now, spared=spared), Removal(1, 2))
+        equal(
+            await journal.remove_payloads(by="person:ann", why="it is old", ended_before=now, spared=spared),
+            Removal(1, 2),
+        )
         page = await journal.sagas(SagaQuery())
         equal({row.id: row.pruned for row in page.rows}, {"a": False, "b": False, "c": True, "d": False})
 
@@ -319,10 +383,12 @@ class EvidenceRules(Ground):
         before = self.clock.now()
         await journal.append(SagaId("p"), [e.SagaCompleted(result=None)], after=1, summary=completed)
         self.clock.advance(1)
-        equal(await journal.remove_payloads(ended_before=before), Removal(0, 0))  # it can still be cancelled
+        equal(
+            await journal.remove_payloads(by="person:ann", why="it is old", ended_before=before), Removal(0, 0)
+        )  # it can still be cancelled
         now = self.clock.now()
         equal(await journal.removable(ended_before=now, spared=Spared(frozenset({"p"}))), 0)
-        equal((await journal.remove_payloads(ended_before=now)).sagas, 3)
+        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=now)).sagas, 3)
 
     @rule
     async def test_a_child_is_spared_as_long_as_anybody_above_it_may_take_it_back(self, journal: Journal) -> None:
@@ -336,13 +402,13 @@ class EvidenceRules(Ground):
             await journal.append(SagaId(name), [begun, *ended], after=0, summary=halted if stopped else completed)
         self.clock.advance(10)
         now = self.clock.now()
-        equal((await journal.remove_payloads(ended_before=now)).sagas, 1)
+        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=now)).sagas, 1)
         page = await journal.sagas(SagaQuery())
         equal({row.id for row in page.rows if row.pruned}, {"p"})
         resumed: list[e.Event] = [e.WorkResumed(by="a"), e.SagaCompleted(result=None)]
         await journal.append(SagaId("p~1"), resumed, after=2, summary=completed)
         self.clock.advance(1)
-        equal((await journal.remove_payloads(ended_before=self.clock.now())).sagas, 3)
+        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now())).sagas, 3)
 
     @rule
     async def test_no_more_is_removed_at_once_than_is_asked_for(self, journal: Journal) -> None:
@@ -351,7 +417,10 @@ class EvidenceRules(Ground):
             await add(journal, SagaId(f"s{number}"), started(), e.SagaCompleted(result=None), summary=completed)
         self.clock.advance(1)
         now = self.clock.now()
-        done = [(await journal.remove_payloads(ended_before=now, limit=2)).sagas for _ in range(4)]
+        done = [
+            (await journal.remove_payloads(by="person:ann", why="it is old", ended_before=now, limit=2)).sagas
+            for _ in range(4)
+        ]
         equal(done, [2, 2, 1, 0])
 
     @rule
@@ -362,6 +431,8 @@ class EvidenceRules(Ground):
         self.clock.advance(1)
         now, spared = self.clock.now(), Spared(frozenset({"s1"}))
         equal(await journal.next_removable(ended_before=now, spared=spared, limit=2), ("s0", "s2"))
-        done = await journal.remove_payloads(ended_before=now, spared=spared, sagas={SagaId("s1"), SagaId("s2")})
+        done = await journal.remove_payloads(
+            by="person:ann", why="it is old", ended_before=now, spared=spared, sagas={SagaId("s1"), SagaId("s2")}
+        )
         equal(done, Removal(1, 2))
         equal(await journal.next_removable(ended_before=now, limit=9), ("s0", "s1", "s3"))

@@ -192,5 +192,6 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.DispatchUnpaused(pause=3, by="person:ann", why="it is back"),
     e.HoldPlaced(saga="s-1", by="person:ann", why="a court asks"),
     e.HoldLifted(saga="s-1", by="person:ann", why="the case is closed"),
+    e.ContentRemoved(entries=4, by="person:ann", why="the year is over", own=True, was_gone=True),
     e.DrillMissed(saga="trip.book", target="trip:book", last_at=1, every_s=604_800.0, by="system:local"),
 )
