@@ -59,6 +59,7 @@ def judged_landing(
             ended = await asyncio.wait_for(handle.halt(), 60)
             for asked in await on.approvals():
                 shown = await on.approval(asked.id)
+                assert isinstance(shown.args, dict)
                 return Judged(shown.args, shown.id, str(ended.status))
             return Judged(None, "", str(ended.status))
 

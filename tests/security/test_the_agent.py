@@ -1,7 +1,11 @@
 """Attacks by the agent itself: what it calls, returns, writes into files, and decides under its honest name."""
 
+from __future__ import annotations
+
 import asyncio
+import os
 import shutil
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +14,12 @@ import pytest
 
 import amends
 from amends import Coordinator, Done, Ended, Fatal, Retries, SagaDefinition, Secret, Work, action, saga
+from amends.changeset import Files
 from amends.errors import NotDone
+from amends.evidence.texts import visible
 from amends.runtime.registry import Registry
 from tests.cli.shell import Shell
+from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
 from tests.security.leaks import everything_about, leaks
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
@@ -231,18 +238,7 @@ def test_an_error_forges_no_line_of_the_log_and_tells_no_secret_there(bank: Shel
     assert not [line for line in logged.splitlines() if line.startswith("2026-01-01")]
     assert "\x1b" not in logged
     assert leaks(everything_about(bank, "q") + logged, TOKEN) == []
-from __future__ import annotations
 
-import os
-import unicodedata
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
-from amends.changeset import Files
-from amends.evidence.texts import visible
-from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
 
 # -- what is shown is what lands --------------------------------------------------------------------------------------
 
