@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from amends.clock import Clock, SystemClock, spell_id
+from amends.clock import Clock, SteadyClock, SystemClock, spell_id
 from amends.testing.clock import ManualClock
 
 
@@ -86,3 +86,47 @@ def test_moving_the_clock_moves_both_hands_and_a_jump_only_one() -> None:
     assert (clock.now(), clock.elapsed()) == (6250, 11.25)
     clock.jump(-6)
     assert (clock.now(), clock.elapsed()) == (250, 11.25)
+
+
+# -- the time of a journal --------------------------------------------------------------------------------------------
+
+
+def test_steady_time_is_the_wall_clock_s_as_long_as_nobody_sets_it_back() -> None:
+    clock = ManualClock(now=5000, elapsed=10.0)
+    steady = SteadyClock(clock)
+    clock.advance(1.25)
+    assert (steady.now(), steady.elapsed()) == (6250, 11.25)
+    clock.jump(60)
+    assert steady.now() == 66_250
+
+
+def test_set_back_steady_time_goes_on_from_where_it_was() -> None:
+    clock = ManualClock(now=5_000_000, elapsed=10.0)
+    steady = SteadyClock(clock)
+    clock.advance(7200)
+    clock.jump(-5400)
+    assert steady.now() == 12_200_000
+    clock.advance(30)
+    assert steady.now() == 12_230_000
+
+
+def test_what_was_set_forth_and_back_is_not_forgotten() -> None:
+    clock = ManualClock(now=5_000_000, elapsed=10.0)
+    steady = SteadyClock(clock)
+    clock.jump(3600)
+    assert steady.now() == 8_600_000
+    clock.jump(-3600)
+    clock.advance(1)
+    assert steady.now() == 8_601_000
+
+
+def test_time_is_never_before_what_is_known_to_be_past() -> None:
+    clock = ManualClock(now=5_000, elapsed=10.0)
+    steady = SteadyClock(clock)
+    steady.not_before(9_000)
+    steady.not_before(7_000)
+    assert steady.now() == 9_000
+    clock.advance(1)
+    assert steady.now() == 10_000
+    clock.jump(60)
+    assert steady.now() == 66_000

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from amends.clock import Clock, SystemClock
+from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.values import Json, SagaId
 from amends.errors import InputError, RefusedError
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
-from amends.runtime.checked import SYSTEM
+from amends.runtime.checked import login
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended
 from amends.runtime.limits import Limits
@@ -69,14 +69,14 @@ class Coordinator(runtime.Coordinator):
         """
 
         async def opened() -> Coordinator:
-            used, numbers = clock or SystemClock(), settings or Settings()
+            used, numbers = SteadyClock(clock or SystemClock()), settings or Settings()
             wanted = None if policy is None else _loaded(policy)
             store = await open_journal(journal, used, evidence_key=evidence_key)
             try:
                 gate = Policies(store, used, numbers.poll_s)
                 await gate.refresh()
                 if wanted is not None:
-                    await gate.adopt(wanted, by=SYSTEM, why=f"a coordinator was opened with {policy}")
+                    await gate.adopt(wanted, by=login(), why=f"a coordinator was opened with {policy}")
                 seen = _telemetry(used) if telemetry else None
                 made = cls(
                     journal=store,
@@ -224,7 +224,7 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
     clock: Clock | None = None,
     evidence_key: str | None = None,
     id: str | None = None,
-    actor: str = SYSTEM,
+    actor: str | None = None,
     labels: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     **kwargs: Any,  # noqa: ANN401 - the saga's own

@@ -13,6 +13,8 @@ import time
 from typing import Final, Protocol
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_SET_FORTH_MS: Final = 1_000
+"""The two clocks drift apart by less; by more, somebody has set the wall clock forth."""
 
 
 class Clock(Protocol):
@@ -55,6 +57,44 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class SteadyClock:
+    """A clock whose wall time never goes back: the time of a journal, by which deadlines are judged.
+
+    It is the machine's, unless that was set back: then time goes on from where it was, by the clock that no one sets.
+    So nothing that is over begins anew, and nothing that waits stands still.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._from = (clock.now(), clock.elapsed())
+        """A moment, by both clocks; one value, since threads ask too."""
+
+    def now(self) -> int:
+        now, elapsed = self._clock.now(), self._clock.elapsed()
+        at, since = self._from
+        least = at + int((elapsed - since) * 1000)
+        if now > least + _SET_FORTH_MS:
+            self._from = (now, elapsed)
+        return max(least, now)
+
+    def not_before(self, at: int) -> None:
+        """It has been that late already."""
+        if at > self.now():
+            self._from = (at, self._clock.elapsed())
+
+    def elapsed(self) -> float:
+        return self._clock.elapsed()
+
+    def jitter(self) -> float:
+        return self._clock.jitter()
+
+    def new_id(self) -> str:
+        return self._clock.new_id()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
 
 
 def spell_id(now: int, noise: bytes) -> str:

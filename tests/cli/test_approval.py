@@ -87,7 +87,7 @@ def test_open_approvals_are_listed_and_all_of_them_if_wanted(amends: Shell) -> N
     head, row = amends.here("approval", "list").out.splitlines()
     assert head.split() == ["ID", "STATUS", "SAGA", "TOPIC", "ASKED", "LEFT", "RULE"]
     assert row.split()[:4] == [asked, "requested", "office.leave", "account.delete"]
-    assert row.endswith("24 h     builtin-irreversible-in-production")
+    assert row.endswith("24 h     builtin-irreversible")
     assert amends.here("approval", "refuse", asked, "--why", "no").code == 0
     assert amends.here("approval", "list").out == "no open approvals\n"
     (refused,) = amends.here("approval", "list", "--all", "--json").records
@@ -116,7 +116,7 @@ def test_a_person_is_shown_everything_and_whose_words_it_is(amends: Shell) -> No
         '  its author says: "Delete an account for good."',
         "  arguments, as the agent gave them:",
         '  nothing; its author says why: "what is deleted is gone"',
-        "  rule builtin-irreversible-in-production of policy ",
+        "  rule builtin-irreversible of policy ",
         "  it cannot be taken back",
         "saga         office.leave/1 started by agent:desk in production: name=Ann note_to_all=bye",
         "forward   1  desk.clear        clear name=Ann (attempt 1)",

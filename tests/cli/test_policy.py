@@ -344,7 +344,7 @@ def test_where_none_was_adopted_the_built_in_one_is_shown(amends: Shell) -> None
     assert amends.here("run", "shop:chat").code == 0
     shown = amends.here("policy", "show").out
     assert "adopted     never: this is the built-in one" in shown
-    assert "- id: builtin-irreversible-in-production" in shown
+    assert "- id: builtin-irreversible" in shown
     assert amends.here("policy", "show", "--json").records[0]["adopted_at"] is None
 
 

@@ -153,7 +153,7 @@ class Story:
         return self.tell(c.FailWork(cause=e.Cause.FATAL, why="boom", step=step, now=self.now, window_s=window_s))
 
     def cancels(self, window_s: float = WINDOW_S) -> Story:
-        return self.tell(c.CancelSaga(by="bob", why="rain", now=self.now, window_s=window_s))
+        return self.tell(c.CancelSaga(by="person:bob", why="rain", now=self.now, window_s=window_s))
 
     def starts_back(self, step: StepId, *, certain: bool = True, verdict: Verdict = ALLOW) -> Story:
         return self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
@@ -172,10 +172,12 @@ class Story:
         return self.tell(c.OpenIncident(kind=e.IncidentKind.DIVERGED, step=None, why="the code has changed"))
 
     def retries(self, incident: int = 1) -> Story:
-        return self.tell(c.RetryIncident(incident=incident, by="ann", now=self.now, window_s=WINDOW_S))
+        return self.tell(c.RetryIncident(incident=incident, by="person:ann", now=self.now, window_s=WINDOW_S))
 
     def resolves(self, incident: int = 1, reason: str = "by hand") -> Story:
-        return self.tell(c.ResolveIncident(incident=incident, by="ann", reason=reason, now=self.now, window_s=WINDOW_S))
+        return self.tell(
+            c.ResolveIncident(incident=incident, by="person:ann", reason=reason, now=self.now, window_s=WINDOW_S)
+        )
 
     def crashes(self) -> Story:
         return self.tell(c.Recover(now=self.now, jitter=0))

@@ -33,8 +33,8 @@ def test_a_child_that_has_done_its_work_rests_until_its_family_has_settled() -> 
 
 
 def test_one_that_is_nobody_s_child_or_still_works_holds_nothing_for_others() -> None:
-    Story().proposes(HOTEL, MAIL).judges(HOTEL).finishes().refuses(c.SettleFamily(by="a"), "holds nothing")
-    kid().refuses(c.SettleFamily(by="a"), "holds nothing")
+    Story().proposes(HOTEL, MAIL).judges(HOTEL).finishes().refuses(c.SettleFamily(by="person:a"), "holds nothing")
+    kid().refuses(c.SettleFamily(by="person:a"), "holds nothing")
 
 
 def test_what_is_in_doubt_comes_before_a_child_rests() -> None:
@@ -63,7 +63,7 @@ def test_a_parent_is_not_complete_before_its_child_has_released_what_it_holds() 
     assert (story.phase, story.due()) == (SagaStatus.RUNNING, Release(FLIGHT))
     story.tell(c.StartRelease(step=FLIGHT))
     assert (story.saga.pivot, story.saga.status) == (FLIGHT, SagaStatus.WAITING)
-    story.refuses(c.CancelSaga(by="bob", why="", now=NOW, window_s=1), "held goes out by now", PastPivotError)
+    story.refuses(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1), "held goes out by now", PastPivotError)
     assert story.tell(c.StartRelease(step=FLIGHT)).facts == ()
     assert story.tell(c.EndRelease(step=FLIGHT)).due() == End()
 

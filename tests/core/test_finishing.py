@@ -102,7 +102,7 @@ def test_a_step_that_is_found_after_a_retry_is_taken_back_all_the_same() -> None
 def test_a_completed_saga_can_be_cancelled_and_is_taken_back_whole() -> None:
     story = Story().does(FLIGHT).does(HOTEL).finishes().cancels()
     assert story.facts[0] == e.RollbackStarted(
-        cause=e.Cause.CANCELLED, why="rain", step=None, by="bob", deadline_at=story.saga.deadline_at
+        cause=e.Cause.CANCELLED, why="rain", step=None, by="person:bob", deadline_at=story.saga.deadline_at
     )
     assert story.takes_back(HOTEL).takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 

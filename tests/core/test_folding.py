@@ -90,7 +90,7 @@ def test_a_probe_that_is_asked_again_gives_nothing_up() -> None:
          {"error": "x", "retry_at": 5, "trouble": K.COMPENSATION_FAILED}),
         (e.CompensationDenied(step=FLIGHT, rule="r", policy="p", why="x"),
          {"error": "x", "retry_at": None, "trouble": K.COMPENSATION_DENIED}),
-        (e.IncidentResolved(incident=1, by="a", reason="r", settled=(FLIGHT,)), {}),
+        (e.IncidentResolved(incident=1, by="person:a", reason="r", settled=(FLIGHT,)), {}),
     ],
     ids=lambda given: type(given).__name__,
 )  # fmt: skip

@@ -297,12 +297,12 @@ def come_to_light() -> Story:
 def test_a_saga_with_a_pivot_is_never_rolled_back_not_even_on_a_person_s_word() -> None:
     """It ends as it stands: the mail is out, and so what came before it stays."""
     story = come_to_light().calls_person(HOTEL)
-    story.refuses(c.RetryIncident(incident=1, by="ann", now=NOW, window_s=1), "nothing to try again")
+    story.refuses(c.RetryIncident(incident=1, by="person:ann", now=NOW, window_s=1), "nothing to try again")
     story.resolves(reason="it is out")
     assert [type(fact) for fact in story.facts] == [e.IncidentResolved, e.SagaCompleted]
     assert story.phase is SagaStatus.COMPLETED
     assert (story.status(FLIGHT), story.saga.pivot) == (StepStatus.SUCCEEDED, HOTEL)
-    story.refuses(c.CancelSaga(by="bob", why="", now=NOW, window_s=1), "goes forward only", PastPivotError)
+    story.refuses(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1), "goes forward only", PastPivotError)
 
 
 def test_an_incident_of_an_old_journal_that_a_pivot_opened_does_not_end_as_rolled_back_either() -> None:
@@ -315,7 +315,7 @@ def test_an_incident_of_an_old_journal_that_a_pivot_opened_does_not_end_as_rolle
 def test_where_a_pivot_ends_a_saga_other_incidents_come_first() -> None:
     story = Story().does(FLIGHT).does(HOTEL, PIVOT, LOST).does(CAR, GOES_ON).fails(HOTEL)
     story.takes_back(CAR, LOST).calls_person(CAR).lands(HOTEL).calls_person(HOTEL)
-    ends = c.ResolveIncident(incident=2, by="ann", reason="out", now=NOW, window_s=1)
+    ends = c.ResolveIncident(incident=2, by="person:ann", reason="out", now=NOW, window_s=1)
     story.refuses(ends, "see to s1/1 first")
     assert story.resolves(1).comes_to_its_end().tell(ends).phase is SagaStatus.COMPLETED
 
@@ -375,9 +375,9 @@ def test_asked_twice_a_saga_waits_once_and_whoever_wants_all_of_it_back_is_heard
     story = on_its_way().cancels()
     assert story.cancels().facts == ()
     story = on_its_way()
-    story.tell(c.RollBackTo(to=None, last=1, by="ann", why="once more", now=NOW, window_s=1))
+    story.tell(c.RollBackTo(to=None, last=1, by="person:ann", why="once more", now=NOW, window_s=1))
     assert [type(fact) for fact in story.facts] == [e.RollbackAwaited]
-    again = c.RollBackTo(to=None, last=1, by="ann", why="", now=NOW, window_s=1)
+    again = c.RollBackTo(to=None, last=1, by="person:ann", why="", now=NOW, window_s=1)
     story.refuses(again, "going back already")
     story.cancels().ends(HOTEL, Failed(error="no", fatal=True)).tell(c.TurnBack(now=NOW, window_s=1))
     assert story.phase is SagaStatus.ROLLING_BACK
@@ -385,10 +385,10 @@ def test_asked_twice_a_saga_waits_once_and_whoever_wants_all_of_it_back_is_heard
 
 def test_what_waits_to_go_back_is_not_paused_unless_rollbacks_are() -> None:
     story = on_its_way().cancels()
-    story.refuses(c.PauseSaga(by="ann", why=""), "rolling back, which goes on")
-    story.tell(c.PauseSaga(by="ann", why="", rollbacks=True)).ends(HOTEL, DONE)
+    story.refuses(c.PauseSaga(by="person:ann", why=""), "rolling back, which goes on")
+    story.tell(c.PauseSaga(by="person:ann", why="", rollbacks=True)).ends(HOTEL, DONE)
     assert story.due() is None
-    assert story.tell(c.UnpauseSaga(by="ann", now=NOW, window_s=1)).due() == TurnBack()
+    assert story.tell(c.UnpauseSaga(by="person:ann", now=NOW, window_s=1)).due() == TurnBack()
 
 
 def test_nobody_turns_back_who_was_not_asked_to() -> None:

@@ -299,7 +299,7 @@ def test_after_a_crash_everything_in_flight_is_lost_the_oldest_first() -> None:
 def test_nothing_is_asked_of_a_saga_that_has_not_started() -> None:
     story = Story(started=False)
     story.refuses(c.ProposeStep(step=FLIGHT, contract=ACT, args={}, digest=""), "s1 has not been started")
-    story.refuses(c.CancelSaga(by="bob", why="", now=NOW, window_s=1), "s1 has not been started")
+    story.refuses(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1), "s1 has not been started")
     story.refuses(c.RecordVerdict(step=FLIGHT, verdict=ALLOW), "s1 has no step flight")
     story.refuses(c.EndSaga(), "s1 is running, and not at its end")
 

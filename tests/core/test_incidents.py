@@ -50,8 +50,8 @@ def one_passed_one_stopping() -> Story:
 def test_a_retry_resumes_the_rollback_where_it_stopped_with_a_new_window() -> None:
     story = halted_in_rollback().later(3600).retries()
     assert story.facts == (
-        e.IncidentRetried(incident=1, by="ann"),
-        e.RollbackResumed(by="ann", deadline_at=story.now + round(WINDOW_S * 1000)),
+        e.IncidentRetried(incident=1, by="person:ann"),
+        e.RollbackResumed(by="person:ann", deadline_at=story.now + round(WINDOW_S * 1000)),
     )
     assert story.due() == Compensate(HOTEL)
     assert story.takes_back(HOTEL).takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
@@ -92,7 +92,7 @@ def test_a_retry_while_the_rollback_still_goes_on_is_not_lost() -> None:
     """The rollback had already gone past that step; it has to go back up to it."""
     story = Story().does(FLIGHT).does(HOTEL).does(CAR, GOES_ON).fails()
     story.takes_back(CAR, LOST).calls_person(CAR).takes_back(HOTEL).retries()
-    assert story.facts == (e.IncidentRetried(incident=1, by="ann"),)
+    assert story.facts == (e.IncidentRetried(incident=1, by="person:ann"),)
     assert story.due() == Compensate(CAR)
     assert story.takes_back(CAR).due() == Compensate(FLIGHT)
 
@@ -115,7 +115,7 @@ def test_a_retry_of_what_stopped_the_rollback_leaves_what_it_had_passed_to_its_o
 
 def test_a_retry_past_the_pivot_has_the_failed_step_tried_again() -> None:
     story = Story().does(HOTEL, PIVOT).does(CAR, contract(attempts=1), FATAL).fails(CAR).retries()
-    assert story.facts[1] == e.WorkResumed(by="ann")
+    assert story.facts[1] == e.WorkResumed(by="person:ann")
     assert story.needs(CAR) == Perform(CAR)
     assert story.tries(CAR).ends(CAR, DONE).finishes().phase is SagaStatus.COMPLETED
 
@@ -170,13 +170,13 @@ def test_vouching_while_the_rollback_still_goes_on_does_not_disturb_it() -> None
 
 def test_nobody_vouches_for_what_was_found_not_to_have_happened_meanwhile() -> None:
     story = Story().does(FLIGHT, PROBED, LOST).fails().calls_person(FLIGHT).hears(FLIGHT, FoundNothing()).resolves()
-    assert story.facts[0] == e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=())
+    assert story.facts[0] == e.IncidentResolved(incident=1, by="person:ann", reason="by hand", settled=())
     assert (story.status(FLIGHT), story.due()) == (_S.FAILED, End())
 
 
 @pytest.mark.parametrize("reason", ["", "  \n"])
 def test_vouching_needs_a_reason(reason: str) -> None:
-    command = c.ResolveIncident(incident=1, by="ann", reason=reason, now=NOW, window_s=1)
+    command = c.ResolveIncident(incident=1, by="person:ann", reason=reason, now=NOW, window_s=1)
     halted_in_rollback().refuses(command, "incident s1/1 needs a reason: say what was done by hand")
 
 
@@ -194,7 +194,7 @@ def test_vouching_for_a_diverged_saga_completes_it_and_it_can_still_be_cancelled
 
 def test_a_saga_is_not_complete_while_an_attempt_is_in_flight_whatever_a_person_vouches_for() -> None:
     story = Story().does(HOTEL, PIVOT).begins(FLIGHT).does(CAR, outcome=FATAL).fails(CAR).resolves()
-    assert story.facts[1:] == (e.WorkResumed(by="ann"), e.WorkFinished(result=None))
+    assert story.facts[1:] == (e.WorkResumed(by="person:ann"), e.WorkFinished(result=None))
     assert story.phase is SagaStatus.RUNNING
     assert story.due() == Settle((FLIGHT,))
     assert story.crashes().due() == Compensate(FLIGHT, certain=False)
@@ -202,9 +202,9 @@ def test_a_saga_is_not_complete_while_an_attempt_is_in_flight_whatever_a_person_
 
 @pytest.mark.parametrize("request_of", ["retry", "resolve"])
 def test_an_incident_is_dealt_with_once(request_of: str) -> None:
-    command: c.Command = c.RetryIncident(incident=1, by="ann", now=NOW, window_s=1)
+    command: c.Command = c.RetryIncident(incident=1, by="person:ann", now=NOW, window_s=1)
     if request_of == "resolve":
-        command = c.ResolveIncident(incident=1, by="ann", reason="again", now=NOW, window_s=1)
+        command = c.ResolveIncident(incident=1, by="person:ann", reason="again", now=NOW, window_s=1)
     halted_in_rollback().retries().refuses(command, "incident s1/1 is not open: it is retried")
     halted_in_rollback().resolves().refuses(command, "incident s1/1 is not open: it is resolved")
     Story().refuses(command, "saga s1 has no incident 1", UnknownIncidentError)
@@ -239,7 +239,7 @@ def test_cancelling_a_rollback_is_no_news() -> None:
 
 @pytest.mark.parametrize("story", [halted_in_rollback(), Story().fails().comes_to_its_end()])
 def test_what_was_rolled_back_is_not_cancelled(story: Story) -> None:
-    command = c.CancelSaga(by="bob", why="", now=NOW, window_s=1)
+    command = c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1)
     story.refuses(command, "its rollback has begun already")
 
 
@@ -255,7 +255,7 @@ def test_cancelling_a_halted_saga_takes_back_the_step_that_halted_it_too() -> No
 
 
 def test_a_saga_past_its_pivot_cannot_be_cancelled_and_is_told_which_step_that_is() -> None:
-    command = c.CancelSaga(by="bob", why="", now=NOW, window_s=1)
+    command = c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1)
     says = r"s1 cannot be cancelled: step hotel \(act.pivot\) took effect and is irreversible \(it cannot be unsent\)"
     running = Story().does(FLIGHT).does(HOTEL, PIVOT).does(CAR, outcome=FATAL)
     running.refuses(command, says, PastPivotError)

@@ -365,7 +365,7 @@ def test_a_completed_saga_halts_for_a_doubled_effect() -> None:
 def test_a_doubled_effect_is_nothing_to_try_again() -> None:
     story = done_again().ends(FLIGHT, DONE).lands(FLIGHT)
     story.refuses(
-        c.RetryIncident(incident=1, by="ann", now=0, window_s=1), "^incident s1/1 has nothing to try again: look"
+        c.RetryIncident(incident=1, by="person:ann", now=0, window_s=1), "^incident s1/1 has nothing to try again: look"
     )
 
 

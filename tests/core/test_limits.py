@@ -369,16 +369,16 @@ def test_whoever_has_it_tried_again_grants_as_much_time_from_now() -> None:
     again = deepcopy(story).tell(raised(now=story.now))
     assert again.facts[0] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
     paused = limited(seconds={"most": 5000, "since_at": NOW, "then": "pause"}).tell(keep(now=NOW + 5000))
-    paused.tell(c.UnpauseSaga(by="ann", now=NOW + 9000, window_s=WINDOW_S))
-    assert paused.facts[0] == e.LimitRaised(limit="seconds", most=14_000, by="ann")
+    paused.tell(c.UnpauseSaga(by="person:ann", now=NOW + 9000, window_s=WINDOW_S))
+    assert paused.facts[0] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
     retried, resolved = deepcopy(story).retries(), story.resolves()
-    assert retried.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="ann")
-    assert resolved.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="ann", why="by hand")
+    assert retried.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
+    assert resolved.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann", why="by hand")
 
 
 def test_what_was_said_to_be_spent_before_what_is_taken_back_is_not_said_again() -> None:
     story = limited(tokens={"most": 9}).does(FLIGHT).tell(spend("1", 2)).does(HOTEL).tell(spend("2", 3))
-    story.tell(c.RollBackTo(to=None, last=1, by="ann", why="", now=NOW, window_s=WINDOW_S))
+    story.tell(c.RollBackTo(to=None, last=1, by="person:ann", why="", now=NOW, window_s=WINDOW_S))
     assert (set(budget(story).places), budget(story).tokens) == ({StepId("1")}, 5)
 
 
@@ -438,9 +438,9 @@ def test_who_resolves_a_limit_s_incident_vouches_for_no_step() -> None:
     assert story.incident.left == (FLIGHT,)
     story.resolves()
     assert story.facts == (
-        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=()),
-        e.LimitRaised(limit="tokens", most=3, by="ann", why="by hand"),
-        e.WorkResumed(by="ann"),
+        e.IncidentResolved(incident=1, by="person:ann", reason="by hand", settled=()),
+        e.LimitRaised(limit="tokens", most=3, by="person:ann", why="by hand"),
+        e.WorkResumed(by="person:ann"),
     )
 
 
@@ -472,8 +472,7 @@ def test_whoever_lets_it_go_on_another_way_grants_as_much_again(way: str) -> Non
     else:
         story = story.retries() if way == "retry" else story.resolves()
     raising = next(fact for fact in story.facts if isinstance(fact, e.LimitRaised))
-    by = "person:ann" if way == "unpause" else "ann"
-    assert raising == e.LimitRaised(limit="tokens", most=22, by=by, why="by hand" if way == "resolve" else "")
+    assert raising == e.LimitRaised(limit="tokens", most=22, by="person:ann", why="by hand" if way == "resolve" else "")
     assert (story.phase, budget(story).reached) == (_G.RUNNING, None)
 
 
@@ -481,14 +480,14 @@ def test_as_much_again_is_counted_from_what_is_used() -> None:
     timed = begun({"seconds": {"most": 5000, "since_at": 1000}, "spin": {"most": 3}})
     reached = spent(timed, e.LimitReached(limit="seconds", most=5000, used=9, then="pause", why="w"), 1)
     assert (reached.reached, reached.bounds[LimitName.SECONDS].reached) == (LimitName.SECONDS, 1)
-    assert one_more(reached, "ann", "because", 9000) == (
-        e.LimitRaised(limit="seconds", most=13_000, by="ann", why="because"),
+    assert one_more(reached, "person:ann", "because", 9000) == (
+        e.LimitRaised(limit="seconds", most=13_000, by="person:ann", why="because"),
     )
     spun = spent(timed, e.LimitReached(limit="spin", most=3, used=3, then="pause", why="w"), 1)
-    assert one_more(spun, "ann", "", 9000) == (e.LimitRaised(limit="spin", most=3, by="ann"),)
+    assert one_more(spun, "person:ann", "", 9000) == (e.LimitRaised(limit="spin", most=3, by="person:ann"),)
     assert one_more(timed, "ann", "", 0) == one_more(None, "ann", "", 0) == ()
     with pytest.raises(JournalDamagedError, match=r"^the limit usd was reached or raised, and there is none$"):
-        spent(timed, e.LimitRaised(limit="usd", most=5, by="ann"), 1)
+        spent(timed, e.LimitRaised(limit="usd", most=5, by="person:ann"), 1)
 
 
 # -- children ---------------------------------------------------------------------------------------------------------
@@ -541,7 +540,7 @@ def test_a_child_s_step_that_would_be_one_too_many_takes_its_parent_back() -> No
 def test_a_parent_that_does_not_work_any_more_only_counts() -> None:
     story = limited(tokens={"most": 10}).begins(FLIGHT).fails().tell(count(FLIGHT, 99))
     assert story.facts == (e.ChildSpent(step=FLIGHT, tokens=99),)
-    paused = limited(tokens={"most": 10}).begins(FLIGHT).tell(c.PauseSaga(by="ann", why="lunch"))
+    paused = limited(tokens={"most": 10}).begins(FLIGHT).tell(c.PauseSaga(by="person:ann", why="lunch"))
     assert paused.tell(count(FLIGHT, 99)).facts == (e.ChildSpent(step=FLIGHT, tokens=99),)
     assert Story(started=False).tell(count(FLIGHT, 1)).facts == ()
     assert Story().begins(FLIGHT).tell(count(FLIGHT)).facts == ()

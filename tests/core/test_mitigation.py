@@ -100,7 +100,7 @@ def test_a_person_has_it_go_back_from_its_incident() -> None:
 def test_a_rollback_that_found_a_pivot_on_its_way_goes_on_from_there() -> None:
     probed = replace(SORRY, probe=True)
     story = Story().does(FLIGHT).does(MAIL, probed, LOST).fails_to_answer(MAIL).does(HOTEL)
-    story.tell(c.CancelSaga(by="bob", why="", now=NOW, window_s=WINDOW_S))
+    story.tell(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=WINDOW_S))
     story.takes_back(HOTEL)
     story.lands(MAIL)
     assert isinstance(story.due(), CallPerson)

@@ -1,10 +1,21 @@
 """Names that two people could share are refused at the door, and a decision takes a person who did not ask for it."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from amends.core import commands as c, events as e
+from amends.core.contracts import Reversibility
+from amends.core.decide import decide
 from amends.core.events import SagaStarted
 from amends.core.persons import asked_for, checked_name, mistake_in, normal, own_decision, requesters, require_person
+from amends.core.saga import unstarted
+from amends.core.values import CONTROL, POLICIES, Json, SagaId
+from amends.core.verdict import Decision, Verdict
 from amends.errors import InputError, RefusedError
+from amends.journal.codec import encode
+from tests.core.story import DENY, FLIGHT, NOW, WINDOW_S, Story, contract
 
 JOSE_COMPOSED, JOSE_APART = "person:jos\u00e9", "person:jose\u0301"
 
@@ -116,3 +127,108 @@ def test_in_development_it_is_their_own_decision() -> None:
 @pytest.mark.parametrize("env", ["production", "development"])
 def test_another_persons_decision_is_nobodys_own(env: str) -> None:
     assert not own_decision(begun("person:olga", env=env), "person:kim", "grant it")
+
+
+# -- every decision ---------------------------------------------------------------------------------------------------
+
+TIMED: dict[str, Any] = {"now": NOW, "window_s": WINDOW_S}
+LIMITED: Json = {"tokens": {"most": 10, "then": "pause"}}
+SORRY = contract("act.sorry", reversibility=Reversibility.IRREVERSIBLE, mitigation=True)
+ASKS = Verdict(decision=Decision.REQUIRE_HUMAN, rule="r", policy="p")
+DENIED = c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no")
+
+
+def saga_in(env: str, *, limits: Json = None) -> Story:
+    asked = c.StartSaga("trip", 1, {}, "agent:bot", env, {"owner": "person:olga"}, limits)
+    return Story(started=False).tell(asked)
+
+
+def stopped(env: str) -> Story:
+    return saga_in(env).does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY).tell(DENIED)
+
+
+def awaiting(env: str) -> Story:
+    return saga_in(env).proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASKS, now=NOW))
+
+
+def past_pivot(env: str) -> Story:
+    return saga_in(env).does(FLIGHT, SORRY).fails()
+
+
+def paused(env: str) -> Story:
+    return saga_in(env).tell(c.PauseSaga(by="person:kim", why="a look"))
+
+
+def called(env: str) -> Story:
+    story = saga_in(env).does(FLIGHT)
+    return story.tell(c.FailWork(cause=e.Cause.FATAL, why="w", step=None, calls=True, **TIMED))
+
+
+DECISIONS: dict[str, tuple[Callable[[str], Story], Callable[[str], c.Command], type[e.Event]]] = {
+    "grant": (awaiting, lambda by: c.AnswerApproval(FLIGHT, by, granted=True, why="", now=NOW), e.ApprovalGranted),
+    "refuse": (awaiting, lambda by: c.AnswerApproval(FLIGHT, by, granted=False, why="", now=NOW), e.ApprovalRefused),
+    "retry": (stopped, lambda by: c.RetryIncident(1, by, **TIMED), e.IncidentRetried),
+    "let run": (stopped, lambda by: c.RetryIncident(1, by, let_run=True, **TIMED), e.IncidentRetried),
+    "resolve": (stopped, lambda by: c.ResolveIncident(1, by, "by hand", **TIMED), e.IncidentResolved),
+    "retry with mitigation": (past_pivot, lambda by: c.RetryIncident(1, by, mitigate=True, **TIMED), e.RollbackStarted),
+    "cancel with mitigation": (
+        past_pivot,
+        lambda by: c.CancelSaga(by, "w", mitigate=True, **TIMED),
+        e.RollbackStarted,
+    ),
+    "unpause": (paused, lambda by: c.UnpauseSaga(by, **TIMED), e.WorkResumed),
+    "raise a limit": (
+        lambda env: saga_in(env, limits=LIMITED),
+        lambda by: c.RaiseLimits({"tokens": 20}, by, "", NOW),
+        e.LimitRaised,
+    ),
+    "go on from an incident": (called, lambda by: c.RollBackTo(None, 1, by, "w", **TIMED), e.RewindStarted),
+}
+
+
+@pytest.mark.parametrize("what", DECISIONS)
+@pytest.mark.parametrize("by", ["agent:bot", "agent:other", "system:local"])
+@pytest.mark.parametrize("env", ["production", "development"])
+def test_no_agent_decides_it(what: str, by: str, env: str) -> None:
+    state, asks, _ = DECISIONS[what]
+    state(env).refuses(asks(by), "is not a person, and only people")
+
+
+@pytest.mark.parametrize("what", DECISIONS)
+@pytest.mark.parametrize("env", ["production", "staging"])
+def test_who_asked_for_the_saga_does_not_decide_it(what: str, env: str) -> None:
+    state, asks, _ = DECISIONS[what]
+    state(env).refuses(asks("person:Olga"), "another person decides; any other person may")
+
+
+@pytest.mark.parametrize("what", DECISIONS)
+def test_in_development_they_do_and_the_fact_says_that_it_is_their_own(what: str) -> None:
+    state, asks, fact = DECISIONS[what]
+    (own,) = (each for each in state("development").tell(asks("person:olga")).facts if isinstance(each, fact))
+    assert getattr(own, "own")  # noqa: B009 - each kind of fact has its own type
+
+
+@pytest.mark.parametrize("what", DECISIONS)
+@pytest.mark.parametrize("env", ["production", "development"])
+def test_another_person_decides_it_and_nothing_more_is_on_record_than_before(what: str, env: str) -> None:
+    state, asks, fact = DECISIONS[what]
+    (other,) = (each for each in state(env).tell(asks("person:kim")).facts if isinstance(each, fact))
+    assert '"own"' not in encode(other).body
+
+
+def test_what_follows_from_a_decision_elsewhere_is_nobodys_decision() -> None:
+    story = paused("production").tell(c.UnpauseSaga("system:family", follows=True, **TIMED))
+    assert story.facts == (e.WorkResumed(by="system:family"),)
+
+
+@pytest.mark.parametrize(
+    "fact", [e.DispatchUnpaused(pause=1, by="agent:bot", why=""), e.HoldLifted(saga="s", by="agent:b", why="")]
+)
+def test_no_agent_lets_go_what_holds_for_all(fact: e.ControlEvent) -> None:
+    with pytest.raises(RefusedError, match=r"only people (end a pause|lift a hold)"):
+        decide(unstarted(SagaId(CONTROL)), c.KeepControl(fact=fact))
+
+
+def test_no_agent_adopts_a_policy() -> None:
+    with pytest.raises(RefusedError, match="only people adopt a policy"):
+        decide(unstarted(SagaId(POLICIES)), c.AdoptPolicy(digest="d", text="t", by="agent:bot", why=""))

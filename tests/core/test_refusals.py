@@ -51,7 +51,7 @@ def rewind(*steps: StepId, place: StepId = HERE) -> c.Rewind:
 
 
 def back_to(to: str | None = None, last: int | None = None) -> c.RollBackTo:
-    return c.RollBackTo(to=to, last=last, by="ann", why="wrong", now=NOW, window_s=WINDOW_S)
+    return c.RollBackTo(to=to, last=last, by="person:ann", why="wrong", now=NOW, window_s=WINDOW_S)
 
 
 def checkpoint(name: str, place: StepId = HERE) -> c.MakeCheckpoint:
@@ -261,9 +261,9 @@ def test_who_resolves_that_a_release_is_denied_drops_that_one_alone() -> None:
     story.finishes().judges(FLIGHT, DENY)
     story.tell(c.OpenIncident(kind=e.IncidentKind.RELEASE_FAILED, step=FLIGHT, why="not today")).resolves()
     assert story.facts == (
-        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=()),
+        e.IncidentResolved(incident=1, by="person:ann", reason="by hand", settled=()),
         e.StepDropped(step=FLIGHT, why="by hand"),
-        e.WorkResumed(by="ann"),
+        e.WorkResumed(by="person:ann"),
     )
 
 
@@ -275,7 +275,7 @@ def test_what_people_were_asked_is_void_when_a_person_ends_the_saga() -> None:
 def test_what_is_held_when_a_person_ends_the_saga_is_dropped_with_the_reason() -> None:
     story = Story().does(CAR, PIVOT).proposes(FLIGHT, HELD).judges(FLIGHT).fails().resolves()
     assert story.facts == (
-        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=()),
+        e.IncidentResolved(incident=1, by="person:ann", reason="by hand", settled=()),
         e.StepDropped(step=FLIGHT, why="its saga was brought to an end by hand"),
         e.SagaCompleted(result=None),
     )
@@ -287,7 +287,11 @@ def test_who_may_not_answer_is_told_why() -> None:
     def answers(by: str, digest: str | None = None) -> c.AnswerApproval:
         return c.AnswerApproval(FLIGHT, by, granted=True, why="", now=NOW, digest=digest)
 
-    story.refuses(answers("agent:x"), "^'agent:x' is not a person; only people answer, as person:<name>$")
+    story.refuses(
+        answers("agent:x"),
+        "^'agent:x' is not a person, and only people grant step flight of saga s1: "
+        "any person but ann may, as person:<name>$",
+    )
     story.refuses(
         answers("person:bob", "other"),
         "^what you were shown of step flight of saga s1 is not what is asked now; look at it again$",
@@ -305,9 +309,9 @@ def test_who_may_not_answer_is_told_why() -> None:
 
 ASKS_ELSEWHERE = "its parent p counts on it; cancel p"
 OF_A_CHILD: dict[str, c.CancelSaga | c.RollBackTo] = {
-    "all": c.CancelSaga(by="bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE),
+    "all": c.CancelSaga(by="person:bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE),
     "the last": c.RollBackTo(
-        to=None, last=1, by="bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE
+        to=None, last=1, by="person:bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE
     ),
 }
 
@@ -379,7 +383,7 @@ def test_of_two_checkpoints_of_one_name_the_newest_counts() -> None:
     story = Story().tell(checkpoint("a", StepId("z"))).does(FLIGHT).tell(checkpoint("a", StepId("b"))).does(HOTEL)
     (fact,) = story.tell(back_to("a")).facts
     assert fact == e.RewindStarted(
-        place=None, steps=(HOTEL,), why="wrong", by="ann", deadline_at=NOW + 900_000, to=StepId("b"), above=5
+        place=None, steps=(HOTEL,), why="wrong", by="person:ann", deadline_at=NOW + 900_000, to=StepId("b"), above=5
     )
     assert set(story.saga.checkpoints) == {"z", "b"}
 
@@ -400,15 +404,15 @@ def test_so_many_steps_are_taken_back_and_no_more_than_stand() -> None:
 
 
 def test_who_goes_back_under_a_pause_is_paused_again_where_it_has_come_to() -> None:
-    story = Story().does(FLIGHT).tell(c.PauseSaga(by="a", why="a look")).tell(back_to(last=1))
+    story = Story().does(FLIGHT).tell(c.PauseSaga(by="person:a", why="a look")).tell(back_to(last=1))
     story.takes_back(FLIGHT).comes_to_its_end()
-    assert story.facts[-1] == e.SagaPaused(by="a", why="a look")
+    assert story.facts[-1] == e.SagaPaused(by="person:a", why="a look")
     assert story.phase is SagaStatus.PAUSED
-    assert story.tell(c.UnpauseSaga(by="a", now=NOW, window_s=1)).saga.works
+    assert story.tell(c.UnpauseSaga(by="person:a", now=NOW, window_s=1)).saga.works
 
 
 def test_who_goes_back_under_a_wide_pause_finds_it_by_itself() -> None:
-    story = Story().does(FLIGHT).tell(c.PauseSaga(by="a", why="a look", pause=7)).tell(back_to(last=1))
+    story = Story().does(FLIGHT).tell(c.PauseSaga(by="person:a", why="a look", pause=7)).tell(back_to(last=1))
     assert story.takes_back(FLIGHT).comes_to_its_end().saga.works
 
 
@@ -446,7 +450,7 @@ def test_a_rewind_that_crosses_the_pivot_is_refused_and_names_it() -> None:
     story.refuses(rewind(FLIGHT, HOTEL), told, PastPivotError)
     story.refuses(back_to(last=2), told, PastPivotError)
     cancelled = told.replace("cannot go back that far", "cannot be cancelled")
-    story.refuses(c.CancelSaga(by="a", why="", now=NOW, window_s=1), cancelled, PastPivotError)
+    story.refuses(c.CancelSaga(by="person:a", why="", now=NOW, window_s=1), cancelled, PastPivotError)
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------
@@ -458,25 +462,27 @@ def stuck() -> Story:
 
 def test_an_incident_has_an_owner_and_comments() -> None:
     story = stuck()
-    assert story.tell(c.AssignIncident(incident=1, owner="ann", by="bob")).facts == (
-        e.IncidentAssigned(incident=1, owner="ann", by="bob"),
+    assert story.tell(c.AssignIncident(incident=1, owner="ann", by="person:bob")).facts == (
+        e.IncidentAssigned(incident=1, owner="ann", by="person:bob"),
     )
     assert (story.incident.owner, story.phase) == ("ann", _G.INCIDENT)
-    assert story.tell(c.AssignIncident(incident=1, owner="ann", by="eve")).facts == ()
-    assert story.tell(c.CommentIncident(incident=1, by="bob", text="looking")).facts == (
-        e.IncidentCommented(incident=1, by="bob", text="looking"),
+    assert story.tell(c.AssignIncident(incident=1, owner="ann", by="person:eve")).facts == ()
+    assert story.tell(c.CommentIncident(incident=1, by="person:bob", text="looking")).facts == (
+        e.IncidentCommented(incident=1, by="person:bob", text="looking"),
     )
     assert (story.incident.owner, story.saga.head) == ("ann", len(story.events))
-    story.refuses(c.CommentIncident(incident=1, by="b", text=" "), "^a comment on incident s1/1 needs a text$")
-    story.refuses(c.AssignIncident(incident=2, owner="a", by="b"), "^saga s1 has no incident 2$", UnknownIncidentError)
+    story.refuses(c.CommentIncident(incident=1, by="person:b", text=" "), "^a comment on incident s1/1 needs a text$")
+    story.refuses(
+        c.AssignIncident(incident=2, owner="a", by="person:b"), "^saga s1 has no incident 2$", UnknownIncidentError
+    )
     story.resolves().refuses(
-        c.CommentIncident(incident=1, by="b", text="x"), "^incident s1/1 is not open: it is resolved$"
+        c.CommentIncident(incident=1, by="person:b", text="x"), "^incident s1/1 is not open: it is resolved$"
     )
 
 
 def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> None:
     story = stuck()
-    resolve = c.ResolveIncident(incident=1, by="ann", reason=" ", now=NOW, window_s=1)
+    resolve = c.ResolveIncident(incident=1, by="person:ann", reason=" ", now=NOW, window_s=1)
     story.refuses(resolve, "^incident s1/1 needs a reason: say what was done by hand$")
     let_run = c.RetryIncident(incident=1, by="person:bob", now=NOW, window_s=1, let_run=True)
     story.refuses(
@@ -487,7 +493,8 @@ def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> No
     denied.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no"))
     denied.refuses(
         let_run._replace(by="agent:x"),
-        "^'agent:x' is not a person; only people let run what the gate refused, as person:<name>$",
+        "^'agent:x' is not a person, and only people let run what the gate refused: "
+        "any person but ann may, as person:<name>$",
     )
     denied.tell(let_run)
     assert denied.facts == (
@@ -498,10 +505,10 @@ def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> No
 
 def test_a_resolution_may_carry_a_proof_and_settles_the_step() -> None:
     story = stuck()
-    story.tell(c.ResolveIncident(incident=1, by="ann", reason="by hand", now=NOW, window_s=1, proof="photo"))
+    story.tell(c.ResolveIncident(incident=1, by="person:ann", reason="by hand", now=NOW, window_s=1, proof="photo"))
     assert story.facts == (
-        e.IncidentResolved(incident=1, by="ann", reason="by hand", settled=(FLIGHT,), proof="photo"),
-        e.RollbackResumed(by="ann", deadline_at=NOW + 1000),
+        e.IncidentResolved(incident=1, by="person:ann", reason="by hand", settled=(FLIGHT,), proof="photo"),
+        e.RollbackResumed(by="person:ann", deadline_at=NOW + 1000),
     )
     assert (story.status(FLIGHT), story.step(FLIGHT).named) == (_S.SETTLED, False)
 
@@ -524,8 +531,8 @@ def test_a_definition_may_call_a_person() -> None:
 def test_cancelling_closes_what_a_person_was_called_for() -> None:
     story = Story().does(FLIGHT).diverges().cancels()
     assert story.facts == (
-        e.IncidentResolved(incident=1, by="bob", reason="the saga was cancelled", settled=()),
-        e.RollbackStarted(cause=e.Cause.CANCELLED, why="rain", step=None, by="bob", deadline_at=NOW + 900_000),
+        e.IncidentResolved(incident=1, by="person:bob", reason="the saga was cancelled", settled=()),
+        e.RollbackStarted(cause=e.Cause.CANCELLED, why="rain", step=None, by="person:bob", deadline_at=NOW + 900_000),
     )
 
 
@@ -535,7 +542,8 @@ def test_who_asked_for_a_saga_does_not_let_its_refused_compensation_run() -> Non
     story.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no"))
     story.refuses(
         c.RetryIncident(incident=1, by="person:Ann", now=NOW, window_s=1, let_run=True),
-        "^person:Ann asked for saga s1, or owns or acts for who did; another person has to decide$",
+        "^person:Ann may not let run what the gate refused: they asked for it, own it, or act for who did, and outside "
+        "development another person decides; any other person may$",
     )
 
 
@@ -563,7 +571,7 @@ def test_each_direction_has_a_key_of_its_own_that_never_changes() -> None:
 
 
 def signal(name: str = "go", *, early: bool = False, payload: str = "x") -> c.SendSignal:
-    return c.SendSignal(name=name, payload=payload, by="ann", early=early)
+    return c.SendSignal(name=name, payload=payload, by="person:ann", early=early)
 
 
 def test_a_signal_that_nobody_waits_for_is_refused_with_what_is_waited_for() -> None:
@@ -598,10 +606,10 @@ def test_waits_are_numbered_ended_by_time_and_answered_in_order() -> None:
     told = "^saga s1 does not wait at place 1, or not until now$"
     story.refuses(c.EndWait(place=StepId("1"), now=NOW + 4), told)
     assert story.tell(signal()).facts == (
-        e.SignalReceived(number=1, name="go", payload="x", by="ann"),
+        e.SignalReceived(number=1, name="go", payload="x", by="person:ann"),
         e.WaitEnded(place=StepId("1"), signal=1),
     )
-    assert dict(story.saga.waits.signals) == {1: Signal(number=1, name="go", payload="x", by="ann")}
+    assert dict(story.saga.waits.signals) == {1: Signal(number=1, name="go", payload="x", by="person:ann")}
     story.refuses(c.EndWait(place=StepId("1"), now=NOW + 5), told)
     assert story.tell(c.EndWait(place=StepId("2"), now=NOW + 9)).facts == (e.WaitEnded(place=StepId("2"), signal=None),)
 
@@ -616,7 +624,7 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
     [
         ([WAIT, WAIT], r"WaitStarted cannot follow entry 2 \(place here is waited at twice\)$"),
         (
-            [e.SignalReceived(number=2, name="go", payload=None, by="a")],
+            [e.SignalReceived(number=2, name="go", payload=None, by="person:a")],
             r"SignalReceived cannot follow entry 1 \(signal 2 follows signal 0\)$",
         ),
         (
@@ -652,7 +660,7 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
         (
             [
                 e.IncidentOpened(incident=1, kind=e.IncidentKind.CALLED, step=None, why="", left=()),
-                e.IncidentResolved(incident=1, by="a", reason="b", settled=(FLIGHT,)),
+                e.IncidentResolved(incident=1, by="person:a", reason="b", settled=(FLIGHT,)),
             ],
             r"IncidentResolved cannot follow entry 2 \(step flight was never proposed\)$",
         ),
@@ -661,7 +669,7 @@ WAIT = e.WaitStarted(place=HERE, name="go", until=5)
             r"StepProposed cannot follow entry 1 \(step flight twice, or without its contract\)$",
         ),
         (
-            [e.IncidentCommented(incident=1, by="a", text="b")],
+            [e.IncidentCommented(incident=1, by="person:a", text="b")],
             r"IncidentCommented cannot follow entry 1 \(no such open incident\)$",
         ),
     ],

@@ -28,7 +28,7 @@ def rewind(*steps: StepId, place: StepId = INSIDE, window_s: float = WINDOW_S) -
 
 
 def back_to(to: str | None = None, last: int | None = None) -> c.RollBackTo:
-    return c.RollBackTo(to=to, last=last, by="ann", why="wrong", now=NOW, window_s=WINDOW_S)
+    return c.RollBackTo(to=to, last=last, by="person:ann", why="wrong", now=NOW, window_s=WINDOW_S)
 
 
 def marked() -> Story:
@@ -87,7 +87,9 @@ def test_a_rewind_waits_for_what_only_reads_too() -> None:
 
 
 def test_a_rewind_does_not_end_while_its_saga_is_paused() -> None:
-    story = Story().begins(FLIGHT, READ).tell(rewind(FLIGHT)).tell(c.PauseSaga(by="a", why="")).ends(FLIGHT, DONE)
+    story = (
+        Story().begins(FLIGHT, READ).tell(rewind(FLIGHT)).tell(c.PauseSaga(by="person:a", why="")).ends(FLIGHT, DONE)
+    )
     story.refuses(END, "^saga s1 is paused, and its rewind at r is not at its end$")
 
 
@@ -130,7 +132,7 @@ def test_a_saga_that_a_person_has_brought_to_its_end_has_no_rewind_under_way() -
 
 def test_work_that_goes_on_stops_at_the_end_of_a_rewind_that_an_incident_keeps() -> None:
     story = Story().does(FLIGHT).tell(rewind(FLIGHT)).calls_person(FLIGHT)
-    story.saga = evolve(story.saga, e.WorkResumed(by="ann"))
+    story.saga = evolve(story.saga, e.WorkResumed(by="person:ann"))
     assert story.tell(END).facts == (e.SagaHalted(),)
 
 
@@ -173,8 +175,8 @@ def test_a_rewind_waits_for_its_own_steps_that_are_on_their_way() -> None:
 
 def test_who_goes_on_without_a_new_time_keeps_the_old_one() -> None:
     story = Story().does(FLIGHT).does(HOTEL).tell(rewind(HOTEL))
-    paused = evolve(story.saga, e.SagaPaused(by="ann", why="wait"))
-    resumed = evolve(paused, e.WorkResumed(by="ann"))
+    paused = evolve(story.saga, e.SagaPaused(by="person:ann", why="wait"))
+    resumed = evolve(paused, e.WorkResumed(by="person:ann"))
     assert resumed.rewinds[INSIDE].deadline_at == story.saga.rewinds[INSIDE].deadline_at > 0
 
 
@@ -238,7 +240,7 @@ def test_what_was_proposed_before_a_checkpoint_and_begun_since_is_taken_back() -
 
 def test_going_back_closes_the_incident_that_kept_the_saga() -> None:
     story = marked().diverges().tell(back_to("a"))
-    assert story.facts[0] == e.IncidentResolved(incident=1, by="ann", reason="the saga goes back", settled=())
+    assert story.facts[0] == e.IncidentResolved(incident=1, by="person:ann", reason="the saga goes back", settled=())
     assert (story.phase, story.due()) == (_G.RUNNING, Compensate(HOTEL))
 
 

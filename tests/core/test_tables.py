@@ -55,7 +55,7 @@ def test_a_step_moves_as_its_table_says_and_in_no_other_way(status: StepStatus, 
     assert saga.steps[STEP_ID].status is status
     event = EVENT[kind]
     if isinstance(event, e.IncidentResolved):
-        event = e.IncidentResolved(incident=len(saga.incidents), by="a", reason="r", settled=(STEP_ID,))
+        event = e.IncidentResolved(incident=len(saga.incidents), by="person:a", reason="r", settled=(STEP_ID,))
     after = {one: to for one, to in STEP[status].items() if one is kind}
     if not after:
         with pytest.raises(JournalDamagedError, match=f"{kind.__name__} cannot follow entry {saga.head} .*{status}"):
@@ -83,8 +83,10 @@ def test_a_saga_moves_as_its_table_says_and_in_no_other_way(status: SagaStatus, 
 def test_an_incident_is_closed_once(status: IncidentStatus, kind: type[e.IncidentRetried | e.IncidentResolved]) -> None:
     saga = replay(SAGA_ID, to_incident(status))
     assert [incident.status for incident in saga.incidents] == [status]
-    event = e.IncidentRetried(incident=1, by="a")
-    closed = event if kind is e.IncidentRetried else e.IncidentResolved(incident=1, by="a", reason="r", settled=())
+    event = e.IncidentRetried(incident=1, by="person:a")
+    closed = (
+        event if kind is e.IncidentRetried else e.IncidentResolved(incident=1, by="person:a", reason="r", settled=())
+    )
     if kind in INCIDENT[status]:
         assert evolve(saga, closed).incidents[0].status is INCIDENT[status][kind]
     else:
@@ -126,7 +128,7 @@ def test_nothing_happens_to_a_step_that_was_never_proposed() -> None:
 
 
 def test_nobody_vouches_for_a_step_that_was_never_proposed() -> None:
-    other = e.IncidentResolved(incident=1, by="a", reason="r", settled=(StepId("2"),))
+    other = e.IncidentResolved(incident=1, by="person:a", reason="r", settled=(StepId("2"),))
     with pytest.raises(JournalDamagedError, match="step 2 was never proposed"):
         replay(SAGA_ID, [STARTED, PROPOSED, OPENED, other])
 
@@ -145,7 +147,7 @@ def test_no_rewind_ends_that_never_began_and_none_takes_back_what_was_never_prop
     with pytest.raises(JournalDamagedError, match="no such rewind is under way"):
         replay(SAGA_ID, [STARTED, EVENT[e.RewindEnded]])
     with pytest.raises(JournalDamagedError, match="steps that were never proposed"):
-        replay(SAGA_ID, [STARTED, e.RewindStarted(place=None, steps=(STEP_ID,), why="", by="a", deadline_at=0)])
+        replay(SAGA_ID, [STARTED, e.RewindStarted(place=None, steps=(STEP_ID,), why="", by="person:a", deadline_at=0)])
 
 
 # -- what the tables promise ------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Told:
             self.tell(c.StartWait(place=StepId(str(self.waits)), name=name, until=self.now + amount))
         elif kind == "signal":
             number = len(self.sent) + 1
-            if self.tell(c.SendSignal(name=name, payload=number, by="a", early=bool(amount))):
+            if self.tell(c.SendSignal(name=name, payload=number, by="person:a", early=bool(amount))):
                 self.sent.append((name, number))
         else:
             self.now += amount
@@ -86,7 +86,7 @@ def test_a_signal_is_refused_only_where_nothing_waits_for_it(moves: list[tuple[s
         wanted = {wait.name for wait in open_waits(told.saga)}
         for name in NAMES:
             try:
-                events = decide(told.saga, c.SendSignal(name=name, payload=None, by="a"))
+                events = decide(told.saga, c.SendSignal(name=name, payload=None, by="person:a"))
             except RefusedError:
                 assert name not in wanted
             else:
@@ -118,7 +118,7 @@ def test_a_saga_keeps_a_thousand_early_signals_and_no_more() -> None:
         told.move("signal", "paid", amount=True)
     assert len(told.sent) == 1000
     with pytest.raises(RefusedError, match="1000 signals that it has not taken up"):
-        decide(told.saga, c.SendSignal(name="paid", payload=None, by="a", early=True))
+        decide(told.saga, c.SendSignal(name="paid", payload=None, by="person:a", early=True))
 
 
 def test_nobody_is_at_a_wait_once_the_work_has_ended_or_goes_back() -> None:

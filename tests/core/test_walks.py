@@ -133,7 +133,7 @@ def test_a_saga_past_its_pivot_is_not_cancelled_and_the_refusal_names_it(tape: T
         pivots = [step for step in told.after.steps.values() if is_pivot(step)]
         if pivots and told.after.rollback is None:
             with pytest.raises(PastPivotError) as caught:
-                decide(told.after, c.CancelSaga(by="a", why="", now=0, window_s=1))
+                decide(told.after, c.CancelSaga(by="person:a", why="", now=0, window_s=1))
             assert f"step {told.after.pivot} (t{told.after.pivot}) took effect" in str(caught.value)
 
     Walk(tape, watch=hold).run()
@@ -215,19 +215,19 @@ def requests(saga: Saga) -> list[c.Command]:
         start(),
         c.FinishWork(result=None),
         c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=now, window_s=9),
-        c.CancelSaga(by="a", why="", now=now, window_s=9),
+        c.CancelSaga(by="person:a", why="", now=now, window_s=9),
         c.OpenIncident(kind=e.IncidentKind.DIVERGED, step=None, why=""),
         c.MakeCheckpoint(place=StepId("somewhere"), name="here"),
         c.Rewind(place=StepId("somewhere"), steps=tuple(saga.steps), why="", now=now, window_s=9),
-        c.RollBackTo(to="here", last=None, by="a", why="", now=now, window_s=9),
-        c.RollBackTo(to=None, last=2, by="a", why="", now=now, window_s=9),
+        c.RollBackTo(to="here", last=None, by="person:a", why="", now=now, window_s=9),
+        c.RollBackTo(to=None, last=2, by="person:a", why="", now=now, window_s=9),
         *(c.EndRewind(place=place) for place in saga.rewinds),
         c.EndSaga(),
         c.Recover(now=now, jitter=0),
     ]
     for number in range(len(saga.incidents) + 2):
-        asked.append(c.RetryIncident(incident=number, by="a", now=now, window_s=9))
-        asked.append(c.ResolveIncident(incident=number, by="a", reason="r", now=now, window_s=9))
+        asked.append(c.RetryIncident(incident=number, by="person:a", now=now, window_s=9))
+        asked.append(c.ResolveIncident(incident=number, by="person:a", reason="r", now=now, window_s=9))
     for step in (*saga.steps, late):
         asked += [
             c.ProposeStep(step=step, contract=contract(on_incident=OnIncident.GO_ON), args={}, digest=""),

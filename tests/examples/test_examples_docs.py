@@ -27,10 +27,10 @@ def test_a_refund_is_sent_once_and_called_back_when_a_person_refuses_the_mail(tm
     lines = printed("refund_agent.py", tmp_path)
     assert sum("probe found that it happened" in line for line in lines) == 1
     assert [line.split("  ")[-1].strip() for line in lines if line.startswith("person")] == [
-        "approval requested from 1 person by builtin-irreversible-in-production, within 24 h",
+        "approval requested from 1 person by builtin-irreversible, within 24 h",
         "approval granted by person:kim: Ana is right",
         "approval used",
-        "approval requested from 1 person by builtin-irreversible-in-production, within 24 h",
+        "approval requested from 1 person by builtin-irreversible, within 24 h",
         "approval refused by person:kim: this is no address",
     ]
     assert [line for line in lines if line.startswith(("=>", "   "))] == [

@@ -61,9 +61,9 @@ def test_a_rate_counts_by_the_environment_and_not_by_its_spellings() -> None:
 
 
 def test_a_verdict_of_before_is_judged_by_the_word_as_it_was() -> None:
-    old = facts(env="prod", kind=Reversibility.UNDECLARED)
-    assert judge(builtin_policy(), old).decision is Decision.ALLOW
-    assert judge(builtin_policy(), replace(old, env="production", env_given="prod")).decision is Decision.DENY
+    old = facts(env="dev", kind=Reversibility.UNDECLARED)
+    assert judge(builtin_policy(), old).decision is Decision.DENY
+    assert judge(builtin_policy(), replace(old, env="development", env_given="dev")).decision is Decision.ALLOW
 
 
 def test_a_declaration_with_a_word_in_two_places_is_refused() -> None:

@@ -136,12 +136,12 @@ def test_flat_and_nested_are_the_same() -> None:
 
 def test_what_is_not_said_is_as_in_a_plain_beginning() -> None:
     found = described_facts({})
-    assert (found.env, found.actor, found.phase, found.steps) == ("development", "system:local", "forward", 0)
+    assert (found.env, found.actor, found.phase, found.steps) == ("development", "person:somebody", "forward", 0)
     assert (found.approval_present, found.drill_age_days, found.tenant) == (False, None, None)
     assert found == described_facts({"env": None, "labels": {"team": None}, "args": {}})
     assert found == Facts(
         env="development",
-        actor="system:local",
+        actor="person:somebody",
         saga=SagaId("described"),
         definition="described",
         step=StepId("1"),

@@ -278,9 +278,9 @@ def test_a_rule_that_is_none_says_what_is_wrong(lines: str, told: str) -> None:
             "{id: a, decision: require_human, approvals: true}",
             "approvals has to be a whole number from 1 to 100, not true",
         ),
-        ("{id: a, decision: require_human, approvals: 2, approvers: [x]}", "2 approvals, and only 1 who can give them"),
+        ("{id: a, decision: require_human, approvals: 2, approvers: ["person:x"]}", "2 approvals, and only 1 who can give them"),
         (
-            "{id: a, decision: require_human, approvals: 2, approvers: [x, x]}",
+            "{id: a, decision: require_human, approvals: 2, approvers: ["person:x", "person:X"]}",
             "2 approvals, and only 1 who can give them",
         ),
     ],

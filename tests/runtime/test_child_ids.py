@@ -34,7 +34,9 @@ async def written(
     memory: Memory, id: str, definition: str, given: Json, labels: dict[str, str], *more: e.Event
 ) -> None:
     """A saga as a journal may have it, whoever wrote it."""
-    begun = e.SagaStarted(definition=definition, version=1, input=given, actor="person:bob", env="", labels=labels)
+    begun = e.SagaStarted(
+        definition=definition, version=1, input=given, actor="person:bob", env="development", labels=labels
+    )
     status = SagaStatus.COMPLETED if more else SagaStatus.RUNNING
     await MemoryJournal(QuickClock(), memory).append(SagaId(id), [begun, *more], after=0, summary=Summary(status))
 
@@ -106,7 +108,7 @@ def test_a_saga_of_an_old_journal_with_such_an_id_is_joined_and_resumed() -> Non
         await written(memory, "b~1", "test.top", {}, {})
         top = calling(world)
         async with coordinator(memory, registry=registry) as opened:
-            joined = await opened.run(top, id="a~1")
+            joined = await opened.run(top, id="a~1", actor="person:bob")
             return [joined.status, [ended.id for ended in await opened.resume()], await statuses(opened)]
 
     joined, resumed, at_last = asyncio.run(script())

@@ -15,6 +15,7 @@ from amends import Coordinator, Done, Fatal, Registry, Secret, SecretUnavailable
 from amends.errors import InputError, JournalAccessError, PolicyError, RefusedError, UnknownSagaError
 from amends.journal.memory import Memory
 from amends.journal.protocol import Entry
+from amends.runtime.checked import login
 from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_going_forward import one_after_another
 
@@ -79,7 +80,7 @@ def test_sagas_are_listed_newest_first_with_filters_and_pages() -> None:
         assert [row.id for row in await on.list(topic="test.b")] == ids[4::-2]
         assert await on.list(env="production") == []
         row = (await on.list(limit=1))[0]
-        assert (row.labels, row.definition, row.actor) == ({"n": "5"}, "test.line", "system:local")
+        assert (row.labels, row.definition, row.actor) == ({"n": "5"}, "test.line", login())
         with pytest.raises(InputError, match="'done' is not a status; they are running"):
             await on.list(status="done")
 
@@ -220,7 +221,7 @@ def test_a_plain_script_is_judged_by_its_policy_and_run_again_goes_on_with_its_s
     line = one_after_another(world.action("a"), world.action("b"))
     denied = amends.run(line, journal=journal, policy=rules, id="script", actor="agent:bot")
     assert (denied.status, denied.cause) == ("rolled_back", "denied")
-    assert amends.run(line, journal=journal, id="script").status == "rolled_back"
+    assert amends.run(line, journal=journal, id="script", actor="agent:bot").status == "rolled_back"
     assert world.seen == ["a", "una"]
     with pytest.raises(PolicyError):
         amends.run(line, journal=journal, policy=tmp_path / "none.yaml")

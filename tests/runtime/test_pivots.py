@@ -13,6 +13,7 @@ from amends.clock import SystemClock
 from amends.errors import PastPivotError
 from amends.gate.builtin import BuiltinGate
 from amends.journal.memory import MemoryJournal
+from amends.runtime.checked import login
 from amends.runtime.registry import Registry
 from amends.runtime.settings import Settings
 
@@ -255,4 +256,4 @@ def test_a_saga_that_was_cancelled_too_late_goes_on_when_a_person_says_so() -> N
 
     ended, told = play(scene)
     assert ended.status == "completed"
-    assert "to go back (asked for by system:local): rain; waits first for what cannot be taken back" in told
+    assert f"to go back (asked for by {login()}): rain; waits first for what cannot be taken back" in told

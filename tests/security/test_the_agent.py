@@ -7,6 +7,8 @@ import os
 import shutil
 import unicodedata
 from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +354,348 @@ def test_a_mark_cannot_sit_on_what_stands_before_the_text() -> None:
     """A combining stroke at the start of a line would cross out the sign of a diff."""
     assert visible("\u0338x") == "\\u0338x"
     assert visible("e\u0301") == "e\u0301"
+from amends import Coordinator, Fatal, Limits, RefusedError, SagaStatus, Work, action, saga
+from amends.errors import InputError
+from amends.runtime.checked import login
+from tests.cli.shell import Shell
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
+
+DECIDING_LAX = "version: v1\ndefault: allow\nrules: []\n"
+DECIDING_ASKS = """
+version: v1
+default: allow
+rules: [{id: ask, when: {topic: "deciding.charge"}, decision: require_human}]
+"""
+deciding_world: list[str] = []
+
+
+@action("deciding.charge")
+def deciding_charge(cents: int) -> int:
+    deciding_world.append(f"charged {cents}")
+    return cents
+
+
+@deciding_charge.compensation
+def deciding_refund(done: Any) -> None:
+    raise Fatal("the bank is closed")
+
+
+@action("deciding.mail", no_rollback="a mail cannot be unsent")
+def deciding_mail(to: str) -> None:
+    deciding_world.append(f"mailed {to}")
+
+
+@saga("deciding.pay")
+async def deciding_pay(s: Work, fails: bool = False) -> None:
+    await s.do(deciding_charge, 300)
+    if fails:
+        raise ValueError("no")
+
+
+@saga("deciding.mails")
+async def deciding_mails(s: Work) -> None:
+    await s.do(deciding_mail, "ann")
+
+
+@saga("deciding.spends", limits=Limits(usd="1.00"))
+async def deciding_spends(s: Work) -> None:
+    for _ in range(3):
+        await s.spend(usd="0.60")
+        await s.do(deciding_charge, 300)
+
+
+def deciding_run(place: Path, does: Callable[[Coordinator], Awaitable[None]], env: str, policy: str = "") -> None:
+    """In one process, on a journal of its own."""
+    deciding_world.clear()
+    file = place / "policy.yaml"
+    file.write_text(policy)
+
+    async def live() -> None:
+        opening = Coordinator.open(str(place / "a.db"), policy=file if policy else None, env=env)
+        async with opening as coordinator:
+            await does(coordinator)
+
+    asyncio.run(live())
+
+
+async def deciding_incident(coordinator: Coordinator) -> str:
+    ended = await coordinator.run(deciding_pay, True, id="p-1", actor="agent:bot", labels={"owner": "person:olga"})
+    assert ended.status is SagaStatus.INCIDENT
+    return "p-1/1"
+
+
+async def deciding_asked(coordinator: Coordinator) -> str:
+    handle = await coordinator.start(deciding_pay, id="p-1", actor="agent:bot", labels={"owner": "person:olga"})
+    while not await coordinator.approvals():
+        await asyncio.sleep(0)
+    assert handle.id == "p-1"
+    return "p-1/1"
+
+
+@pytest.mark.parametrize("env", ["development", "production"])
+@pytest.mark.parametrize("by", ["agent:bot", "agent:other", "system:cron"])
+def test_an_agent_resolves_and_retries_no_incident_under_its_honest_name(tmp_path: Path, env: str, by: str) -> None:
+    """It says of its own effect that it looked, and that all is fine."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        incident = await deciding_incident(coordinator)
+        with pytest.raises(RefusedError, match=r"only people resolve .* any person but agent:bot, person:olga may"):
+            await coordinator.resolve_incident(incident, reason="I looked, it is fine", by=by)
+        for how in ({}, {"let_run": True}, {"mitigate": True}):
+            with pytest.raises(RefusedError, match=r"only people|has not refused anything"):
+                await coordinator.retry_incident(incident, by=by, **how)
+        assert (await coordinator.show("p-1")).row.status is SagaStatus.INCIDENT
+
+    deciding_run(tmp_path, tries, env, DECIDING_LAX)
+
+
+@pytest.mark.parametrize("by", ["agent:bot", "system:cron"])
+def test_an_agent_adopts_no_policy_and_ends_no_pause_or_hold(tmp_path: Path, by: str) -> None:
+    """What people hold back, it lets go; what they forbid, it allows."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        lax = tmp_path / "lax.yaml"
+        lax.write_text(DECIDING_LAX)
+        with pytest.raises(RefusedError, match="only people adopt a policy"):
+            await coordinator.adopt(lax, by=by, why="it is in my way")
+        await coordinator.pause(why="a look", by="person:kim")
+        with pytest.raises(RefusedError, match="only people end a pause"):
+            await coordinator.unpause(by=by)
+        with pytest.raises(RefusedError, match="only people end a pause"):
+            await coordinator.unpause(everything=True, by=by)
+        assert len(await coordinator.paused()) == 1
+        await coordinator.unpause(by="person:kim")
+        await coordinator.run(deciding_pay, id="p-1", actor="agent:bot")
+        await coordinator.hold("p-1", why="a court asks", by=by)
+        with pytest.raises(RefusedError, match="only people lift the hold on saga p-1"):
+            await coordinator.lift("p-1", by=by)
+        assert await coordinator.holds() == {"p-1": "a court asks"}
+
+    deciding_run(tmp_path, tries, "development")
+
+
+def test_an_agent_raises_no_limit_of_its_own_saga(tmp_path: Path) -> None:
+    """It has spent what it may, and gives itself more."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        limits = Limits(usd="1.00", then="pause")
+        handle = await coordinator.start(deciding_spends, id="l-1", actor="agent:bot", limits=limits)
+        assert (await handle.halt()).status is SagaStatus.PAUSED
+        with pytest.raises(RefusedError, match="only people raise the limits of saga l-1"):
+            await coordinator.raise_limit("l-1", usd=1000, by="agent:bot")
+        with pytest.raises(RefusedError, match="only people unpause saga l-1"):
+            await coordinator.unpause(saga="l-1", by="agent:bot")
+        await coordinator.raise_limit("l-1", usd=1000, by="person:kim")
+
+    deciding_run(tmp_path, tries, "production", DECIDING_LAX)
+
+
+@pytest.mark.parametrize("by", ["system:runtime", "system:family", "System:Runtime", "system:gate"])
+def test_nobody_calls_themselves_by_the_runtime_s_names(tmp_path: Path, by: str) -> None:
+    """What the runtime does of itself is not asked about again."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        with pytest.raises(InputError, match=r"what the runtime calls itself|is not an actor"):
+            await coordinator.pause(why="a look", by=by)
+
+    deciding_run(tmp_path, tries, "development")
+
+
+@pytest.mark.parametrize("by", ["person:olga", "person:Olga", "person:ol\uff47a"])
+def test_who_owns_the_agent_does_not_decide_for_it_outside_development(tmp_path: Path, by: str) -> None:
+    async def tries(coordinator: Coordinator) -> None:
+        asked = await deciding_asked(coordinator)
+        for answer in (coordinator.grant(asked, by=by), coordinator.refuse(asked, by=by, why="w")):
+            with pytest.raises(RefusedError, match="outside development another person decides; any other person may"):
+                await answer
+        await coordinator.grant(asked, by="person:kim")
+
+    deciding_run(tmp_path, tries, "staging", DECIDING_ASKS)
+
+
+def test_in_development_they_do_and_the_record_says_own_decision(tmp_path: Path) -> None:
+    async def decides(coordinator: Coordinator) -> None:
+        granted = await coordinator.grant(await deciding_asked(coordinator), by="person:olga")
+        assert granted.own == ("person:olga",)
+        record = await coordinator.drive("p-1") or await coordinator.run(
+            deciding_pay, id="p-1", actor="agent:bot", labels={"owner": "person:olga"}
+        )
+        told: Any = (await record.evidence())["amends"]
+        (own,) = (fact for fact in told["timeline"] if fact.get("own_decision"))
+        assert own["text"] == "approval granted by person:olga (own decision)"
+
+    deciding_run(tmp_path, decides, "development", DECIDING_ASKS)
+
+
+def test_a_signal_that_resolves_a_conflict_takes_a_person_by_whatever_way_it_is_sent(tmp_path: Path) -> None:
+    """It answers, by the plain signal, what its landing asks people."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        await coordinator.pause(topic="deciding.**", why="a look", by="person:kim")
+        handle = await coordinator.start(deciding_pay, id="p-1", actor="agent:bot")
+        await handle.halt()
+        for name in ("resolve p-1-0123456789", "resolve p-1"):
+            with pytest.raises(RefusedError, match="only people resolve a conflict of changeset p-1"):
+                await coordinator.signal("p-1", name, {"take": "ours"}, by="agent:bot", early=True)
+        await coordinator.signal("p-1", "resolve ticket", by="agent:bot", early=True)
+
+    deciding_run(tmp_path, tries, "production", DECIDING_LAX)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "by", ["person:olga ", "person:\u043elga", "person:ol\u200bga", "person: olga", "person:olga\u2800"]
+)
+def test_no_other_spelling_of_a_name_is_another_person(tmp_path: Path, by: str) -> None:
+    """Olga owns the saga; with a space, or a letter that looks the same, she would be somebody else."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        asked = await deciding_asked(coordinator)
+        with pytest.raises(InputError, match="is not an actor"):
+            await coordinator.grant(asked, by=by)
+        with pytest.raises(InputError, match="is not an actor"):
+            await coordinator.start(deciding_pay, actor=by)
+
+    deciding_run(tmp_path, tries, "production", DECIDING_ASKS)
+
+
+def test_a_name_written_in_two_ways_is_one_person(tmp_path: Path) -> None:
+    """An accent apart from its letter makes nobody else, and no second approval."""
+    two = DECIDING_ASKS.replace("require_human", "require_human, approvals: 2")
+
+    async def tries(coordinator: Coordinator) -> None:
+        asked = await deciding_asked(coordinator)
+        await coordinator.grant(asked, by="person:jos\u00e9")
+        with pytest.raises(RefusedError, match="has approved step 1 of saga p-1 already"):
+            await coordinator.grant(asked, by="person:jose\u0301")
+
+    deciding_run(tmp_path, tries, "production", two)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ({"owner": "olga"}, "write owner=person:olga"),
+        ({"owner": ""}, "label 'owner': '' is not an actor"),
+        ({"Owner": "person:olga"}, "the runtime reads 'owner'; write owner=person:<name>"),
+        ({"owner ": "person:olga"}, "the runtime reads 'owner'"),
+        ({"delegate": "person:olga"}, "the runtime reads 'delegates'"),
+        ({"delegates": "agent:a; person:b"}, "commas stand between names: delegates=agent:a,person:b"),
+        ({"delegates": "agent:a;person:b"}, "commas stand between names"),
+        ({"delegates": "agent:a,b"}, "write delegates=person:b"),
+        ({"owner": "person:olga "}, ""),
+        ({"owner": "person:\u043elga"}, "CYRILLIC and LATIN"),
+        ({"order": "7", "owned": "x"}, ""),
+    ],
+)
+def test_labels_that_would_protect_nothing_are_refused(tmp_path: Path, labels: dict[str, str], says: str) -> None:
+    async def tries(coordinator: Coordinator) -> None:
+        if not says:
+            kept = (await coordinator.run(deciding_pay, id="p-1", labels=labels)).id
+            assert (await coordinator.show(kept)).row.labels.get("owner", "person:olga") == "person:olga"
+            return
+        with pytest.raises(InputError, match=says):
+            await coordinator.run(deciding_pay, labels=labels)
+
+    deciding_run(tmp_path, tries, "development")
+
+
+# -- by default -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", ["Production", "production ", "staging", "qa-7", "prdo"])
+def test_outside_development_what_cannot_be_taken_back_is_asked_about(tmp_path: Path, env: str) -> None:
+    """It chooses another word for the place where it runs."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        await coordinator.start(deciding_mails, id="m-1")
+        while not (asked := await coordinator.approvals()):
+            await asyncio.sleep(0)
+        assert [row.id for row in asked] == ["m-1/1"]
+        assert (await coordinator.approval("m-1/1")).requester == login()
+        with pytest.raises(RefusedError, match="may not grant step 1 of saga m-1"):
+            await coordinator.grant("m-1/1", by=login())
+        assert deciding_world == []
+
+    deciding_run(tmp_path, tries, env)
+
+
+def test_the_policy_of_a_journal_says_where_its_sagas_are(tmp_path: Path) -> None:
+    """It says that it runs in development, on the journal of production."""
+    pinned = "version: v1\nenv: prod\nrules: []\n"
+
+    async def tries(coordinator: Coordinator) -> None:
+        with pytest.raises(RefusedError, match=r"are in production, by the policy .* and env='dev' is development"):
+            await coordinator.run(deciding_mails)
+
+    async def silent(coordinator: Coordinator) -> None:
+        await coordinator.start(deciding_mails, id="m-1")
+        while not await coordinator.approvals():
+            await asyncio.sleep(0)
+        assert (await coordinator.show("m-1")).row.env == "production"
+
+    deciding_run(tmp_path, tries, "dev", pinned)
+    deciding_run(tmp_path, silent, "production", pinned)
+
+    async def unsaid() -> None:
+        async with Coordinator.open(str(tmp_path / "a.db")) as coordinator:
+            await coordinator.start(deciding_mails, id="m-2")
+            while len(await coordinator.approvals()) == 1:
+                await asyncio.sleep(0)
+            assert (await coordinator.show("m-2")).row.env == "production"
+
+    asyncio.run(unsaid())
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"actor": "agent:other"}, "its actor is agent:bot, and agent:other is given"),
+        ({}, f"its actor is agent:bot, and {login()} is given"),
+        ({"actor": "agent:bot", "labels": {"team": "b"}}, 'of its labels, team is "?a"?, and "?b"? is given'),
+        ({"actor": "agent:bot"}, 'of its labels, team is "?a"?, and null is given'),
+    ],
+)
+def test_who_comes_second_with_another_wish_does_not_join(tmp_path: Path, given: dict[str, Any], says: str) -> None:
+    """The same id and input, as somebody else or about something else."""
+
+    async def tries(coordinator: Coordinator) -> None:
+        begun = await coordinator.run(deciding_pay, id="p-1", actor="agent:bot", labels={"team": "a"})
+        with pytest.raises(RefusedError, match=says):
+            await coordinator.run(deciding_pay, id="p-1", **given)
+        again = await coordinator.run(deciding_pay, id="p-1", actor="agent:bot", labels={"team": "a"})
+        assert (begun.status, again.status) == (SagaStatus.COMPLETED, SagaStatus.COMPLETED)
+
+    async def elsewhere(coordinator: Coordinator) -> None:
+        with pytest.raises(RefusedError, match="its environment is development, and dev is given"):
+            await coordinator.run(deciding_pay, id="p-1", actor="agent:bot", labels={"team": "a"})
+
+    deciding_run(tmp_path, tries, "development")
+    deciding_run(tmp_path, elsewhere, "dev")
+
+
+def test_one_login_does_not_run_and_grant_its_own_step(tmp_path: Path) -> None:
+    """All defaults, on the command line."""
+    amends = Shell(tmp_path)
+    (tmp_path / "clean.yaml").write_text(
+        'version: v1\nsaga: clean\nsteps: [{id: wipe, shell: "echo wiped >> world.txt", no_rollback: it is gone}]\n'
+    )
+    assert amends("run", "clean.yaml", "--id", "c-1", "--env", "staging").code == 6
+    refused = amends("approval", "grant", "c-1/1", "--yes", LOGNAME="kim", USER="kim")
+    assert refused.complaint == (
+        f"{login()} may not grant step 1 of saga c-1: they asked for it, own it, or act for who did, and outside "
+        "development another person decides; any other person may"
+    )
+    assert amends("pause", "--topic", "mail.*", "--why", "a look", "--by", "agent:x").code == 0
+    for words in (("--topic", "mail.*"), ("--all",)):
+        assert "only people end a pause" in amends("unpause", *words, "--by", "agent:x").complaint
+    lax = tmp_path / "lax.yaml"
+    lax.write_text(DECIDING_LAX)
+    adopts = amends("policy", "adopt", "lax.yaml", "--by", "agent:x", "--why", "it is in my way")
+    assert "only people adopt a policy: any person may, as person:<name>" in adopts.complaint
+    assert amends("approval", "grant", "c-1/1", "--yes", "--by", "person:kim").code == 0
+    assert amends("resume").code == 0
+    assert amends.world == ["wiped"]

@@ -63,7 +63,7 @@ def verdicts(place: Path) -> list[Recorded]:
 def test_an_undeclared_action_is_refused_by_every_word_for_production(tmp_path: Path, env: str) -> None:
     assert ended(tmp_path, env) is SagaStatus.ROLLED_BACK
     (denied,) = verdicts(tmp_path)
-    assert denied.rule == "builtin-undeclared-in-production"
+    assert denied.rule == "builtin-undeclared"
     assert (denied.facts.env, denied.facts.env_given) == ("production", env)
     assert judge(builtin_policy(), denied.facts).rule == denied.rule
 

@@ -17,6 +17,7 @@ from amends.core.transitions import ApprovalStatus
 from amends.core.values import Json, canonical
 from amends.evidence.texts import lines_of
 from amends.evidence.timeline import Line, visible
+from amends.evidence.who import OWN_DECISION
 from amends.runtime.approvals import Asking, lacking
 
 _STATUSES: Final = {
@@ -61,7 +62,8 @@ def tell_granted(out: Output, asked: Asking, by: str) -> None:
     if is_open(asked):
         out.say(f"{name} has the agreement of {visible(by)}; still lacking: ", (visible(lacking(asked)), "yellow"))
     else:
-        out.say(f"{name} ", ("granted", "green"), f" by {visible(by)}")
+        own = f" ({OWN_DECISION})" if by in asked.own else ""
+        out.say(f"{name} ", ("granted", "green"), f" by {visible(by)}{own}")
         out.say("  its saga goes on where a process drives it; where none does: amends resume MODULE")
 
 
@@ -79,10 +81,15 @@ def _facts(asked: Asking, now: int) -> Iterator[tuple[str, Part]]:
     yield "status", (asked.status, _STATUSES[ApprovalStatus(asked.status)])
     yield "saga", f"{visible(asked.saga)}, {visible(asked.definition)}, in {visible(asked.env)}{_taken_for(asked)}"
     yield "asked for", f"by {visible(asked.requester)}, {moment(asked.requested_at)}{_again(asked)}"
-    yield "agreed", visible(", ".join(asked.signers)) or "nobody so far"
+    yield "agreed", visible(", ".join(_signed(asked))) or "nobody so far"
     if is_open(asked):
         yield "lacking", (visible(lacking(asked)), "yellow")
         yield "time left", f"{time_left(asked.expires_at, now)}, until {moment(asked.expires_at)}"
+
+
+def _signed(asked: Asking) -> Iterator[str]:
+    for by in asked.signers:
+        yield f"{by} ({OWN_DECISION})" if by in asked.own else by
 
 
 def _again(asked: Asking) -> str:

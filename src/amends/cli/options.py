@@ -127,17 +127,7 @@ def author(by: str | None) -> str:
     """Who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
     from amends.runtime.checked import checked_actor
 
-    return checked_actor(f"person:{_login()}" if by is None else by)
-
-
-def _login() -> str:
-    import getpass
-    import os
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid-{os.getuid()}"
+    return checked_actor(by)
 
 
 def command(journal: str, *words: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     show_envvar=True,
     help="Where it runs, as the gate is told.",
 )
-@click.option("--actor", default="system:local", show_default=True, help="On whose behalf it runs.")
+@click.option("--actor", metavar="WHO", help="On whose behalf it runs.  [default: person:<login name>]")
 @click.option(
     "--label", "labels", metavar="NAME=VALUE", multiple=True, help="A note on it; may be given several times."
 )
@@ -57,7 +57,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     input_as: str | None,
     saga_id: str | None,
     env: str | None,
-    actor: str,
+    actor: str | None,
     labels: tuple[str, ...],
     policy: str | None,
     wait: bool,

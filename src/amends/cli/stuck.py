@@ -13,6 +13,7 @@ from amends.core.plan import unmitigated
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
+from amends.evidence.who import OWN_DECISION
 from amends.journal.protocol import Entry, IncidentRow
 
 _LATEST: Final = 12
@@ -159,14 +160,18 @@ def _tell_facts(out: Output, row: IncidentRow, saga: Saga, entries: Iterable[Ent
 def _closed(row: IncidentRow, entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         match entry.event:
-            case IncidentRetried(incident=row.number, by=by, let_run=let_run):
+            case IncidentRetried(incident=row.number, by=by, let_run=let_run, own=own):
                 against = ", against the gate" if let_run else ""
-                yield f"{moment(entry.at)} by {visible(by)}, who had it tried again{against}"
-            case IncidentResolved(incident=row.number, by=by, reason=reason, proof=proof):
+                yield f"{moment(entry.at)} by {visible(by)}{_own(own=own)}, who had it tried again{against}"
+            case IncidentResolved(incident=row.number, by=by, reason=reason, proof=proof, own=own):
                 seen = f"; proof: {visible(proof)}" if proof else ""
-                yield f"{moment(entry.at)} by {visible(by)}, who vouches for it: {visible(reason)}{seen}"
+                yield f"{moment(entry.at)} by {visible(by)}{_own(own=own)}, who vouches for it: {visible(reason)}{seen}"
             case _:
                 pass
+
+
+def _own(*, own: bool) -> str:
+    return f" ({OWN_DECISION})" if own else ""
 
 
 def _tell_left(out: Output, row: IncidentRow, saga: Saga, numbers: Mapping[StepId, int]) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, described
 from amends.core.globs import glob
+from amends.core.persons import normal, require_decider
 from amends.core.refusals import fitting, later, on_record
 from amends.core.saga import Saga, Step
 from amends.core.step import Approval
@@ -24,9 +25,6 @@ from amends.core.values import Json, StepId, canonical
 from amends.core.verdict import Decision, Need, Verdict
 from amends.errors import RefusedError
 
-PERSON: Final = "person:"
-OWNER: Final = "owner"
-DELEGATES: Final = "delegates"
 AHEAD: Final = "asked-ahead"
 _TRIED: Final = frozenset({StepStatus.QUEUED, StepStatus.RUNNING, StepStatus.FAILED, StepStatus.UNKNOWN})
 
@@ -125,15 +123,20 @@ def answer(saga: Saga, command: c.AnswerApproval) -> tuple[e.Event, ...]:
         raise RefusedError(
             f"what you were shown of step {step.id} of saga {saga.id} is not what is asked now; look at it again"
         )
-    if not command.by.startswith(PERSON):
-        raise RefusedError(f"{command.by!r} is not a person; only people answer, as person:<name>")
+    to = f"{'grant' if command.granted else 'refuse'} step {step.id} of saga {saga.id}"
+    own = require_decider(saga, command.by, to, may=_may_answer(approval))
     if not command.granted:
-        return (e.ApprovalRefused(step=step.id, by=command.by, why=command.why),)
+        return (e.ApprovalRefused(step=step.id, by=command.by, why=command.why, own=own),)
     _require_fit(saga, step, approval, command.by)
     by, digest, why = command.by, approval.digest, command.why
     if is_met(approval.needs, (*approval.signers, by)):
-        return (e.ApprovalGranted(step=step.id, by=by, digest=digest, why=why),)
-    return (e.ApprovalSigned(step=step.id, by=by, digest=digest, why=why),)
+        return (e.ApprovalGranted(step=step.id, by=by, digest=digest, why=why, own=own),)
+    return (e.ApprovalSigned(step=step.id, by=by, digest=digest, why=why, own=own),)
+
+
+def _may_answer(approval: Approval) -> str:
+    named = sorted({who for need in approval.needs for who in need.approvers})
+    return f"any other of {', '.join(named)}" if named else "any other person"
 
 
 def _stands(step: Step) -> str:
@@ -148,31 +151,16 @@ def _stands(step: Step) -> str:
 
 
 def _require_fit(saga: Saga, step: Step, approval: Approval, by: str) -> None:
-    """Nobody approves their own wish, nor that of who acts for them; and nobody counts twice."""
-    if _same(by) in requesters(saga):
-        raise RefusedError(f"{by} asked for step {step.id} of saga {saga.id}, or owns or acts for who did")
-    if _same(by) in map(_same, approval.signers):
+    """Nobody counts twice, and only those count whom a rule asks."""
+    if normal(by) in map(normal, approval.signers):
         raise RefusedError(f"{by} has approved step {step.id} of saga {saga.id} already; another person is needed")
     if not any(_names(need, by) for need in approval.needs):
         named = ", ".join(sorted({who for need in approval.needs for who in need.approvers}))
         raise RefusedError(f"{by} is not among those who may approve step {step.id} of saga {saga.id}: {named}")
 
 
-def requesters(saga: Saga) -> frozenset[str]:
-    """Who asks: the saga's actor, its owner and its delegates (the labels `owner` and `delegates`)."""
-    if saga.begun is None:
-        return frozenset()
-    labels = saga.begun.labels
-    named = (saga.begun.actor, labels.get(OWNER, ""), *labels.get(DELEGATES, "").split(","))
-    return frozenset(_same(name.strip()) for name in named if name.strip())
-
-
-def _same(name: str) -> str:
-    return name.casefold()
-
-
 def _names(need: Need, by: str) -> bool:
-    return not need.approvers or any(glob(_same(pattern))(_same(by)) for pattern in need.approvers)
+    return not need.approvers or any(glob(normal(pattern))(normal(by)) for pattern in need.approvers)
 
 
 def is_met(needs: Iterable[Need], signers: tuple[str, ...]) -> bool:
@@ -182,7 +170,7 @@ def is_met(needs: Iterable[Need], signers: tuple[str, ...]) -> bool:
 
 def signed(need: Need, signers: tuple[str, ...]) -> int:
     """How many of those whom a rule asks have agreed."""
-    return len({_same(by) for by in signers if _names(need, by)})
+    return len({normal(by) for by in signers if _names(need, by)})
 
 
 def expire(saga: Saga, command: c.ExpireApproval) -> tuple[e.Event, ...]:

@@ -31,6 +31,7 @@ class StartSaga(NamedTuple):
     attempts: int | None = None
     compensation_attempts: int | None = None
     taken_for: str = ""
+    own: bool = False
 
 
 class ProposeStep(NamedTuple):
@@ -192,7 +193,7 @@ class CancelSaga(NamedTuple):
     """`counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead.
 
     `mitigate`: also past its pivot, with what is declared to be done about such steps. `unmitigated` names those of
-    its children that declare nothing.
+    its children that declare nothing. `follows`: from what a person decided elsewhere, about its parent.
     """
 
     by: str
@@ -202,6 +203,7 @@ class CancelSaga(NamedTuple):
     counted_on: str = ""
     mitigate: bool = False
     unmitigated: tuple[str, ...] = ()
+    follows: bool = False
 
 
 class MakeCheckpoint(NamedTuple):
@@ -358,12 +360,13 @@ class EndWait(NamedTuple):
 
 
 class SendSignal(NamedTuple):
-    """`early`: keep it, should nothing wait for it yet."""
+    """`early`: keep it, should nothing wait for it yet. `decides` says, as a verb, what a person decides by it."""
 
     name: str
     payload: Json
     by: str
     early: bool = False
+    decides: str = ""
 
 
 class PauseSaga(NamedTuple):
@@ -376,9 +379,12 @@ class PauseSaga(NamedTuple):
 
 
 class UnpauseSaga(NamedTuple):
+    """`follows`: what held it is over, by what was decided elsewhere; nobody decides about this saga any more."""
+
     by: str
     now: int
     window_s: float
+    follows: bool = False
 
 
 class KeepControl(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amends.core import commands as c, events as e
 from amends.core.limits import one_more
+from amends.core.persons import require_decider, require_person
 from amends.core.refusals import window_end
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -31,15 +32,22 @@ def unpause(saga: Saga, command: c.UnpauseSaga) -> tuple[e.Event, ...]:
     """
     if saga.phase is not SagaStatus.PAUSED:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not paused")
+    own = not command.follows and require_decider(saga, command.by, f"unpause saga {saga.id}")
     deadline_at = window_end(saga, command)
     if saga.rollback is None:
-        resumed = e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0)
-        return (*one_more(saga.budget, command.by, "", command.now), resumed)
-    return (e.RollbackResumed(by=command.by, deadline_at=deadline_at),)
+        resumed = e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0, own=own)
+        return (*one_more(saga.budget, command.by, "", command.now, own=own), resumed)
+    return (e.RollbackResumed(by=command.by, deadline_at=deadline_at, own=own),)
 
 
 def control(saga: Saga, command: c.KeepControl) -> tuple[e.Event, ...]:
-    """What holds for every saga stands in one of its own, which has ended as soon as it began."""
+    """What holds for every saga stands in one of its own, which has ended as soon as it began.
+
+    Anybody may hold something back; only people let it go.
+    """
+    if isinstance(command.fact, e.DispatchUnpaused | e.HoldLifted):
+        is_pause = isinstance(command.fact, e.DispatchUnpaused)
+        require_person(command.fact.by, "end a pause" if is_pause else "lift a hold")
     begun: tuple[e.Event, ...] = ()
     if saga.begun is None:
         start = e.SagaStarted(definition=CONTROL, version=1, input=None, actor=command.fact.by, env="", labels={})

@@ -21,6 +21,7 @@ from amends.core.incidents import (
 )
 from amends.core.keeping import decide_limits
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
+from amends.core.persons import require_person
 from amends.core.plan import PROBE_TRIES, in_flight
 from amends.core.refusals import (
     fitting,
@@ -164,6 +165,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         attempts=command.attempts,
         compensation_attempts=command.compensation_attempts,
         taken_for=command.taken_for,
+        own=command.own,
     )
 
 
@@ -220,7 +222,8 @@ def _decide_timing(
 
 
 def adopt(saga: Saga, command: c.AdoptPolicy) -> tuple[e.Event, ...]:
-    """The policies stand in a saga of their own, which has ended as soon as it began."""
+    """The policies stand in a saga of their own, which has ended as soon as it began. Only people adopt one."""
+    require_person(command.by, "adopt a policy")
     begun: tuple[e.Event, ...] = ()
     if saga.begun is None:
         start = e.SagaStarted(definition=POLICIES, version=1, input=None, actor=command.by, env="", labels={})

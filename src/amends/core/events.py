@@ -99,6 +99,7 @@ class SagaStarted:
     attempts: int | None = None  # how often one step is tried at most, whatever its action says
     compensation_attempts: int | None = None  # the same for the way back
     taken_for: str = ""  # the environment that `env` stands for, where it is another word
+    own: bool = False  # it carries out what its actor decided about a saga that they had asked for themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ class RollbackAwaited:
     above: int | None = None
     floor: int = 0
     mitigate: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,7 @@ class RollbackStarted:
     by: str
     deadline_at: int
     mitigate: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,7 @@ class RollbackResumed:
     by: str
     deadline_at: int
     mitigate: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +166,7 @@ class WorkResumed:
 
     by: str
     deadline_at: int = 0
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

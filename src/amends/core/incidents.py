@@ -12,13 +12,22 @@ from functools import reduce
 from typing import Final
 
 from amends.core import commands as c, events as e
-from amends.core.approvals import PERSON, drop, requesters, void_all
+from amends.core.approvals import drop, void_all
 from amends.core.effects import End
 from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
+from amends.core.persons import require_decider
 from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns, unmitigated
-from amends.core.refusals import end_of, fitting, may_go_back_alone, on_record, require_turn, require_work, window_end
+from amends.core.refusals import (
+    end_of,
+    fitting,
+    may_go_back_alone,
+    on_record,
+    require_turn,
+    require_work,
+    window_end,
+)
 from amends.core.saga import Incident, Saga, Step, evolve
 from amends.core.step import LIVE
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
@@ -95,6 +104,7 @@ def begun_back(saga: Saga, asked: e.RollbackAwaited, deadline_at: int) -> tuple[
             by=asked.by,
             deadline_at=deadline_at,
             mitigate=asked.mitigate,
+            own=asked.own,
         ),
     )
 
@@ -111,14 +121,15 @@ def _known(saga: Saga, step: StepId | None) -> StepId | None:
 
 
 def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
+    own = command.mitigate and not command.follows and _own_mitigation(saga, command.by)
     if command.mitigate:
-        require_mitigable(saga, command.by, command.unmitigated)
+        require_mitigable(saga, command.unmitigated)
     if saga.phase is _G.ROLLING_BACK:
         if command.mitigate and not saga.mitigated_by:
             raise RefusedError(f"saga {saga.id} is rolling back: ask again if it stops at what cannot be taken back")
         return ()
     if command.mitigate and saga.rollback is not None and saga.phase is _G.INCIDENT:
-        return _mitigated_from_here(saga, command)
+        return _mitigated_from_here(saga, command, own=own)
     require_whole(saga)
     if command.counted_on and not may_go_back_alone(saga, partly=False):
         raise RefusedError(command.counted_on)
@@ -126,9 +137,9 @@ def cancel(saga: Saga, command: c.CancelSaga) -> tuple[e.Event, ...]:
         raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga.steps[saga.pivot])}{_or(saga)}")
     if saga.awaited is not None and saga.awaited.above is None and (saga.awaited.mitigate or not command.mitigate):
         return ()
-    over = closed(saga, command.by, "the saga was cancelled")
+    over = closed(saga, command.by, "the saga was cancelled", own=own)
     asked = e.RollbackAwaited(
-        cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, mitigate=command.mitigate
+        cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, mitigate=command.mitigate, own=own
     )
     return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, command)))
 
@@ -138,13 +149,13 @@ def _or(saga: Saga) -> str:
     return "" if unmitigated(saga) else f"; a person may take it back with mitigation: {_MITIGATE.format(saga.id)}"
 
 
-def require_mitigable(saga: Saga, by: str, below: tuple[str, ...] = ()) -> None:
-    """A person asks, and each step that stands and cannot be taken back declares a mitigation. Raises RefusedError."""
-    if not by.startswith(PERSON):
-        raise RefusedError(
-            f"{by!r} is not a person; only people take a saga back with mitigation, as person:<name>: "
-            "past its pivot nothing goes back by itself"
-        )
+def _own_mitigation(saga: Saga, by: str) -> bool:
+    """Past its pivot nothing goes back by itself: a person decides."""
+    return require_decider(saga, by, f"take saga {saga.id} back with mitigation")
+
+
+def require_mitigable(saga: Saga, below: tuple[str, ...] = ()) -> None:
+    """Each step that stands and cannot be taken back declares a mitigation. Raises RefusedError."""
     goes_out = next((step for step in saga.lent if step.releasing), None)
     if goes_out is not None:
         raise RefusedError(f"saga {saga.id}: {pivot_says(goes_out)}; wait until that is out, then ask again")
@@ -156,10 +167,10 @@ def require_mitigable(saga: Saga, by: str, below: tuple[str, ...] = ()) -> None:
         )
 
 
-def _mitigated_from_here(saga: Saga, command: c.CancelSaga | c.RetryIncident) -> tuple[e.Event, ...]:
+def _mitigated_from_here(saga: Saga, command: c.CancelSaga | c.RetryIncident, *, own: bool) -> tuple[e.Event, ...]:
     """A rollback that came to what it could not take back goes on, with what is declared to be done about that."""
-    over = closed(saga, command.by, "the saga goes back with mitigation")
-    return (*over, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command), mitigate=True))
+    over = closed(saga, command.by, "the saga goes back with mitigation", own=own)
+    return (*over, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command), mitigate=True, own=own))
 
 
 def require_whole(saga: Saga) -> None:
@@ -173,15 +184,17 @@ def require_whole(saga: Saga) -> None:
         raise RefusedError(f"saga {saga.id} {what}")
 
 
-def closed(saga: Saga, by: str, reason: str) -> tuple[e.IncidentResolved | e.IncidentRetried, ...]:
+def closed(
+    saga: Saga, by: str, reason: str, *, own: bool = False
+) -> tuple[e.IncidentResolved | e.IncidentRetried, ...]:
     """Somebody has the saga go back: the incidents that kept it are over, but those that only tell something.
 
     What could not be taken back before is due again, with a full measure of attempts.
     """
     return tuple(
-        e.IncidentRetried(incident=incident.number, by=by)
+        e.IncidentRetried(incident=incident.number, by=by, own=own)
         if is_tried_again(saga, incident)
-        else e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=())
+        else e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=(), own=own)
         for incident in saga.open_incidents
         if not _only_tells(incident)
     )
@@ -320,19 +333,22 @@ def _open(saga: Saga, number: int) -> Incident:
 
 
 def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
+    incident = _open(saga, command.incident)
     if command.mitigate:
-        return _mitigate_incident(saga, _open(saga, command.incident), command)
-    if _only_tells(_open(saga, command.incident)) or _at_pivot(saga, _open(saga, command.incident)):
+        return _mitigate_incident(saga, incident, command)
+    if _only_tells(incident) or _at_pivot(saga, incident):
         name = f"incident {saga.id}/{command.incident}"
         what = "look at the effect, then resolve it"
-        if not _only_tells(_open(saga, command.incident)) and not unmitigated(saga):
+        if not _only_tells(incident) and not unmitigated(saga):
             what += f", or have it mitigated: amends incident retry {saga.id}/{command.incident} --mitigate"
         raise RefusedError(f"{name} has nothing to try again: {what}")
     if command.let_run:
-        _require_let_run(saga, _open(saga, command.incident), command.by)
-    retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run)
-    if _open(saga, command.incident).kind is e.IncidentKind.LIMIT_REACHED and saga.phase is _G.INCIDENT:
-        more = one_more(saga.budget, command.by, "", command.now)
+        _require_let_run(saga, incident)
+    to = "let run what the gate refused" if command.let_run else f"retry incident {saga.id}/{command.incident}"
+    own = require_decider(saga, command.by, to)
+    retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run, own=own)
+    if incident.kind is e.IncidentKind.LIMIT_REACHED and saga.phase is _G.INCIDENT:
+        more = one_more(saga.budget, command.by, "", command.now, own=own)
         return (retried, *more, _work_resumed(saga, command))
     if saga.phase in {_G.ROLLING_BACK, _G.RUNNING, _G.PAUSED}:
         return (retried,)
@@ -348,14 +364,15 @@ def _mitigate_incident(saga: Saga, incident: Incident, command: c.RetryIncident)
         raise RefusedError(
             f"{name} is no place to go back from: its saga is {saga.status}; {_MITIGATE.format(saga.id)}"
         )
-    require_mitigable(saga, command.by, command.unmitigated)
+    own = _own_mitigation(saga, command.by)
+    require_mitigable(saga, command.unmitigated)
     if saga.rollback is not None:
-        return _mitigated_from_here(saga, command)
+        return _mitigated_from_here(saga, command, own=own)
     require_whole(saga)
     step = None if incident.step is None else saga.steps[incident.step]
     cause = e.Cause.FATAL if step is not None and step.fatal else e.Cause.CANCELLED
-    over = closed(saga, command.by, "the saga goes back with mitigation")
-    asked = e.RollbackAwaited(cause=cause, why=incident.why, step=incident.step, by=command.by, mitigate=True)
+    over = closed(saga, command.by, "the saga goes back with mitigation", own=own)
+    asked = e.RollbackAwaited(cause=cause, why=incident.why, step=incident.step, by=command.by, mitigate=True, own=own)
     return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, command)))
 
 
@@ -363,14 +380,10 @@ def _work_resumed(saga: Saga, command: c.RetryIncident | c.ResolveIncident) -> e
     return e.WorkResumed(by=command.by, deadline_at=window_end(saga, command) if saga.rewinding else 0)
 
 
-def _require_let_run(saga: Saga, incident: Incident, by: str) -> None:
+def _require_let_run(saga: Saga, incident: Incident) -> None:
     name = f"incident {saga.id}/{incident.number}"
     if incident.kind not in _LET_RUN:
         raise RefusedError(f"{name} is {incident.kind}: the gate has not refused anything that could be let run")
-    if not by.startswith(PERSON):
-        raise RefusedError(f"{by!r} is not a person; only people let run what the gate refused, as person:<name>")
-    if by.casefold() in requesters(saga):
-        raise RefusedError(f"{by} asked for saga {saga.id}, or owns or acts for who did; another person has to decide")
 
 
 def assign_incident(saga: Saga, command: c.AssignIncident) -> tuple[e.Event, ...]:
@@ -397,8 +410,9 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     incident = _open(saga, command.incident)
     if not command.reason.strip():
         raise RefusedError(f"incident {saga.id}/{incident.number} needs a reason: say what was done by hand")
+    own = require_decider(saga, command.by, f"resolve incident {saga.id}/{incident.number}")
     if _at_pivot(saga, incident):
-        return _ended_at_pivot(saga, incident, command)
+        return _ended_at_pivot(saga, incident, command, own=own)
     rewinds = incident.step is not None and saga.steps[incident.step].rewind in saga.rewinding
     stuck = saga.rollback is None and not saga.finished and not rewinds
     seen_to = incident.left if stuck else () if incident.step is None else (incident.step,)
@@ -407,7 +421,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
         step for step in seen_to if _settleable(saga.steps[step]) and (saga.steps[step].unsettled or not stuck)
     )
     resolved = e.IncidentResolved(
-        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
+        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof, own=own
     )
     tells = _only_tells(incident) and len(saga.open_incidents) > 1
     if tells or saga.phase in {_G.ROLLING_BACK, _G.RUNNING, _G.PAUSED}:
@@ -415,7 +429,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     if saga.rollback is not None:
         return (resolved, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command)))
     if incident.kind is e.IncidentKind.LIMIT_REACHED:
-        more = one_more(saga.budget, command.by, command.reason, command.now)
+        more = one_more(saga.budget, command.by, command.reason, command.now, own=own)
         return (resolved, *more, _work_resumed(saga, command))
     unsettled = [step for step in saga.held if step not in settled]
     by_hand = drop(saga, [step for step in unsettled if step == incident.step], command.reason)
@@ -439,7 +453,7 @@ def _at_pivot(saga: Saga, incident: Incident) -> bool:
     return saga.rollback is not None and incident.step is not None and is_pivot(saga.steps[incident.step])
 
 
-def _ended_at_pivot(saga: Saga, incident: Incident, command: c.ResolveIncident) -> tuple[e.Event, ...]:
+def _ended_at_pivot(saga: Saga, incident: Incident, command: c.ResolveIncident, *, own: bool) -> tuple[e.Event, ...]:
     """The effect stands, so the saga is not rolled back: it ends as it is, on a person's word for all that is left."""
     name = f"incident {saga.id}/{incident.number}"
     others = [f"{saga.id}/{one.number}" for one in saga.open_incidents if one is not incident]
@@ -448,6 +462,6 @@ def _ended_at_pivot(saga: Saga, incident: Incident, command: c.ResolveIncident) 
         raise RefusedError(f"{name} is about a step that cannot be taken back, and ends the saga: {first} first")
     settled = tuple(step for step in _left(saga, incident) if saga.steps[step].unsettled)
     resolved = e.IncidentResolved(
-        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof
+        incident=incident.number, by=command.by, reason=command.reason, settled=settled, proof=command.proof, own=own
     )
     return (resolved, *_brought_to_its_end(saga, command))

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, assert_never
 from amends.core import commands as c, events as e
 from amends.core.incidents import fail, open_incident
 from amends.core.limits import Bound, Budget, LimitName, Response, one_more, spelled
+from amends.core.persons import require_decider
 from amends.core.refusals import require_work
 from amends.core.rewinds import roll_back_to
 from amends.core.saga import Saga, evolve
@@ -214,20 +215,23 @@ def raise_limits(saga: Saga, command: c.RaiseLimits) -> tuple[e.Event, ...]:
     if saga.begun is None or saga.phase.ended or saga.rollback is not None:
         raise RefusedError(f"saga {saga.id} is {saga.phase}: it uses nothing up any more")
     budget = _required(saga)
+    own = require_decider(saga, command.by, f"raise the limits of saga {saga.id}")
     raised: tuple[e.LimitRaised, ...] = tuple(
-        _raised(saga, budget, LimitName(name), most, command) for name, most in command.most.items()
+        _raised(saga, budget, LimitName(name), most, command, own=own) for name, most in command.most.items()
     )
     if not raised:
-        raised = one_more(budget, command.by, command.why, command.now)
+        raised = one_more(budget, command.by, command.why, command.now, own=own)
         if not raised:
             raise RefusedError(f"saga {saga.id} has reached no limit; say which one to raise, and to what")
     after = reduce(evolve, raised, saga)
     if after.budget is not None and after.budget.reached is not None:
         return raised
-    return (*raised, *_goes_on(saga, command))
+    return (*raised, *_goes_on(saga, command, own=own))
 
 
-def _raised(saga: Saga, budget: Budget, name: LimitName, most: int, command: c.RaiseLimits) -> e.LimitRaised:
+def _raised(
+    saga: Saga, budget: Budget, name: LimitName, most: int, command: c.RaiseLimits, *, own: bool
+) -> e.LimitRaised:
     bound = budget.bounds.get(name)
     if bound is None:
         raise RefusedError(f"saga {saga.id} has no limit on {name}; it has {', '.join(budget.bounds) or 'none'}")
@@ -237,10 +241,10 @@ def _raised(saga: Saga, budget: Budget, name: LimitName, most: int, command: c.R
             f"saga {saga.id} has used {spelled(name, budget.used(name, command.now))} of {spelled(name, bound.most)}; "
             f"raise {name} to more than {spelled(name, least)}"
         )
-    return e.LimitRaised(limit=name.value, most=most, by=command.by, why=command.why)
+    return e.LimitRaised(limit=name.value, most=most, by=command.by, why=command.why, own=own)
 
 
-def _goes_on(saga: Saga, command: c.RaiseLimits) -> tuple[e.Event, ...]:
+def _goes_on(saga: Saga, command: c.RaiseLimits, *, own: bool) -> tuple[e.Event, ...]:
     opened = [
         one.number
         for one in saga.incidents
@@ -248,7 +252,9 @@ def _goes_on(saga: Saga, command: c.RaiseLimits) -> tuple[e.Event, ...]:
     ]
     if saga.phase is SagaStatus.INCIDENT and opened and len(opened) == len(saga.open_incidents):
         resolved = tuple(
-            e.IncidentResolved(incident=number, by=command.by, reason=command.why or "the limit was raised", settled=())
+            e.IncidentResolved(
+                incident=number, by=command.by, reason=command.why or "the limit was raised", settled=(), own=own
+            )
             for number in opened
         )
         return (*resolved, e.WorkResumed(by=command.by))

@@ -238,14 +238,14 @@ def _bound(budget: Budget, name: LimitName) -> Bound:
     return found
 
 
-def one_more(budget: Budget | None, by: str, why: str, now: int) -> tuple[LimitRaised, ...]:
+def one_more(budget: Budget | None, by: str, why: str, now: int, *, own: bool = False) -> tuple[LimitRaised, ...]:
     """As much again as the limit that was reached allowed at first; for time, from now on."""
     if budget is None or budget.reached is None:
         return ()
     name = budget.reached
     bound = budget.bounds[name]
     most = bound.most if name is LimitName.SPIN else max(bound.most, budget.used(name, now)) + bound.measure
-    return (LimitRaised(limit=name.value, most=most, by=by, why=why),)
+    return (LimitRaised(limit=name.value, most=most, by=by, why=why, own=own),)
 
 
 def spent_words(spent: BudgetSpent) -> str:

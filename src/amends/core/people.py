@@ -1,4 +1,7 @@
-"""Facts about people: what they are asked, what they answer, and what is left to them."""
+"""Facts about people: what they are asked, what they answer, and what is left to them.
+
+`own`, here and in other facts, says that whoever decided had asked for the saga themselves, as they may in development.
+"""
 
 from __future__ import annotations
 
@@ -49,22 +52,24 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSigned:
-    """One of several has agreed; more are needed."""
+    """One of several has agreed; more are needed. `own`: they had asked for it themselves, in development."""
 
     step: StepId
     by: str
     digest: str
     why: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGranted:
-    """The last one that was needed has agreed."""
+    """The last one that was needed has agreed. `own` as in `ApprovalSigned`."""
 
     step: StepId
     by: str
     digest: str
     why: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,7 @@ class ApprovalRefused:
     step: StepId
     by: str
     why: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +119,7 @@ class IncidentRetried:
     incident: int
     by: str
     let_run: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +145,7 @@ class IncidentResolved:
     reason: str
     settled: tuple[StepId, ...]
     proof: str = ""
+    own: bool = False
 
 
 ApprovalEvent: TypeAlias = (

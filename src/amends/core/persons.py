@@ -19,9 +19,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from amends.errors import InputError, RefusedError
+
+if TYPE_CHECKING:
+    from amends.core.saga import Saga
 
 PERSON: Final = "person:"
 OWNER: Final = "owner"
@@ -42,6 +45,7 @@ _TOGETHER: Final = frozenset({"BOPOMOFO", "CJK", "HANGUL", "HIRAGANA", "IDEOGRAP
 """Scripts that are written side by side in one name, and share no look-alikes."""
 _SHARED: Final = frozenset({"COMBINING", "MODIFIER", "DIGIT"})
 _WORD: Final = re.compile("[ -]")
+_BETWEEN: Final = re.compile("[,;]")
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -68,6 +72,8 @@ def checked_name(name: str) -> str:
             f"at most {LONGEST_NAME} characters"
         )
     mistake = mistake_in(kept)
+    if not mistake and _BETWEEN.search(kept):
+        mistake = "a comma or a semicolon stands between names, and in none"
     if mistake:
         raise InputError(f"{name!r} is not an actor: {mistake}")
     return kept
@@ -163,3 +169,12 @@ def own_decision(
         f"{by} may not {to}: they asked for it, own it, or act for who did, and outside {DEVELOPMENT} "
         f"another person decides; {may} may"
     )
+
+
+def require_decider(saga: Saga, by: str, to: str, *, may: str = "any other person") -> bool:
+    """Whether it is their own decision; `to` says what is decided, as a verb. Raises RefusedError.
+
+    `may` names who else may decide; the environment is the one that the saga began in.
+    """
+    env = "" if saga.begun is None else saga.begun.taken_for or saga.begun.env
+    return own_decision(saga.begun, by, to, env=env, may=may)

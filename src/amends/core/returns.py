@@ -34,6 +34,7 @@ class RewindStarted:
     to: StepId | None = None
     attempt: int = 0
     above: int = 0
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from amends.core.approvals import drop, void
 from amends.core.effects import TurnBack
 from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
+from amends.core.persons import require_decider
 from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan, unmitigated
 from amends.core.refusals import end_of, may_go_back_alone, on_record, require_free, require_work, window_end
 from amends.core.saga import Saga, Step, evolve
@@ -97,12 +98,24 @@ def roll_back_to(saga: Saga, command: c.RollBackTo) -> tuple[e.Event, ...]:
     require_no_pivot(saga, steps)
     _require_no_release(saga)
     cause = e.Cause.LIMIT if command.by == _RUNTIME else e.Cause.CANCELLED
-    asked = e.RollbackAwaited(cause=cause, why=command.why, step=None, by=command.by, to=to, above=above, floor=floor)
-    over = closed(saga, command.by, "the saga goes back")
+    own = _own_way_on(saga, command)
+    asked = e.RollbackAwaited(
+        cause=cause, why=command.why, step=None, by=command.by, to=to, above=above, floor=floor, own=own
+    )
+    over = closed(saga, command.by, "the saga goes back", own=own)
     pending = {step.id for step in may_be_pivots(reduce(evolve, over, saga))}
     if any(step.id in pending for step in steps):
         return (*over, asked)
     return (*over, *_begun_back_to(saga, asked, above, steps, window_end(saga, command)))
+
+
+def _own_way_on(saga: Saga, command: c.RollBackTo) -> bool:
+    """A saga that has stopped for people goes on when a part of it is taken back, so people decide about that."""
+    if command.by == _RUNTIME or not closed(saga, command.by, ""):
+        return False
+    return require_decider(
+        saga, command.by, f"have saga {saga.id} go on from its incident, by taking a part of it back"
+    )
 
 
 def _require_no_release(saga: Saga) -> None:
@@ -127,6 +140,7 @@ def _begun_back_to(
         deadline_at=deadline_at,
         to=asked.to,
         above=above,
+        own=asked.own,
     )
     return (*void(saga, started.steps, _BACK), *drop(saga, started.steps, _BACK), started)
 

@@ -53,6 +53,7 @@ class LimitRaised:
     most: int
     by: str
     why: str = ""
+    own: bool = False
 
 
 LimitEvent: TypeAlias = BudgetSpent | ChildSpent | LimitReached | LimitRaised

@@ -31,6 +31,7 @@ class SignalReceived:
     name: str
     payload: Json
     by: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class HoldLifted:
     saga: str
     by: str
     why: str
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

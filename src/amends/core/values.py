@@ -20,6 +20,8 @@ StepId = NewType("StepId", str)
 
 SECRET_MARK: Final = "$secret"  # noqa: S105 - a mark, not a password
 """The key under which a stored value says that a secret stood there."""
+RESOLVE: Final = "resolve "
+"""How the signals begin by which people resolve the conflicts of a changeset."""
 POLICIES: Final = "amends.policy"
 """The saga that keeps the policies, and its definition; no other saga may have either name."""
 CONTROL: Final = "amends.control"

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from amends.clock import Clock
+from amends.core.persons import checked_name
 from amends.core.values import SagaId, canonical
 from amends.errors import DocumentConflictError, TooLargeError
 from amends.journal.filing import Document, DocumentWrite, checked_document_name
@@ -31,11 +32,13 @@ def spelled_body(name: str, body: object, most: int) -> str:
 class Documents:
     """All documents of a journal. Reads see final versions: none that a saga under way may still take back."""
 
-    def __init__(self, journal: Journal, clock: Clock, *, most_bytes: int, keep: int) -> None:
+    def __init__(self, journal: Journal, clock: Clock, *, most_bytes: int, keep: int, by: str) -> None:
+        """`by` is who writes where nobody says it."""
         self._journal = journal
         self._clock = clock
         self._most_bytes = most_bytes
         self._keep = keep
+        self._by = by
 
     async def get(self, name: str) -> Document | None:
         """Its newest final version; None where there is none, or it was deleted."""
@@ -64,7 +67,7 @@ class Documents:
             if cursor is None:
                 return
 
-    async def put(self, name: str, body: Any, *, expect: int | None = None, by: str = "system:local") -> Document:  # noqa: ANN401 - any JSON value
+    async def put(self, name: str, body: Any, *, expect: int | None = None, by: str | None = None) -> Document:  # noqa: ANN401 - any JSON value
         """Write a new version. `expect` is the version that it has to have now, 0 for one that is not there yet.
 
         Raises DocumentConflictError where it has another, or a saga that has not ended holds it.
@@ -72,17 +75,17 @@ class Documents:
         text = spelled_body(name, body, self._most_bytes)
         return await self._write(name, text, expect, by)
 
-    async def delete(self, name: str, *, expect: int | None = None, by: str = "system:local") -> None:
+    async def delete(self, name: str, *, expect: int | None = None, by: str | None = None) -> None:
         """Delete it; its versions are kept as long as any."""
         await self._write(name, None, expect, by)
 
-    async def _write(self, name: str, text: str | None, expect: int | None, by: str) -> Document:
+    async def _write(self, name: str, text: str | None, expect: int | None, by: str | None) -> Document:
         asked = DocumentWrite(
             name=checked_document_name(name),
             body=text,
             key=f"put-{self._clock.new_id()}",
             saga=SagaId(""),
-            by=by,
+            by=self._by if by is None else checked_name(by),
             expect=expect,
             keep=self._keep,
         )

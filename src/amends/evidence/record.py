@@ -215,6 +215,8 @@ def _timeline(actor: str, entries: Sequence[Entry]) -> list[Json]:
             value: object = getattr(entry.event, name, None)
             if isinstance(value, str) and value:
                 fact[name] = value
+        if getattr(entry.event, "own", False):
+            fact["own_decision"] = True
         told.append(fact)
     return told
 

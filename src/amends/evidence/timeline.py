@@ -26,7 +26,7 @@ from amends.evidence.texts import (
     visible,
 )
 from amends.evidence.using import told_of_bounds, told_of_limits
-from amends.evidence.who import RUNTIME, who
+from amends.evidence.who import OWN_DECISION, RUNTIME, who
 from amends.journal.protocol import Entry
 
 __all__ = [
@@ -166,7 +166,7 @@ class Timeline:
             direction=direction,
             step=seen.number if seen else None,
             topic=seen.topic if seen else "",
-            text=text,
+            text=f"{text} ({OWN_DECISION})" if getattr(event, "own", False) else text,
             tone=tone,
             who=visible(who(event, self._actor), LONGEST_VALUE),
         )

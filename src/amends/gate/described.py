@@ -1,7 +1,7 @@
 """Facts that a person describes, by the names that rules use: for trying a policy without a saga.
 
-What is not said is as in a plain beginning: environment `development`, actor `system:local`, an action that has a side
-effect and declares nothing, first step, going forward, no arguments, no labels, no approval, never drilled, never
+What is not said is as in a plain beginning: environment `development`, actor `person:somebody`, an action that has a
+side effect and declares nothing, first step, going forward, no arguments, no labels, no approval, never drilled, never
 taken back.
 """
 
@@ -40,7 +40,7 @@ def described_facts(document: Mapping[str, Json]) -> Facts:
     labels |= {"tenant": tenant} if isinstance(tenant := flat.get("tenant"), str) else {}
     facts = Facts(
         env=_text(flat, "env", "development"),
-        actor=_text(flat, "actor", "system:local"),
+        actor=_text(flat, "actor", "person:somebody"),
         saga=SagaId("described"),
         definition=_text(flat, "saga.definition", "described"),
         step=StepId("1"),

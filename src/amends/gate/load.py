@@ -23,9 +23,12 @@ def read_policy_file(path: str | PathLike[str]) -> bytes:
     return read_file(path, Mistakes(str(path), PolicyError))
 
 
-def parse_policy(text: str | bytes, *, name: str = "policy") -> Policy:
-    """The same from a text; `name` stands for the file in errors."""
-    return _parsed(text, name, builtin_policy())
+def parse_policy(text: str | bytes, *, name: str = "policy", adopted: bool = False) -> Policy:
+    """The same from a text; `name` stands for the file in errors.
+
+    adopted: it was adopted before, and goes on judging, whatever names it gives to people.
+    """
+    return _parsed(text, name, builtin_policy(), adopted=adopted)
 
 
 @functools.cache
@@ -35,7 +38,7 @@ def builtin_policy() -> Policy:
     return _parsed(file.read_bytes(), file.name, None)
 
 
-def _parsed(text: str | bytes, name: str, builtin: Policy | None) -> Policy:
+def _parsed(text: str | bytes, name: str, builtin: Policy | None, *, adopted: bool = False) -> Policy:
     mistakes = Mistakes(name, PolicyError)
     source = decoded(text, mistakes)
-    return read_policy(read_document(source, mistakes), mistakes, text=source, builtin=builtin)
+    return read_policy(read_document(source, mistakes), mistakes, text=source, builtin=builtin, adopted=adopted)

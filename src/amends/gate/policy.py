@@ -188,6 +188,8 @@ class Policy:
     default: Decision | None
     digest: str
     environments: Declared = field(default_factory=dict[str, tuple[str, ...]])
+    env: str = ""
+    """The environment of every saga on the journal that adopted it; '' where whoever starts one says it."""
     name: str = field(compare=False)
     text: str = field(repr=False, compare=False)
     drill_every_s: float | None = None

@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from amends.core.globs import glob, is_glob, misplaced_run
+from amends.core.persons import mistake_in as mistake_in_name, normal
 from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
-from amends.gate.environments import Declared, mistake_in
+from amends.gate.environments import Declared, mistake_in, taken_for
 from amends.gate.policy import DEFAULT, ERROR, Limit, Policy, Rule
 from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
 from amends.source.duration import DAY_S, duration_s
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
-POLICY_KEYS: Final = ("version", "default", "environments", "drill_every", "rules")
+POLICY_KEYS: Final = ("version", "default", "env", "environments", "drill_every", "rules")
 RULE_KEYS: Final = ("id", "when", "unless", "decision", "reason", "approvals", "approvers", "expires", "rate")
 RATE_KEYS: Final = ("max", "per", "by")
 DEFAULTS: Final = (Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN)
@@ -41,8 +42,13 @@ _ONLY_WITH: Final = {
 _RANGES: Final = (("gt", "lt"), ("gt", "lte"), ("gte", "lt"), ("gte", "lte"))
 
 
-def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Policy | None) -> Policy:
-    """The policy of a file's data. `builtin` judges what is left open; None only for the built-in one itself."""
+def read_policy(
+    document: Part, mistakes: Mistakes, *, text: str, builtin: Policy | None, adopted: bool = False
+) -> Policy:
+    """The policy of a file's data. `builtin` judges what is left open; None only for the built-in one itself.
+
+    `adopted`: it has been for long, and names people as they were named then.
+    """
     found = {entry.key: entry.value for entry in mistakes.entries(document, "a policy", POLICY_KEYS)}
     if "version" not in found:
         mistakes.add(document.line, f"there is no version; begin with `version: {VERSION}`")
@@ -51,7 +57,8 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
     default = Decision(word) if (word := _default(found.get("default"), mistakes)) else None
     declared = found.get("environments")
     environments: Declared = {} if declared is None else _environments(declared, mistakes)
-    rules = tuple(_Rules(mistakes, is_builtin=builtin is None).read(found.get("rules"), document.line))
+    env = _env(found["env"], environments, mistakes) if "env" in found else ""
+    rules = tuple(_Rules(mistakes, is_builtin=builtin is None, adopted=adopted).read(found.get("rules"), document.line))
     every = found.get("drill_every")
     drill_every_s = None if every is None else _duration(every, "drill_every", mistakes)
     mistakes.raise_any()
@@ -61,11 +68,14 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
     if drill_every_s is not None:
         normal["drill_every"] = drill_every_s
     if environments:
-        normal["environments"] = {env: list(words) for env, words in environments.items()}
+        normal["environments"] = {name: list(words) for name, words in environments.items()}
+    if env:
+        normal["env"] = env
     return Policy(
         rules=rules,
         fallback=fallback,
         environments=environments,
+        env=env,
         default=default,
         digest=digest(canonical(normal)),
         name=mistakes.name,
@@ -76,6 +86,15 @@ def read_policy(document: Part, mistakes: Mistakes, *, text: str, builtin: Polic
 
 def _default(part: Part | None, mistakes: Mistakes) -> str:
     return "" if part is None else mistakes.choice(part, "default", DEFAULTS)
+
+
+def _env(part: Part, declared: Declared, mistakes: Mistakes) -> str:
+    """The environment of all sagas on the journal that adopts the policy."""
+    word = mistakes.text(part, "env")
+    taken = taken_for(word, declared)
+    if word and not taken.named:
+        mistakes.add(part.line, f"env: nobody declared {shown(word)}; name it under environments too")
+    return taken.env if word else ""
 
 
 def _environments(part: Part, mistakes: Mistakes) -> Declared:
@@ -102,9 +121,10 @@ def _default_rule(default: Decision) -> Rule:
 
 
 class _Rules:
-    def __init__(self, mistakes: Mistakes, *, is_builtin: bool) -> None:
+    def __init__(self, mistakes: Mistakes, *, is_builtin: bool, adopted: bool) -> None:
         self._mistakes = mistakes
         self._is_builtin = is_builtin
+        self._adopted = adopted
         self._lines: dict[str, int] = {}
 
     def read(self, part: Part | None, line: int) -> Iterator[Rule]:
@@ -136,7 +156,7 @@ class _Rules:
             unless=_unless(found["unless"].value, mistakes) if "unless" in found else (),
             reason=mistakes.text(found["reason"].value, "reason") if "reason" in found else "",
             approvals=approvals,
-            approvers=_approvers(found["approvers"].value, approvals, mistakes) if "approvers" in found else (),
+            approvers=self._approvers(found["approvers"].value, approvals) if "approvers" in found else (),
             expires_s=_duration(found["expires"].value, "expires", mistakes) if "expires" in found else DAY_S,
             limit=_limit(found["rate"].value, mistakes) if "rate" in found else None,
             line=part.line,
@@ -155,6 +175,19 @@ class _Rules:
         self._lines.setdefault(name, part.line)
         return name
 
+    def _approvers(self, part: Part, approvals: int) -> tuple[str, ...]:
+        mistakes = self._mistakes
+        items = tuple(mistakes.items(part, "approvers"))
+        names = tuple(mistakes.text(item, "an approver") for item in items)
+        for item, name in () if self._adopted else zip(items, names, strict=True):
+            wrong = name and (mistake_in_name(name) or _never_a_person(name))
+            if wrong:
+                mistakes.add(item.line, f"approver {shown(name)}: {wrong}")
+        people = len(set(names if self._adopted else map(normal, names)))
+        if not any(map(is_glob, names)) and people < approvals:
+            mistakes.add(part.line, f"{approvals} approvals, and only {people} who can give them")
+        return names
+
     def _refuse_misplaced(self, found: Mapping[str, Entry], decision: Decision | None, line: int) -> None:
         if decision is None:
             return
@@ -165,11 +198,12 @@ class _Rules:
             self._mistakes.add(line, "a rule with decision throttle and no rate; write rate: {max: 20, per: 60s}")
 
 
-def _approvers(part: Part, approvals: int, mistakes: Mistakes) -> tuple[str, ...]:
-    names = tuple(mistakes.text(item, "an approver") for item in mistakes.items(part, "approvers"))
-    if not any(map(is_glob, names)) and len(set(names)) < approvals:
-        mistakes.add(part.line, f"{approvals} approvals, and only {len(set(names))} who can give them")
-    return names
+def _never_a_person(pattern: str) -> str:
+    """Why nobody who may approve can be meant; nothing, where somebody can."""
+    kind, colon, _ = pattern.partition(":")
+    if colon or "*" in kind:
+        return "" if glob(kind)("person") else "only people approve; write person:<name>, or a pattern such as person:*"
+    return f"it names nobody; write person:{pattern}"
 
 
 def _duration(part: Part, what: str, mistakes: Mistakes) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from amends.core.events import ApprovalRequested
+from amends.core.events import ApprovalGranted, ApprovalRefused, ApprovalRequested, ApprovalSigned
 from amends.core.saga import Saga
 from amends.core.step import Approval
 from amends.core.values import Json, SagaId, StepId
@@ -47,6 +47,8 @@ class Asking:
     expires_at: int
     shown: Json
     so_far: tuple[Line, ...]
+    own: tuple[str, ...] = ()
+    """Who of them had asked for it themselves, and could agree in development alone."""
 
     @property
     def mitigates(self) -> bool:
@@ -98,7 +100,14 @@ def asking(saga: Saga, step: StepId, entries: Iterable[Entry]) -> Asking:
         expires_at=approval.expires_at,
         shown=approval.shown,
         so_far=timeline(kept),
+        own=_own(kept[kept.index(asked) :], step),
     )
+
+
+def _own(entries: Iterable[Entry], step: StepId) -> tuple[str, ...]:
+    events = (one.event for one in entries)
+    answered = (each for each in events if isinstance(each, ApprovalSigned | ApprovalGranted | ApprovalRefused))
+    return tuple(each.by for each in answered if each.step == step and each.own)
 
 
 def lacking(approval: Approval | Asking) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, cast
 
+from amends.core.persons import DELEGATES, OWNER, checked_name, mistake_in, normal
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, POLICIES, SagaId
 from amends.errors import InputError, UnknownIncidentError
 
-SYSTEM: Final = "system:local"
+RUNTIME: Final = "system:runtime"
+OURS: Final = frozenset({RUNTIME, "system:family", "system:gate"})
+"""Who nobody else is."""
+BEFORE: Final = "system:local"
+"""Who started a saga of which nobody said it, in older journals."""
 LONGEST_ID: Final = 128
-ACTORS: Final = ("agent", "person", "system")
+_MEANT: Final = {"owner": OWNER, "owners": OWNER, "delegates": DELEGATES, "delegate": DELEGATES}
 BELOW: Final = "~"
 """Stands between a parent's id and its step in the id of a child, and in no id that a caller asks for."""
 
@@ -25,15 +32,29 @@ def incident_id(name: str) -> tuple[SagaId, int]:
     return SagaId(saga), int(number)
 
 
-def checked_actor(name: str) -> str:
-    """Who does something: `agent:`, `person:` or `system:`, and a name."""
-    kind, colon, rest = name.partition(":")
-    if kind not in ACTORS or not colon or not rest.strip() or len(name) > LONGEST_ID or not name.isprintable():
-        raise InputError(
-            f"{name!r} is not an actor: write agent:<name>, person:<name> or system:<name>, "
-            f"at most {LONGEST_ID} characters"
-        )
-    return name
+def checked_actor(name: str | None) -> str:
+    """Who does something, in the form in which it is kept; None: whoever is logged in. Raises InputError."""
+    if name is None:
+        return login()
+    kept = checked_name(name)
+    if kept.casefold() in OURS:
+        raise InputError(f"{name!r} is what the runtime calls itself in the journal; write system:<another name>")
+    return kept
+
+
+def login() -> str:
+    """The person whose process this is, by its user and not by what the environment says."""
+    return _login(os.getuid())
+
+
+@lru_cache(maxsize=1)
+def _login(uid: int) -> str:
+    import pwd
+
+    try:
+        return checked_name(f"person:{pwd.getpwuid(uid).pw_name}")
+    except (KeyError, InputError):  # a container may have no name for its user, or one that is none here
+        return f"person:uid-{uid}"
 
 
 def checked_id(name: str) -> str:
@@ -62,10 +83,33 @@ def checked_status(name: str) -> SagaStatus:
 
 
 def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels as they are kept. Who a saga is for has to be named as actors are: what nobody reads protects nothing."""
     checked = dict(labels or {})
     for name, value in checked.items():
         if not isinstance(cast("object", name), str) or not isinstance(cast("object", value), str):
             raise InputError(f"label {name!r}: names and values must be strings")
         if name.startswith("amends."):
             raise InputError(f"label {name!r}: names that begin with amends. are the runtime's own; use another")
+        meant = _MEANT.get(normal(name))
+        if meant is not None and meant != name:
+            raise InputError(f"label {name!r}: the runtime reads {meant!r}; write {meant}=person:<name>")
+    if OWNER in checked:
+        checked[OWNER] = _named(OWNER, checked[OWNER])
+    if DELEGATES in checked:
+        checked[DELEGATES] = ",".join(_named(DELEGATES, each) for each in checked[DELEGATES].split(","))
     return checked
+
+
+def _named(label: str, name: str) -> str:
+    """An actor that a label names."""
+    name = name.strip()
+    if ";" in name:
+        raise InputError(
+            f"label {label!r}: {name!r} is not an actor; commas stand between names: {label}=agent:a,person:b"
+        )
+    try:
+        return checked_name(name)
+    except InputError as exc:
+        if name and ":" not in name and not mistake_in(name):
+            raise InputError(f"label {label!r}: {name!r} is not an actor; write {label}=person:{name}") from None
+        raise InputError(f"label {label!r}: {exc}") from None

@@ -27,12 +27,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.core import commands as c
-from amends.core.approvals import DELEGATES
 from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.events import Event, SagaStarted
 from amends.core.keeping import goes_back
 from amends.core.limits import within_of
+from amends.core.persons import DELEGATES
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import HOLDS, MITIGATED, Json, SagaId, StepId, canonical
@@ -296,6 +296,7 @@ class Children:
             now=self._around.clock.now(),
             window_s=self._around.settings.rollback_s,
             mitigate=bool(mitigated_by),
+            follows=True,
         )
         await self._ask_back(child, cancel, what)
         while True:

@@ -8,12 +8,13 @@ from typing import Literal
 from amends.clock import Clock
 from amends.core import commands as c, events as e
 from amends.core.globs import misplaced_run
+from amends.core.persons import require_person
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId
 from amends.errors import InputError, RefusedError
 from amends.journal.protocol import Journal
-from amends.runtime.checked import SYSTEM, checked_actor
+from amends.runtime.checked import checked_actor
 from amends.runtime.local import LocalEngine
 from amends.runtime.pauses import Pause
 from amends.runtime.records import load, rows
@@ -39,7 +40,7 @@ class Controls:
         tenant: str = "",
         saga: str | None = None,
         why: str,
-        by: str = SYSTEM,
+        by: str | None = None,
         rollbacks: Rollbacks = "go_on",
     ) -> int:
         """Dispatch nothing more of this kind, in any process on this journal; without any clause, nothing at all.
@@ -79,16 +80,18 @@ class Controls:
         saga: str | None = None,
         everything: bool = False,
         why: str = "",
-        by: str = SYSTEM,
+        by: str | None = None,
     ) -> int:
         """End the pause of exactly this kind, and have the sagas go on that it held; how many there were.
 
-        everything: end all of them. Raises RefusedError where there is no such pause.
+        everything: end all of them. `by` is a person; of one saga, outside development, who has not asked for it
+        themselves. Raises RefusedError where there is no such pause.
         """
         who, pauses = checked_actor(by), self._engine.pauses
         if saga is not None:
             await self._unpause_one(SagaId(saga), who)
             return 1
+        require_person(who, "end a pause")
         await pauses.refresh()
         scope = (topic, definition, tenant)
         ending = [one.number for one in pauses.active.values() if everything or one.scope == scope]
@@ -106,8 +109,7 @@ class Controls:
         wide = None if state.paused is None else self._engine.pauses.active.get(state.paused.pause)
         if state.phase is SagaStatus.PAUSED and wide is not None:
             raise RefusedError(f"saga {saga} is held by pause {wide.number} of {scope_of(wide)}; end that one")
-        if not await self._engine.let_go_on(saga, by=by):
-            raise RefusedError(f"saga {saga} is {state.phase}, and not paused")
+        await self._engine.let_go_on(saga, by=by, follows=False)
 
     async def paused(self) -> list[Pause]:
         """What is held back now, oldest first. Sagas that are paused themselves: `list(status="paused")`."""

@@ -18,7 +18,7 @@ from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal
 from amends.runtime.action import outside
-from amends.runtime.checked import SYSTEM, checked_actor, checked_id, checked_labels, require_own_id
+from amends.runtime.checked import checked_actor, checked_id, checked_labels, login, require_own_id
 from amends.runtime.controls import Controls
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.desk import Desk
@@ -71,6 +71,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         `heart` makes what keeps this worker's leases alive: a thread, where time is real.
         """
         self.env = DEVELOPMENT if env is None else checked_env(env)
+        self._says_env = env is not None
         self._environments = checked_environments(environments or {})
         self._said: set[str] = set()
         self._gate = gate
@@ -78,7 +79,11 @@ class Coordinator(Desk, Outside, Controls, Retention):
         self.registry = registry
         self.settings = settings or Settings()
         self.documents = Documents(
-            journal, clock, most_bytes=self.settings.document_bytes, keep=self.settings.document_versions
+            journal,
+            clock,
+            most_bytes=self.settings.document_bytes,
+            keep=self.settings.document_versions,
+            by=login(),
         )
         """The documents of this journal, from outside of sagas."""
         self._clock = clock
@@ -139,7 +144,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         definition: SagaDefinition,
         *args: Any,  # noqa: ANN401 - the saga's own
         id: str | None = None,
-        actor: str = SYSTEM,
+        actor: str | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         **kwargs: Any,  # noqa: ANN401 - the saga's own
@@ -153,7 +158,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         definition: SagaDefinition,
         *args: Any,  # noqa: ANN401 - the saga's own
         id: str | None = None,
-        actor: str = SYSTEM,
+        actor: str | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         **kwargs: Any,  # noqa: ANN401 - the saga's own
@@ -175,7 +180,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         named: Mapping[str, object],
         *,
         id: str | None = None,
-        actor: str = SYSTEM,
+        actor: str | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         bounds: Bounds | None = None,
@@ -189,15 +194,16 @@ class Coordinator(Desk, Outside, Controls, Retention):
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
         masked = mask(dict(named), saga)
         canonical(masked, what=f"saga {definition.name}: input")
+        env, stands_for = self._placed()
         start = c.StartSaga(
             definition=definition.name,
             version=definition.version,
             input=cast("Json", masked),
             actor=checked_actor(actor),
-            env=self.env,
+            env=env,
             labels=checked_labels(labels),
             limits=journaled(self.settings.limits, definition.options.limits, limits, now=self._clock.now()),
-            taken_for=self._taken_for(),
+            taken_for=stands_for,
         )
         start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)
@@ -208,17 +214,27 @@ class Coordinator(Desk, Outside, Controls, Retention):
             require_own_id(id)
         return joined or self._begin(definition, start, saga, tuple(secrets_in(dict(named))))
 
-    def _taken_for(self) -> str:
-        """The environment that this coordinator's word stands for, by the policy of now; '' where it is the word."""
-        if self.env in {PRODUCTION, DEVELOPMENT}:
-            return ""
+    def _placed(self) -> tuple[str, str]:
+        """The word for the environment that a saga begins in, and what it stands for where that is another.
+
+        By the policy of now. Where that names the environment of its journal, nobody begins in another one.
+        """
         policy = getattr(self._gate, "policy", None)
+        pinned = policy.env if isinstance(policy, Policy) and isinstance(self._gate, Policies) else ""
+        word = pinned if pinned and not self._says_env else self.env
+        if word in {PRODUCTION, DEVELOPMENT} and pinned in {"", word}:
+            return word, ""
         declared = (policy.environments,) if isinstance(policy, Policy) else ()
-        taken = taken_for(self.env, *declared, self._environments)
+        taken = taken_for(word, *declared, self._environments)
+        if pinned and taken.env != pinned:
+            raise RefusedError(
+                f"the sagas on this journal are in {pinned}, by the policy that was adopted on it, and env={word!r} is "
+                f"{taken.env}: leave env out, or use another journal"
+            )
         if taken.message and taken.message not in self._said:
             self._said.add(taken.message)
             _log.warning("%s", taken.message)
-        return taken.for_record
+        return word, taken.for_record
 
     def _begin(
         self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId, secrets: tuple[Secret, ...]
@@ -228,12 +244,12 @@ class Coordinator(Desk, Outside, Controls, Retention):
             start = start._replace(labels=labels)
         return self._engine.begin(definition, start, saga, secrets)
 
-    async def _join(self, saga: SagaId, start: c.StartSaga) -> Handle | None:
+    async def _join(self, saga: SagaId, start: c.StartSaga, *, by_anybody: bool = False) -> Handle | None:
         """The saga of this id, where there is one already. Raises RefusedError where it is another."""
         begun = await self._engine.begun(saga)
         if begun is None:
             return None
-        require_same(saga, begun, start)
+        require_same(saga, begun, start, by_anybody=by_anybody)
         return self._engine.running(saga) or self._engine.follow(saga)
 
     async def resume(self) -> list[Ended]:
@@ -258,7 +274,9 @@ class Coordinator(Desk, Outside, Controls, Retention):
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
         return await self._engine.drive(SagaId(saga))
 
-    async def cancel(self, saga: str, *, why: str = "cancelled", by: str = SYSTEM, mitigate: bool = False) -> Ended:
+    async def cancel(
+        self, saga: str, *, why: str = "cancelled", by: str | None = None, mitigate: bool = False
+    ) -> Ended:
         """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError.
 
         A child goes back with its parent, not alone, unless it has stopped at an incident: else RefusedError says what
@@ -294,7 +312,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         to: str | None = None,
         last: int | None = None,
         why: str = "rolled back",
-        by: str = SYSTEM,
+        by: str | None = None,
         mitigate: bool = False,
         plan: Literal[False] = False,
     ) -> Ended: ...
@@ -307,7 +325,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         to: str | None = None,
         last: int | None = None,
         why: str = "rolled back",
-        by: str = SYSTEM,
+        by: str | None = None,
         mitigate: bool = False,
         plan: Literal[True],
     ) -> RollbackPlan: ...
@@ -319,7 +337,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         to: str | None = None,
         last: int | None = None,
         why: str = "rolled back",
-        by: str = SYSTEM,
+        by: str | None = None,
         mitigate: bool = False,
         plan: bool = False,
     ) -> Ended | RollbackPlan:
@@ -366,7 +384,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
         """Start to land what a completed saga has left in its changeset of the tree `root`; awaiting it waits for that.
 
         It is a saga of its own: judged, approved where the policy asks for it, on record. Cancelling it, or the saga
-        whose work it is, lands the inverse. Raises RefusedError where that saga is not over, or not on this journal.
+        whose work it is, lands the inverse. Raises RefusedError where that saga is not over, or not on this journal,
+        and where `by` is no person or, outside development, asked for that saga.
         """
         from amends.changeset import show
         from amends.runtime.files.by_hand import land_changeset, next_id, owner_of, start_of
@@ -388,7 +407,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         )
         saga = await next_id(self.journal, changeset)
         self.registry.add_definition(land_changeset)
-        return await self._join(saga, start) or self._begin(land_changeset, start, saga, ())
+        return await self._join(saga, start, by_anybody=True) or self._begin(land_changeset, start, saga, ())
 
     async def resolve(
         self,
@@ -415,7 +434,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
             start_of_resolution,
             waits_for_people,
         )
-        from amends.runtime.files.resolving import decision, signal_of
+        from amends.runtime.files.resolving import decides, decision, signal_of
         from amends.runtime.records import load
 
         found, who = show(root, changeset, state=state), checked_actor(by)
@@ -426,12 +445,14 @@ class Coordinator(Desk, Outside, Controls, Retention):
             whose = f"belongs to saga {found.saga}, which is not on this journal" if found.saga else "is no saga's"
             raise RefusedError(f"changeset {changeset} {whose}; one by hand is resolved by Changeset.resolve()")
         if waits_for_people(owner, await load(self.journal, owner.id), changeset):
-            await self.signal(owner.id, signal_of(changeset), decision(meant, take, draft), by=who)
+            await self._signal(
+                owner.id, signal_of(changeset), decision(meant, take, draft), by=who, decides=decides(changeset)
+            )
             return self._engine.running(owner.id) or self._engine.follow(owner.id)
         start = await start_of_resolution(self.journal, found, owner, by=who, path=meant, take=take, draft=draft)
         saga = await next_id(self.journal, changeset, resolve_changeset.name)
         self.registry.add_definition(resolve_changeset)
-        return await self._join(saga, start) or self._begin(resolve_changeset, start, saga, ())
+        return await self._join(saga, start, by_anybody=True) or self._begin(resolve_changeset, start, saga, ())
 
     async def raise_limit(  # noqa: PLR0913 - one for each limit
         self,
@@ -445,7 +466,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         retries: int | None = None,
         spin: int | None = None,
         why: str = "",
-        by: str = SYSTEM,
+        by: str | None = None,
     ) -> Ended:
         """Set a saga's limits higher; one that had stopped at its limit goes on. Raises RefusedError.
 
@@ -468,6 +489,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
     async def adopt(self, policy: str | PathLike[str], *, by: str, why: str) -> bool:
         """Have this policy's file judge from now on, in every process on this journal; whether it is another one.
 
+        `by` is a person.
         What is waiting for people under the one before is void, and judged again. Raises PolicyError.
         """
         from amends.gate.load import load_policy

@@ -11,7 +11,7 @@ from amends.errors import RefusedError, UnknownSagaError
 from amends.journal.locking import LockQuery, LockRow
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.approvals import Asking, approval_id, asking, no_approval
-from amends.runtime.checked import SYSTEM, checked_actor, checked_status, incident_id
+from amends.runtime.checked import checked_actor, checked_status, incident_id
 from amends.runtime.handle import Ended
 from amends.runtime.kinship import unmitigated_below
 from amends.runtime.listing import History, Listing
@@ -159,7 +159,7 @@ class Desk:
         return Listing(page)
 
     async def retry_incident(
-        self, incident: str, *, by: str = SYSTEM, let_run: bool = False, mitigate: bool = False
+        self, incident: str, *, by: str | None = None, let_run: bool = False, mitigate: bool = False
     ) -> Ended:
         """Try again what an incident stopped at. `by` says who asks.
 
@@ -183,7 +183,7 @@ class Desk:
     async def _unmitigated_below(self, saga: SagaId) -> tuple[str, ...]:
         return await unmitigated_below(self.journal, await self._engine.state(saga))
 
-    async def resolve_incident(self, incident: str, *, reason: str, by: str = SYSTEM, proof: str = "") -> Ended:
+    async def resolve_incident(self, incident: str, *, reason: str, by: str | None = None, proof: str = "") -> Ended:
         """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it.
 
         proof: where others can see that it was: a ticket, a receipt, an entry elsewhere.
@@ -195,13 +195,13 @@ class Desk:
         )
         return await self._ask(saga, command)
 
-    async def assign_incident(self, incident: str, *, owner: str, by: str = SYSTEM) -> None:
+    async def assign_incident(self, incident: str, *, owner: str, by: str | None = None) -> None:
         """Say who sees to it."""
         saga, number = incident_id(incident)
         command = c.AssignIncident(incident=number, owner=checked_actor(owner), by=checked_actor(by))
         await self._engine.request(saga, command)
 
-    async def comment_incident(self, incident: str, *, text: str, by: str = SYSTEM) -> None:
+    async def comment_incident(self, incident: str, *, text: str, by: str | None = None) -> None:
         """Put a remark on record, for whoever looks next."""
         saga, number = incident_id(incident)
         await self._engine.request(saga, c.CommentIncident(incident=number, by=checked_actor(by), text=text))

@@ -35,7 +35,7 @@ from amends.gate.facts import DRILL_AGE, DRILL_RESULT, FAILURES, TOLD, WHOLE_DRI
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, SagaQuery, Summary
-from amends.runtime.checked import SYSTEM
+from amends.runtime.checked import RUNTIME
 from amends.runtime.pauses import Pauses
 
 PASSED: Final = "passed"
@@ -220,7 +220,7 @@ async def note_missed(journal: Journal, clock: Clock, every_s: float) -> int:
     """Put on record which drills were missed, each once for every such time; how many that were."""
     pauses, noted = Pauses(journal, clock, 0.0), 0
     for one in await scheduled(journal):
-        fact = DrillMissed(saga=one.saga, target=one.target, last_at=one.at, every_s=every_s, by=SYSTEM)
+        fact = DrillMissed(saga=one.saga, target=one.target, last_at=one.at, every_s=every_s, by=RUNTIME)
 
         def due(one: Scheduled = one, fact: DrillMissed = fact) -> DrillMissed | None:
             since = replace(one, at=max(one.at, pauses.missed.get(one.target, 0)))

@@ -196,7 +196,7 @@ class Family:
             state = await self._engine.load(child)
             if state.paused is None or state.paused.by != FAMILY:
                 return
-            await self._engine.let_go_on(child, by=FAMILY)
+            await self._engine.let_go_on(child, by=FAMILY, follows=True)
         below = await self.children_of(child)
         above = await self._engine.state(child) if below else None
         for one in below:

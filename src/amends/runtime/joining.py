@@ -7,15 +7,19 @@ write, and nothing of the other has been dispatched. That one joins.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from amends.core.commands import StartSaga
 from amends.core.events import SagaStarted
+from amends.core.persons import normal
 from amends.core.saga import Saga
 from amends.core.values import Json, SagaId
 from amends.errors import JournalConflictError, RefusedError
+from amends.runtime.checked import BEFORE, login
 from amends.runtime.handle import Ended
 from amends.runtime.logbook import Logbook
+
+_OURS: Final = "amends."
 
 
 class Engine(Protocol):
@@ -28,15 +32,41 @@ class Engine(Protocol):
     def told(self, saga: Saga) -> Ended: ...
 
 
-def require_same(saga: SagaId, begun: SagaStarted, start: StartSaga | SagaStarted) -> None:
-    """Raises RefusedError where a start asks for another saga than the one that has its id."""
-    if (begun.definition, begun.version, begun.input) == (start.definition, start.version, start.input):
+def require_same(saga: SagaId, begun: SagaStarted, start: StartSaga | SagaStarted, *, by_anybody: bool = False) -> None:
+    """Raises RefusedError where a start asks for another saga than the one that has its id.
+
+    by_anybody: whoever asks for it, wherever they say that it is, and whatever they note on it.
+    """
+    if (begun.definition, begun.version) != (start.definition, start.version):
+        there, asked = (f"{one.definition} version {one.version}" for one in (begun, start))
+        what = f"it is {there}, and {asked} is asked for"
+    elif begun.input != start.input:
+        what = _differing(begun.input, start.input)
+    else:
+        what = "" if by_anybody else _around(begun, start)
+    if not what:
         return
-    there, asked = (f"{one.definition} version {one.version}" for one in (begun, start))
-    what = f"it is {there}, and {asked} is asked for" if there != asked else _differing(begun.input, start.input)
     raise RefusedError(
         f"saga {saga} exists already, with another beginning: {what}; use another id, or ask for the same to join it"
     )
+
+
+def _around(begun: SagaStarted, start: StartSaga | SagaStarted) -> str:
+    """What else is asked for: another actor, environment or label. The runtime's own labels are nobody's wish."""
+    from amends.evidence.texts import short
+
+    differing: list[str] = []
+    defaulted = begun.actor == BEFORE and start.actor == login()
+    if normal(begun.actor) != normal(start.actor) and not defaulted:
+        differing.append(f"its actor is {short(begun.actor)}, and {short(start.actor)} is given")
+    if begun.env != start.env:
+        differing.append(f"its environment is {short(begun.env)}, and {short(start.env)} is given")
+    labels, asked = (
+        {name: value for name, value in each.labels.items() if not name.startswith(_OURS)} for each in (begun, start)
+    )
+    if labels != asked:
+        differing.append(f"of its labels, {_differing(dict(labels), dict(asked))}")
+    return "; ".join(differing)
 
 
 def _differing(begun: Json, asked: Json) -> str:

@@ -43,7 +43,7 @@ from amends.errors import (
 )
 from amends.gate.protocol import Gate
 from amends.journal.protocol import Journal, Lease
-from amends.runtime.checked import SYSTEM
+from amends.runtime.checked import RUNTIME
 from amends.runtime.children import Children
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import Drills
@@ -378,10 +378,10 @@ class LocalEngine:
                 _log.warning("saga %s: %s", saga.id, exc)
         return self._launch(book, definition)
 
-    async def release(self, by: str = SYSTEM, *, take_up: bool = True) -> int:
+    async def release(self, by: str = RUNTIME, *, take_up: bool = True) -> int:
         """Have the sagas go on whose wide pause is over; how many there were."""
         over = await self.pauses.outlived()
-        return sum([await self.let_go_on(saga, by=by, take_up=take_up) for saga in over])
+        return sum([await self.let_go_on(saga, by=by, follows=True, take_up=take_up) for saga in over])
 
     async def void_outlived(self) -> tuple[SagaId, ...]:
         """Have voided what people are still asked under a policy that judges no more, unless somebody has."""
@@ -405,13 +405,18 @@ class LocalEngine:
         await self.request(state.id, c.VoidOutlived(policy=newest))
         return True
 
-    async def let_go_on(self, saga: SagaId, by: str, *, take_up: bool = True) -> bool:
-        """Unpause one saga, and take it up where nobody has it. False where it was not paused any more."""
+    async def let_go_on(self, saga: SagaId, by: str, *, follows: bool, take_up: bool = True) -> bool:
+        """Unpause one saga, and take it up where nobody has it. False where it was not paused any more.
+
+        `follows`: what held it is over; else somebody decides that it goes on. Raises RefusedError.
+        """
         now, window_s = self._clock.now(), self._settings.rollback_s
         try:
-            await self.request(saga, c.UnpauseSaga(by=by, now=now, window_s=window_s))
+            await self.request(saga, c.UnpauseSaga(by=by, now=now, window_s=window_s, follows=follows))
         except RefusedError:
-            return False
+            if follows:
+                return False
+            raise
         if take_up:
             await self.go_on(saga)
         return True

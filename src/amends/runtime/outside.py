@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from amends.core import commands as c
-from amends.core.values import Json, SagaId, canonical
+from amends.core.values import RESOLVE, Json, SagaId, canonical
 from amends.errors import UnknownSagaError
 from amends.journal.protocol import Journal
-from amends.runtime.checked import SYSTEM, checked_actor
+from amends.runtime.checked import checked_actor
 from amends.runtime.local import LocalEngine
 from amends.runtime.waiting import checked_name
 
@@ -18,7 +18,7 @@ class Outside:
     _engine: LocalEngine
 
     async def signal(
-        self, saga: str, name: str, payload: Json = None, *, by: str = SYSTEM, early: bool = False
+        self, saga: str, name: str, payload: Json = None, *, by: str | None = None, early: bool = False
     ) -> None:
         """Send a saga what it waits for: the payload is what its `s.wait_for(name)` gives. On record once this returns.
 
@@ -30,5 +30,16 @@ class Outside:
         one = SagaId(saga)
         if await self._engine.begun(one) is None:
             raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
-        await self._engine.request(one, c.SendSignal(name=what, payload=payload, by=who, early=early))
-        await self._engine.go_on(one)
+        decides = ""
+        if what.startswith(RESOLVE):
+            from amends.runtime.files.resolving import decided_by
+
+            decides = decided_by(what, await self._engine.state(one))
+        await self._signal(one, what, payload, by=who, early=early, decides=decides)
+
+    async def _signal(
+        self, saga: SagaId, name: str, payload: Json, *, by: str, early: bool = False, decides: str = ""
+    ) -> None:
+        command = c.SendSignal(name=name, payload=payload, by=by, early=early, decides=decides)
+        await self._engine.request(saga, command)
+        await self._engine.go_on(saga)

@@ -153,4 +153,4 @@ class Policies:
 def _gate_of(adopted: PolicyAdopted) -> PolicyGate:
     from amends.gate.load import parse_policy
 
-    return PolicyGate(parse_policy(adopted.text, name=f"policy {adopted.digest[:12]}"))
+    return PolicyGate(parse_policy(adopted.text, name=f"policy {adopted.digest[:12]}", adopted=True))

@@ -23,7 +23,7 @@ from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
 from amends.journal.attested import Removal, Spared
 from amends.journal.protocol import Journal
-from amends.runtime.checked import SYSTEM, checked_actor
+from amends.runtime.checked import checked_actor
 from amends.runtime.local import LocalEngine
 from amends.source.duration import duration_s
 
@@ -85,7 +85,7 @@ class Retention:
         left = 0 if is_all else await self.journal.removable(ended_before=ended_before, spared=found.spared)
         return Pruned(sagas=removed.sagas, entries=removed.entries, left=left, refused=len(found.refused))
 
-    async def hold(self, saga: str, *, why: str, by: str = SYSTEM) -> None:
+    async def hold(self, saga: str, *, why: str, by: str | None = None) -> None:
         """Keep what this saga held until the hold is lifted, however old it is. Raises UnknownSagaError."""
         who = checked_actor(by)
         if not why.strip():
@@ -100,10 +100,16 @@ class Retention:
         fact = e.HoldPlaced(saga=saga, by=who, why=why)
         await self._engine.pauses.keep(lambda: None if saga in holds else fact)
 
-    async def lift(self, saga: str, *, why: str = "", by: str = SYSTEM) -> None:
-        """End a hold. Raises RefusedError where there is none."""
-        holds = self._engine.pauses.holds
-        fact = e.HoldLifted(saga=saga, by=checked_actor(by), why=why)
+    async def lift(self, saga: str, *, why: str = "", by: str | None = None) -> None:
+        """End a hold. Raises RefusedError where there is none.
+
+        `by` is a person who, outside development, has not asked for the saga themselves.
+        """
+        holds, who = self._engine.pauses.holds, checked_actor(by)
+        begun = await self._engine.begun(SagaId(saga))
+        env = None if begun is None else begun.taken_for or begun.env
+        own = own_decision(begun, who, f"lift the hold on saga {saga}", env=env)
+        fact = e.HoldLifted(saga=saga, by=who, why=why, own=own)
         if not await self._engine.pauses.keep(lambda: fact if saga in holds else None):
             raise RefusedError(f"saga {saga} is not held; held are: {', '.join(holds) or 'none'}")
 

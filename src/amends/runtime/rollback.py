@@ -5,7 +5,6 @@ Reads a saga's state; changes nothing.
 
 from __future__ import annotations
 
-from amends.core.approvals import PERSON
 from amends.core.contracts import Reversibility
 from amends.core.frontier import walked_back
 from amends.core.incidents import require_mitigable
@@ -115,7 +114,7 @@ def planned(
 def _not_mitigable(saga: Saga, below: tuple[str, ...]) -> str:
     """Why it could not even be asked to go back with mitigation, whoever asked; empty where it could."""
     try:
-        require_mitigable(saga, PERSON, below)
+        require_mitigable(saga, below)
     except RefusedError as exc:
         return str(exc)
     return f"it is {saga.phase.replace('_', ' ')} already" if saga.phase is SagaStatus.ROLLING_BACK else ""

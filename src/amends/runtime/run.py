@@ -156,7 +156,7 @@ class Run:
         await pauses.refresh()
         if book.saga.phase is SagaStatus.PAUSED and pause.number not in pauses.active:
             now, window_s = self.around.clock.now(), self.around.settings.rollback_s
-            book.tell(c.UnpauseSaga(by=pause.by, now=now, window_s=window_s))
+            book.tell(c.UnpauseSaga(by=pause.by, now=now, window_s=window_s, follows=True))
         if book.saga.phase is not SagaStatus.PAUSED:
             return False
         if not stood_still:  # else two branches that are held back would wake each other, and never sleep

@@ -423,10 +423,10 @@ class Walk:
                 return False
             self.truths[step].hanging = ()
         self.told_over -= {step}
-        return self.tell(c.RetryIncident(incident=incident.number, by="ann", now=self.now, window_s=900))
+        return self.tell(c.RetryIncident(incident=incident.number, by="person:ann", now=self.now, window_s=900))
 
     def resolve(self, incident: Incident) -> bool:
         """A person sees to it by hand, and vouches; what they leave standing is theirs."""
         return self.tell(
-            c.ResolveIncident(incident=incident.number, by="ann", reason="by hand", now=self.now, window_s=900)
+            c.ResolveIncident(incident=incident.number, by="person:ann", reason="by hand", now=self.now, window_s=900)
         )

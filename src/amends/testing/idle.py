@@ -37,7 +37,7 @@ def pause(walk: Walk) -> bool:
 
 
 def unpause(walk: Walk) -> bool:
-    return walk.tell(c.UnpauseSaga(by="ann", now=walk.now, window_s=900))
+    return walk.tell(c.UnpauseSaga(by="person:ann", now=walk.now, window_s=900))
 
 
 def _wait(walk: Walk) -> None:

@@ -70,4 +70,4 @@ def _roll_back(walk: Walk) -> None:
     to = walk.tape.pick(names) if names and walk.tape.once_in(2) else None
     last = None if to is not None else walk.tape.pick((1, 1, 2, 3))
     window_s = walk.tape.pick(_WINDOWS_S)
-    walk.tell(c.RollBackTo(to=to, last=last, by="ann", why="once more", now=walk.now, window_s=window_s))
+    walk.tell(c.RollBackTo(to=to, last=last, by="person:ann", why="once more", now=walk.now, window_s=window_s))

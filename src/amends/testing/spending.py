@@ -76,4 +76,4 @@ def raisings(walk: Walk) -> list[Callable[[], object]]:
 
 def raise_limits(walk: Walk) -> None:
     most = walk.tape.pick(({}, {"usd": 9}, {"tokens": 2}))
-    walk.tell(c.RaiseLimits(most=most, by="ann", why="", now=walk.now))
+    walk.tell(c.RaiseLimits(most=most, by="person:ann", why="", now=walk.now))

@@ -15,6 +15,7 @@ from amends.core.values import SagaId, StepId
 from amends.errors import InputError
 from amends.journal.codec import WIRE
 from amends.journal.memory import Memory
+from amends.runtime.checked import login
 from amends.runtime.notices.notice import _TOLD, Notice, notice_of
 from amends.runtime.notices.types import TYPES, checked_types, wire_names
 from tests.runtime.support import QuickClock, World, coordinator
@@ -66,7 +67,7 @@ def everything_told() -> dict[str, Notice]:
             assert (await desk.run(jam, CANARY, id="jam")).status == "incident"
             await desk.retry_incident("jam/1", by="person:ana")
             await desk.resolve_incident("jam/2", reason="done by hand", by="person:ana")
-            missed = DrillMissed(saga="test.mail", target="m:mail", last_at=1, every_s=60.0, by="system:local")
+            missed = DrillMissed(saga="test.mail", target="m:mail", last_at=1, every_s=60.0, by=login())
             await desk._engine.pauses.keep(lambda: missed)
             found = [one async for one in desk.journal.log(names=wire_names(TYPES))]
             notices = [await notice_of(desk.journal, one) for one in found]
@@ -98,11 +99,11 @@ def test_an_approval_that_is_asked_for(told: dict[str, Notice]) -> None:
         "saga": "mail-0",
         "definition": "test.mail",
         "env": "production",
-        "actor": "system:local",
+        "actor": login(),
         "approval": "mail-0/1",
         "step": "1",
         "topic": "test.send",
-        "rule": "builtin-irreversible-in-production",
+        "rule": "builtin-irreversible",
         "why": notice.data["why"],
         "needs": [{"approvals": 1, "approvers": []}],
         "expires_at": notice.at + 86_400_000,
@@ -111,7 +112,7 @@ def test_an_approval_that_is_asked_for(told: dict[str, Notice]) -> None:
 
 def test_an_incident_that_was_opened(told: dict[str, Notice]) -> None:
     notice = told["incident.opened"]
-    common = {"saga": "jam", "definition": "test.jam", "env": "production", "actor": "system:local"}
+    common = {"saga": "jam", "definition": "test.jam", "env": "production", "actor": login()}
     assert notice.data == {
         **common,
         "incident": "jam/1",
@@ -200,7 +201,7 @@ def test_of_what_retention_has_removed_only_the_saga_is_told() -> None:
             assert [one.id for one in after][:1] == [one.id for one in before]
             assert after[0].about == "m"
             assert after[0].data == {
-                "saga": "m", "definition": "test.mail", "env": "production", "actor": "system:local", "removed": True
+                "saga": "m", "definition": "test.mail", "env": "production", "actor": login(), "removed": True
             }  # fmt: skip
 
     asyncio.run(whole())

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from amends.clock import Clock
+from amends.clock import Clock, SteadyClock
 from amends.core.events import Event
 from amends.core.values import SagaId
 from amends.errors import AmendsError
@@ -38,7 +38,7 @@ from amends.journal.protocol import (
     Summary,
 )
 from amends.journal.rates import check as check_rate
-from amends.journal.sqlite import append, file, inspect, leases, lists, log, rates, reader, retention
+from amends.journal.sqlite import append, file, inspect, leases, lists, log, rates, reader, retention, times
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.handle import Handle
 from amends.journal.sqlite.reader import Head, Reader
@@ -55,6 +55,7 @@ class SqliteJournal(Handle):
         super().__init__(path, clock, writer, reader)
         self._identity = own_identity()
         self._heads: dict[SagaId, Head] = {}
+        self._told_time = not isinstance(clock, SteadyClock)
 
     @classmethod
     async def open(
@@ -79,6 +80,8 @@ class SqliteJournal(Handle):
         writer = Writer(place, how, attestation)
         try:
             await writer.ask(_adopt)
+            if isinstance(clock, SteadyClock):
+                clock.not_before(await writer.ask(partial(times.newest, elapsed=clock.elapsed)))
         except BaseException:  # whatever it was, it flies on; the thread must not stay
             writer.close()
             raise
@@ -172,6 +175,9 @@ class SqliteJournal(Handle):
             self._remember(saga, Head(row, number, hashed, summary.status, summary.wake_at))
             return asked.entries
 
+        if not self._told_time:  # once, with whatever this process writes first
+            self._told_time = True
+            return self._writer.submit(partial(_write_first, asked=asked, elapsed=self._clock.elapsed()), remembered)
         return self._writer.submit(partial(append.write, append=asked), remembered)
 
     def _remember(self, saga: SagaId, head: Head) -> None:
@@ -399,6 +405,11 @@ def _failed(trouble: AmendsError) -> asyncio.Future[tuple[Entry, ...]]:
 
 def _no_entries(_checked: None) -> tuple[Entry, ...]:
     return ()
+
+
+def _write_first(batch: Batch, asked: append.Append, elapsed: float) -> int:
+    times.keep(batch, asked.at, elapsed)
+    return append.write(batch, asked)
 
 
 def _adopt(batch: Batch) -> None:

@@ -25,6 +25,7 @@ from typing import Any, Final, cast
 
 from amends.changeset import Summary, Terms
 from amends.core.commands import StartSaga
+from amends.core.persons import DELEGATES, require_decider
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, SagaId
@@ -199,6 +200,8 @@ async def _start(
 ) -> StartSaga:
     state = await load(journal, owner.id)
     _require_completed(changeset.id, owner, state)
+    verb = "land" if definition is land_changeset else "resolve a conflict of"
+    own = require_decider(state, by, f"{verb} changeset {changeset.id} by hand")
     if changeset.branch_of is not None:
         raise ChangesetLifeError(
             f"changeset {changeset.id} is a branch of {changeset.branch_of}: merged into that, it lands with it"
@@ -214,10 +217,17 @@ async def _start(
         actor=by,
         env=owner.env,
         taken_for="" if state.begun is None else state.begun.taken_for,
-        labels={name: value for name, value in owner.labels.items() if not name.startswith("amends.")}
-        | {LANDS: owner.id},
+        labels={**_labels(owner), LANDS: owner.id},
+        own=own,
         files={**place.data(), "under": {str(number): digest for number, digest in sorted(under.items())}},
     )
+
+
+def _labels(owner: SagaRow) -> dict[str, str]:
+    """Whose work it is, it stays: who asked for it has asked for its landing too."""
+    labels = {name: value for name, value in owner.labels.items() if not name.startswith("amends.")}
+    labels[DELEGATES] = ",".join(dict.fromkeys(filter(None, (*labels.get(DELEGATES, "").split(","), owner.actor))))
+    return labels
 
 
 def waits_for_people(owner: SagaRow, state: Saga, changeset: str) -> bool:

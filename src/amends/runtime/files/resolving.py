@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.changeset import Files
 from amends.changeset.paths import spell
-from amends.core.values import Json
+from amends.core.values import RESOLVE, Json
 from amends.errors import StepError
 from amends.runtime.action import action
+from amends.runtime.files.given import place_in
 from amends.runtime.files.healing import certain
+from amends.runtime.files.sharing import fit
 
 if TYPE_CHECKING:
+    from amends.core.saga import Saga
     from amends.runtime.files.given import SagaFiles
     from amends.runtime.files.work import OnFiles
 
 MARK: Final = "amends.changeset.mark"
 TOPIC: Final = "amends.changeset.resolve"
-_SIGNAL: Final = "resolve "
 
 
 @action(MARK, idempotent=True, timeout=None)
@@ -41,7 +43,23 @@ def resolve(files: Files, path: str, take: str, draft: str | None = None) -> dic
 
 def signal_of(changeset: str) -> str:
     """The name of the signal by which people resolve the conflicts of a changeset, one by one."""
-    return f"{_SIGNAL}{changeset}"
+    return f"{RESOLVE}{changeset}"
+
+
+def decides(changeset: str) -> str:
+    """What a person does by such a signal."""
+    return f"resolve a conflict of changeset {changeset}"
+
+
+def decided_by(name: str, saga: Saga) -> str:
+    """What a person decides by a signal of this name to this saga; nothing, where it resolves no conflict of its.
+
+    It may be sent before a step has named the changeset: then its name says whose it will be.
+    """
+    changeset = name.removeprefix(RESOLVE)
+    places = (place_in(step.args) for step in saga.steps.values())
+    is_its = changeset.startswith(fit(saga.id)) or any(one is not None and one.changeset == changeset for one in places)
+    return decides(changeset) if changeset != name and is_its else ""
 
 
 def decision(path: str, take: str, draft: str) -> dict[str, Json]:
