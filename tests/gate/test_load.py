@@ -278,10 +278,25 @@ def test_a_rule_that_is_none_says_what_is_wrong(lines: str, told: str) -> None:
             "{id: a, decision: require_human, approvals: true}",
             "approvals has to be a whole number from 1 to 100, not true",
         ),
-        ("{id: a, decision: require_human, approvals: 2, approvers: ["person:x"]}", "2 approvals, and only 1 who can give them"),
         (
-            "{id: a, decision: require_human, approvals: 2, approvers: ["person:x", "person:X"]}",
+            "{id: a, decision: require_human, approvals: 2, approvers: ['person:x']}",
             "2 approvals, and only 1 who can give them",
+        ),
+        (
+            "{id: a, decision: require_human, approvals: 2, approvers: ['person:x', 'person:X']}",
+            "2 approvals, and only 1 who can give them",
+        ),
+        (
+            "{id: a, decision: require_human, approvers: [olga]}",
+            'approver "olga": it names nobody; write person:olga',
+        ),
+        (
+            "{id: a, decision: require_human, approvers: ['agent:x']}",
+            'approver "agent:x": only people approve; write person:<name>, or a pattern such as person:*',
+        ),
+        (
+            "{id: a, decision: require_human, approvers: ['person:kim @x.org']}",
+            'approver "person:kim @x.org": it has white space in it; leave that out',
         ),
     ],
 )
@@ -514,3 +529,19 @@ def test_a_range_may_be_one_value_and_not_none() -> None:
     assert len(policy(rule("deny", "{args.n: {gt: 4, lt: 5}}")).rules) == 1
     for empty in ("{gte: 5, lt: 5}", "{gt: 5, lte: 5}", "{gt: 5, lt: 5}", "{gte: 6, lte: 5}"):
         assert len(mistakes(f"{HEAD}  - {{id: a, decision: deny, when: {{args.n: {empty}}}}}\n")) == 1
+
+
+def test_a_policy_that_was_adopted_before_names_people_as_it_did() -> None:
+    """The rule about names holds where a policy comes in: what a journal has judges on."""
+    text = f"{HEAD}  - {{id: a, decision: require_human, approvers: [olga, 'person:kim @x.org']}}\n"
+    assert parse_policy(text, adopted=True).rules[0].approvers == ("olga", "person:kim @x.org")
+    with pytest.raises(PolicyError):
+        parse_policy(text)
+
+
+def test_a_policy_may_say_which_environment_its_journal_is_for() -> None:
+    assert parse_policy("version: v1\nenv: prod\nrules: []\n").env == "production"
+    assert parse_policy("version: v1\nenv: qa\nenvironments: {qa: []}\nrules: []\n").env == "qa"
+    assert parse_policy("version: v1\nrules: []\n").env == ""
+    with pytest.raises(PolicyError, match='env: nobody declared "prdo"; name it under environments too'):
+        parse_policy("version: v1\nenv: prdo\nrules: []\n")
