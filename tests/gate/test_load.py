@@ -288,15 +288,15 @@ def test_a_rule_that_is_none_says_what_is_wrong(lines: str, told: str) -> None:
         ),
         (
             "{id: a, decision: require_human, approvers: [olga]}",
-            'approver "olga": it names nobody; write person:olga',
+            "approver 'olga': it names nobody; write person:olga",
         ),
         (
             "{id: a, decision: require_human, approvers: ['agent:x']}",
-            'approver "agent:x": only people approve; write person:<name>, or a pattern such as person:*',
+            "approver 'agent:x': only people approve; write person:<name>, or a pattern such as person:*",
         ),
         (
             "{id: a, decision: require_human, approvers: ['person:kim @x.org']}",
-            'approver "person:kim @x.org": it has white space in it; leave that out',
+            "approver 'person:kim @x.org': it has white space in it; leave that out",
         ),
     ],
 )
@@ -543,5 +543,5 @@ def test_a_policy_may_say_which_environment_its_journal_is_for() -> None:
     assert parse_policy("version: v1\nenv: prod\nrules: []\n").env == "production"
     assert parse_policy("version: v1\nenv: qa\nenvironments: {qa: []}\nrules: []\n").env == "qa"
     assert parse_policy("version: v1\nrules: []\n").env == ""
-    with pytest.raises(PolicyError, match='env: nobody declared "prdo"; name it under environments too'):
+    with pytest.raises(PolicyError, match="env: nobody declared 'prdo'; name it under environments too"):
         parse_policy("version: v1\nenv: prdo\nrules: []\n")

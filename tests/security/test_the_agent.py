@@ -6,8 +6,6 @@ import asyncio
 import os
 import shutil
 import unicodedata
-from collections.abc import Callable
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,25 @@ from typing import Any
 import pytest
 
 import amends
-from amends import Coordinator, Done, Ended, Fatal, Retries, SagaDefinition, Secret, Work, action, saga
+from amends import (
+    Coordinator,
+    Done,
+    Ended,
+    Fatal,
+    Limits,
+    RefusedError,
+    Retries,
+    SagaDefinition,
+    SagaStatus,
+    Secret,
+    Work,
+    action,
+    saga,
+)
 from amends.changeset import Files
-from amends.errors import NotDone
+from amends.errors import InputError, NotDone
 from amends.evidence.texts import visible
+from amends.runtime.checked import login
 from amends.runtime.registry import Registry
 from tests.cli.shell import Shell
 from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
@@ -354,10 +367,7 @@ def test_a_mark_cannot_sit_on_what_stands_before_the_text() -> None:
     """A combining stroke at the start of a line would cross out the sign of a diff."""
     assert visible("\u0338x") == "\\u0338x"
     assert visible("e\u0301") == "e\u0301"
-from amends import Coordinator, Fatal, Limits, RefusedError, SagaStatus, Work, action, saga
-from amends.errors import InputError
-from amends.runtime.checked import login
-from tests.cli.shell import Shell
+
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
@@ -557,7 +567,7 @@ def test_no_other_spelling_of_a_name_is_another_person(tmp_path: Path, by: str) 
         with pytest.raises(InputError, match="is not an actor"):
             await coordinator.grant(asked, by=by)
         with pytest.raises(InputError, match="is not an actor"):
-            await coordinator.start(deciding_pay, actor=by)
+            _ = await coordinator.start(deciding_pay, actor=by)
 
     deciding_run(tmp_path, tries, "production", DECIDING_ASKS)
 
@@ -611,7 +621,7 @@ def test_outside_development_what_cannot_be_taken_back_is_asked_about(tmp_path: 
     """It chooses another word for the place where it runs."""
 
     async def tries(coordinator: Coordinator) -> None:
-        await coordinator.start(deciding_mails, id="m-1")
+        _ = await coordinator.start(deciding_mails, id="m-1")
         while not (asked := await coordinator.approvals()):
             await asyncio.sleep(0)
         assert [row.id for row in asked] == ["m-1/1"]
@@ -632,7 +642,7 @@ def test_the_policy_of_a_journal_says_where_its_sagas_are(tmp_path: Path) -> Non
             await coordinator.run(deciding_mails)
 
     async def silent(coordinator: Coordinator) -> None:
-        await coordinator.start(deciding_mails, id="m-1")
+        _ = await coordinator.start(deciding_mails, id="m-1")
         while not await coordinator.approvals():
             await asyncio.sleep(0)
         assert (await coordinator.show("m-1")).row.env == "production"
@@ -642,7 +652,7 @@ def test_the_policy_of_a_journal_says_where_its_sagas_are(tmp_path: Path) -> Non
 
     async def unsaid() -> None:
         async with Coordinator.open(str(tmp_path / "a.db")) as coordinator:
-            await coordinator.start(deciding_mails, id="m-2")
+            _ = await coordinator.start(deciding_mails, id="m-2")
             while len(await coordinator.approvals()) == 1:
                 await asyncio.sleep(0)
             assert (await coordinator.show("m-2")).row.env == "production"

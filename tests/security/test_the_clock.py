@@ -53,7 +53,7 @@ def deadline_lives(tmp_path: Path, *lives: tuple[ManualClock, Callable[[Coordina
 
 
 async def deadline_asks(coordinator: Coordinator) -> None:
-    await coordinator.start(deadline_transfer, id="t-1", actor="agent:bot")
+    _ = await coordinator.start(deadline_transfer, id="t-1", actor="agent:bot")
     while not await coordinator.approvals():
         await asyncio.sleep(0)
 

@@ -15,8 +15,8 @@ from amends.errors import InputError, UnknownIncidentError
 RUNTIME: Final = "system:runtime"
 OURS: Final = frozenset({RUNTIME, "system:family", "system:gate"})
 """Who nobody else is."""
-BEFORE: Final = "system:local"
-"""Who started a saga of which nobody said it, in older journals."""
+SYSTEM: Final = "system:local"
+"""Who prunes by the rule of whoever runs a journal. In older journals, also who started sagas of their own accord."""
 LONGEST_ID: Final = 128
 _MEANT: Final = {"owner": OWNER, "owners": OWNER, "delegates": DELEGATES, "delegate": DELEGATES}
 BELOW: Final = "~"

@@ -15,7 +15,7 @@ from amends.core.persons import normal
 from amends.core.saga import Saga
 from amends.core.values import Json, SagaId
 from amends.errors import JournalConflictError, RefusedError
-from amends.runtime.checked import BEFORE, login
+from amends.runtime.checked import SYSTEM, login
 from amends.runtime.handle import Ended
 from amends.runtime.logbook import Logbook
 
@@ -56,7 +56,7 @@ def _around(begun: SagaStarted, start: StartSaga | SagaStarted) -> str:
     from amends.evidence.texts import short
 
     differing: list[str] = []
-    defaulted = begun.actor == BEFORE and start.actor == login()
+    defaulted = begun.actor == SYSTEM and start.actor == login()
     if normal(begun.actor) != normal(start.actor) and not defaulted:
         differing.append(f"its actor is {short(begun.actor)}, and {short(start.actor)} is given")
     if begun.env != start.env:

@@ -23,7 +23,7 @@ from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
 from amends.journal.attested import Removal, Spared
 from amends.journal.protocol import Journal
-from amends.runtime.checked import checked_actor
+from amends.runtime.checked import SYSTEM, checked_actor
 from amends.runtime.local import LocalEngine
 from amends.source.duration import duration_s
 
