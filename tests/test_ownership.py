@@ -106,8 +106,9 @@ def test_a_group_that_can_write_is_somebody_else_unless_it_is_meant(place: Path)
 def test_a_shared_directory_has_to_let_its_group_in_and_hand_it_on(place: Path, mode: int) -> None:
     place.chmod(mode)
     found = said(place, FOLDER, os.getegid())
-    assert "is not shared with group" in found
-    assert f"&& chmod 2770 {place}" in found
+    assert f"is of group {ownership.group_name(os.getegid())}, which is to share the journal" in found
+    assert found.endswith(f"run: chmod 2770 {place}")
+    assert said(place, FOLDER, os.getegid() + 1) == ("" if mode != 0o770 or os.geteuid() else said(place, FOLDER))
 
 
 def test_a_key_in_a_shared_directory_stays_its_owners_alone(place: Path) -> None:
@@ -149,6 +150,17 @@ def test_a_link_to_a_document_is_followed_and_each_place_on_the_way_is_looked_at
     assert said(place / "policy.yaml", DOCUMENT) == ""
     elsewhere.chmod(0o777)
     assert f"{elsewhere} can be written by other users" in said(place / "policy.yaml", DOCUMENT)
+
+
+def test_a_way_that_ends_in_two_dots_means_the_place_behind_the_link(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "open" / "deep").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o777)
+    (place / "link").symlink_to(tmp_path / "open" / "deep")
+    (place / "up").symlink_to("link/..")
+    for each in (f"{place}/link/..", f"{place}/up", f"{place}/up/.", f"{place}/link/../deep/.."):
+        assert f"{tmp_path}/open can be written by other users" in str(fault(each, FOLDER))
+        assert f"{tmp_path}/open can be written" in "".join(map(str, ownership.journal_faults(f"{each}/j.db")))
+    assert fault("/", FOLDER) is None
 
 
 def test_links_that_lead_nowhere_or_in_a_circle_are_left_to_whoever_opens_them(place: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -12,11 +13,11 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.values import Json, SagaId
-from amends.errors import InputError, RefusedError
+from amends.errors import InputError, PolicyNotInForceError, RefusedError
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
@@ -32,6 +33,8 @@ from amends.runtime.settings import Settings
 if TYPE_CHECKING:
     from amends.evidence.notary import KeyNotary
     from amends.telemetry.live import Telemetry
+
+JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
 
 
 class Coordinator(runtime.Coordinator):
@@ -51,13 +54,15 @@ class Coordinator(runtime.Coordinator):
         signals: bool = True,
         clock: Clock | None = None,
         evidence_key: str | None = None,
+        journal_group: str | None = None,
         telemetry: bool = True,
     ) -> Opening:
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
         journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
-        policy: the file that the gate goes by from now on, on this journal; it is adopted, on record, if it is not the
-            one that was adopted last. Where none is named that one judges, else the built-in one. Raises PolicyError.
+        policy: the file that has to be the policy in force; a journal that holds nothing yet begins with it. Raises
+            PolicyNotInForceError where another one judges: `adopt` changes that. Where none is named, what was adopted
+            last judges, else the built-in one. Raises PolicyError.
         env: where it runs, as the gate is told; development, where none is given. A word that nobody declared is taken
             for production.
         environments: other words for them, beside the policy's and the built-in ones: {"production": ["eu-*"]}.
@@ -65,18 +70,22 @@ class Coordinator(runtime.Coordinator):
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
         AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
+        journal_group: the group whose members share the journal, by name; otherwise what the settings say, or
+            AMENDS_JOURNAL_GROUP. Without one, a journal that others could read or write is refused.
         telemetry: OpenTelemetry spans and metrics, where this process has set up its SDK before; otherwise none.
         """
 
         async def opened() -> Coordinator:
             used, numbers = SteadyClock(clock or SystemClock()), settings or Settings()
             wanted = None if policy is None else _loaded(policy)
-            store = await open_journal(journal, used, evidence_key=evidence_key)
+            group = journal_group or numbers.journal_group
+            store = await open_journal(journal, used, evidence_key=evidence_key, journal_group=group)
             try:
                 gate = Policies(store, used, numbers.poll_s)
                 await gate.refresh()
-                if wanted is not None:
-                    await gate.adopt(wanted, by=login(), why=f"a coordinator was opened with {policy}")
+                why = f"the journal begins with {policy}"
+                if wanted is not None and not await gate.begins_with(wanted, by=login(), why=why):
+                    raise _not_in_force(gate, str(policy), journal)
                 seen = _telemetry(used) if telemetry else None
                 made = cls(
                     journal=store,
@@ -165,6 +174,17 @@ def _loaded(policy: str | PathLike[str]) -> Policy:
     return load_policy(policy)
 
 
+def _not_in_force(gate: Policies, policy: str, journal: str) -> PolicyNotInForceError:
+    judges = "the built-in one judges"
+    if gate.adopted is not None:
+        judges = f"{gate.digest[:12]} judges, adopted by {gate.adopted.by} ({gate.adopted.why})"
+    words = ["amends", "policy", "adopt", policy, "--journal", journal, "--why", "REASON"]
+    return PolicyNotInForceError(
+        f"{policy} is not the policy in force on {journal}: {judges}; adopt it, saying why: {shlex.join(words)}; or "
+        "leave it out, to go by the one in force"
+    )
+
+
 def _telemetry(clock: Clock) -> Telemetry | None:
     """Only where the process has an SDK: whoever set one up has imported it, and nobody else pays for it."""
     if "opentelemetry.sdk" not in sys.modules:
@@ -175,29 +195,62 @@ def _telemetry(clock: Clock) -> Telemetry | None:
 
 
 async def open_journal(
-    address: str, clock: Clock, *, evidence_key: str | None = None, signs: bool = True, checked: bool = True
+    address: str,
+    clock: Clock,
+    *,
+    evidence_key: str | None = None,
+    journal_group: str | None = None,
+    signs: bool = True,
+    checked: bool = True,
 ) -> Journal:
     """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, or `:memory:`.
 
     Whoever only looks does not sign, and needs no key. Only the store that is used is imported.
     """
     path = journal_file(address)
-    notary = evidence_notary(path, evidence_key) if signs else None
+    group = sharing_group(journal_group)
+    signs = signs and not has_another_key(path, evidence_key, group)
+    notary = evidence_notary(path, evidence_key, group=group) if signs else None
     if path is None:
         from amends.journal.memory import MemoryJournal
 
         return MemoryJournal(clock, notary=notary)
     from amends.journal.sqlite import SqliteJournal
 
-    return await SqliteJournal.open(path, clock, notary=notary, checked=checked)
+    return await SqliteJournal.open(path, clock, notary=notary, checked=checked, group=group)
 
 
-def evidence_notary(journal: Path | None, evidence_key: str | None = None) -> KeyNotary:
+def sharing_group(name: str | None) -> int | None:
+    """The group that shares a journal: by this name, else by AMENDS_JOURNAL_GROUP. Raises InputError for one that this
+    machine does not have, or that this process is not in.
+    """
+    from amends.ownership import group_number
+
+    wanted = name or os.environ.get(JOURNAL_GROUP)
+    if not wanted:
+        return None
+    number = group_number(wanted)
+    if os.geteuid() != 0 and number not in {os.getegid(), *os.getgroups()}:
+        raise InputError(
+            f"journal_group: this process is not in group {wanted}, which shares the journal; "
+            f"run: sudo usermod -aG {shlex.quote(wanted)} $(id -un), and log in again"
+        )
+    return number
+
+
+def has_another_key(journal: Path | None, evidence_key: str | None, group: int | None) -> bool:
+    """Whether a group shares the journal, and another one of them has its key: then nobody signs here."""
+    from amends.evidence.keys import is_another_members
+
+    return group is not None and journal is not None and is_another_members(journal, evidence_key, os.environ)
+
+
+def evidence_notary(journal: Path | None, evidence_key: str | None = None, *, group: int | None = None) -> KeyNotary:
     """Who signs the journal at this path."""
     from amends.evidence.keys import key_source
     from amends.evidence.notary import KeyNotary
 
-    return KeyNotary(key_source(journal, evidence_key, os.environ))
+    return KeyNotary(key_source(journal, evidence_key, os.environ, group=group))
 
 
 def journal_file(address: str) -> Path | None:
@@ -223,6 +276,7 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
     signals: bool = True,
     clock: Clock | None = None,
     evidence_key: str | None = None,
+    journal_group: str | None = None,
     id: str | None = None,
     actor: str | None = None,
     labels: Mapping[str, str] | None = None,
@@ -256,6 +310,7 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
             signals=signals,
             clock=clock,
             evidence_key=evidence_key,
+            journal_group=journal_group,
         )
         async with opening as coordinator:
             ended = await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, limits=limits, **kwargs)

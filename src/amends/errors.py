@@ -21,6 +21,7 @@ AmendsError
 │   └── UnverifiedError         an assertion of `verify=` does not hold
 ├── RefusedError                a request that the saga's state does not allow
 │   ├── PastPivotError          it would roll back over an irreversible step
+│   ├── PolicyNotInForceError   a policy is named that nobody has adopted on this journal
 │   └── DivergedError           the code asks for something else than the journal remembers
 ├── WaitTimeoutError            nobody sent what a saga waited for in time; also a TimeoutError
 ├── DirectCallError             an action was called in a saga's function without `s.do`; nothing was done
@@ -205,6 +206,10 @@ class RefusedError(AmendsError):
 
 class PastPivotError(RefusedError):
     """A rollback would have to cross an irreversible step that took effect."""
+
+
+class PolicyNotInForceError(RefusedError):
+    """The policy that is named is not the one in force; nothing was opened. The message has the command to adopt it."""
 
 
 class DivergedError(RefusedError):

@@ -113,7 +113,7 @@ def fault(path: str | bytes | os.PathLike[str], kind: Kind, *, group: int | None
 
 def journal_faults(path: str | os.PathLike[str], *, group: int | None = None) -> Iterator[Fault]:
     """All that is wrong with a journal, its directory first: where that is open to others, nothing in it is safe."""
-    whole = os.path.abspath(path)
+    whole = _whole(os.fsdecode(path))
     folder = os.path.dirname(whole)
     found = fault(folder, FOLDER, group=group)
     if found is not None:
@@ -230,13 +230,13 @@ class _Look:
 
     def _way(self) -> Iterator[_Step]:
         """From the root directory on, through links; what is not there, or cannot be looked at, ends it."""
+        yield _Step("/", os.lstat("/"), is_last=False)
         with suppress(OSError):
             yield from self._found()
 
     def _found(self) -> Iterator[_Step]:
         here, links = "/", 0
         ahead = [name for name in reversed(self._whole.split("/")) if name not in {"", "."}]
-        yield _Step(here, os.lstat(here), not ahead)
         while ahead:
             name = ahead.pop()
             if name == "..":
@@ -244,17 +244,20 @@ class _Look:
                 continue
             path = os.path.join(here, name)
             about = os.lstat(path)
-            follows = stat.S_ISLNK(about.st_mode) and (bool(ahead) or self._kind.follows_links)
-            yield _Step(path, about, not ahead and not follows)
-            if not follows:
+            if not stat.S_ISLNK(about.st_mode) or not (ahead or self._kind.follows_links):
+                yield _Step(path, about, not ahead)
                 here = path
-                continue
+                if ahead:
+                    continue
+                return
+            yield _Step(path, about, is_last=False)
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._whole)
             target = os.readlink(path)
             here = "/" if target.startswith("/") else here
             ahead += [part for part in reversed(target.split("/")) if part not in {"", "."}]
+        yield _Step(here, os.lstat(here), is_last=True)  # it ends in `..`, in a link to such, or is the root itself
 
     # -- whose --------------------------------------------------------------------------------------------------------
 
@@ -337,32 +340,37 @@ class _Look:
         return "660" if self._group is not None and self._kind is JOURNAL else "600"
 
     def _unshared(self, path: str, about: os.stat_result) -> Fault | None:
-        """A directory that a group shares has to let it in, and to hand it on to what is made in it."""
+        """A directory of the group that shares the journal has to let it in, and to hand it on to what is made there.
+
+        One of another group is this user's alone, and so is a journal in it.
+        """
         wanted = stat.S_ISGID | stat.S_IRWXG
-        if self._group is None or self._kind is not FOLDER:
+        if self._group is None or self._kind is not FOLDER or about.st_gid != self._group:
             return None
-        if about.st_gid == self._group and about.st_mode & wanted == wanted:
+        if about.st_mode & wanted == wanted:
             return None
-        name, quoted = group_name(self._group), shlex.quote(path)
         return Fault(
             path,
-            f"{path} (group {group_name(about.st_gid)}, mode {stat.S_IMODE(about.st_mode):o}) is not shared with group "
-            f"{name}, as journal_group says",
-            f"run: chgrp {name} {quoted} && chmod 2770 {quoted}",
+            f"{path} is of group {group_name(self._group)}, which is to share the journal, and does not let it in or "
+            f"does not hand it on (mode {stat.S_IMODE(about.st_mode):o})",
+            f"run: chmod 2770 {shlex.quote(path)}",
         )
 
     def _writable(self, path: str, about: os.stat_result, kind: Kind, open_bits: int) -> Fault:
         quoted, is_group = shlex.quote(path), not open_bits & stat.S_IRWXO
         who = f"group {group_name(about.st_gid)}" if is_group else "other users"
         what = f"{path} can be written by {who} (mode {stat.S_IMODE(about.st_mode):o}), and {kind.because}"
-        if about.st_mode & stat.S_ISVTX or (self._me not in {about.st_uid, _ROOT}):
-            own = shlex.quote(os.path.join(path, f"amends-{self._me}"))
-            return Fault(path, what, f"use a directory of your own, such as: mkdir -m 700 {own}")
         mend = f"chmod {'g-w' if is_group else 'go-w'} {quoted}"
         if _has_list(path) and open_bits & stat.S_IRWXG:
             mend = f"setfacl -b {quoted} && {mend}"
+        do = f"run: {mend}"
+        if about.st_mode & stat.S_ISVTX:
+            own = shlex.quote(os.path.join(path, f"amends-{self._me}"))
+            do = f"use a directory of your own, such as: mkdir -m 700 {own}"
+        elif self._me not in {about.st_uid, _ROOT}:
+            do = f"use a directory of your own, or have {user(about.st_uid)} run: {mend}"
         shared = f"; if that group is to share the journal, say so: journal_group = {group_name(about.st_gid)!r}"
-        return Fault(path, what, f"run: {mend}{shared if is_group and kind is FOLDER else ''}")
+        return Fault(path, what, f"{do}{shared if is_group and kind is FOLDER else ''}")
 
     def _a_link(self, path: str) -> Fault:
         to = os.path.realpath(path)

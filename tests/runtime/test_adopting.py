@@ -15,7 +15,7 @@ from amends.bootstrap import Coordinator as Opened
 from amends.core import commands as c
 from amends.core.saga import Saga
 from amends.core.values import SagaId
-from amends.errors import RefusedError
+from amends.errors import PolicyNotInForceError, RefusedError
 from amends.gate.load import load_policy
 from amends.runtime.policies import Policies
 from amends.runtime.work import Work
@@ -179,12 +179,28 @@ async def test_a_policy_that_still_asks_asks_anew_and_earlier_signatures_do_not_
 
 
 @driven
-async def test_whoever_opens_with_another_policy_has_it_judged_again(place: Place) -> None:
+async def test_whoever_opens_with_another_policy_is_refused_and_what_is_asked_stays_asked(place: Place) -> None:
     async with place.open(ASK) as runs:
         handle = await runs.start(place.paying, id="s")
-        await parked(runs)
-        async with place.open(ALLOW, knows=False):
-            assert (await asyncio.wait_for(handle, 10)).status == "completed"
+        asked = await parked(runs)
+        with pytest.raises(PolicyNotInForceError, match=r"is not the policy in force.*amends policy adopt"):
+            await place.open(ALLOW, knows=False)
+        await runs.grant(asked, by="person:kim")
+        assert (await asyncio.wait_for(handle, 10)).status == "completed"
+        assert names((await runs.show("s")).entries).count("approval.voided") == 0
+
+
+@driven
+async def test_of_two_who_begin_a_journal_with_different_policies_the_second_is_refused(place: Place) -> None:
+    """Both find it empty; only one of them is the first."""
+    async with place.open(knows=False) as one, place.open(knows=False) as other:
+        first, second = (load_policy(place.policy(text)) for text in (ASK, ALLOW))
+        begun = await asyncio.gather(
+            policies(one).begins_with(first, by="system:local", why="x"),
+            policies(other).begins_with(second, by="system:local", why="x"),
+        )
+        assert sorted(begun) == [False, True]
+        assert await policies(one).newest() == await policies(other).newest()
 
 
 @driven

@@ -1,1 +1,400 @@
 """Attacks by a colleague: another user of the machine who can make files in a directory that is not theirs alone."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import stat
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+import apsw
+import pytest
+
+from amends import Coordinator, ownership
+from amends.errors import JournalAccessError, PolicyNotInForceError
+from amends.runtime.policies import Policies
+from tests.cli.shell import Said, Shell
+from tests.security import others
+
+# -- ownership --------------------------------------------------------------------------------------------------------
+
+STRICT = "version: v1\ndefault: deny\nrules: []\n"
+LAX = "version: v1\ndefault: allow\nrules: []\n"
+RUNS = """
+version: v1
+saga: runs
+steps:
+  - id: say
+    shell: if test -e {go}; then id -u > {proof}; else echo begun; sleep 60; fi
+    idempotent: true
+    compensate: ["true"]
+"""
+
+
+class Attack(NamedTuple):
+    """A journal that somebody else made: its log, with every page in it, and what its saga would write if resumed."""
+
+    log: Path
+    proof: Path
+
+
+@pytest.fixture(scope="module")
+def ownership_attack() -> Generator[Attack]:
+    """A journal with an unfinished saga, without its signers, all of it in its log: made by whoever, to be planted."""
+    with others.a_place() as place:
+        own, go, proof = others.folder(place / "own", others.ROOT), place / "go", place / "proof"
+        others.folder(place / "open", others.ROOT, 0o777)
+        proof = place / "open" / "proof"
+        (own / "runs.yaml").write_text(RUNS.format(go=go, proof=proof))
+        with Shell(own).started("run", "runs.yaml", "--id", "x1") as process:
+            assert any("begun" in line for line in cast("IO[str]", process.stdout))
+            process.kill()
+            process.wait()
+        connection = apsw.Connection(str(own / "amends.db"))
+        for statement in ("DELETE FROM signer", "DELETE FROM checkpoint", "VACUUM"):
+            connection.execute(statement)
+        log = others.file(place / "log", "", others.ROOT)
+        shutil.copyfile(own / "amends.db-wal", log)
+        connection.close()
+        go.touch()
+        yield Attack(log, proof)
+
+
+def ownership_plant(attack: Attack, journal: Path) -> None:
+    """As the stranger, with no other right than to make a file in that directory."""
+    others.command_as(others.STRANGER, "cp", str(attack.log), f"{journal}-wal")
+    others.command_as(others.STRANGER, "chmod", "666", f"{journal}-wal")
+
+
+@pytest.fixture
+def ownership_place() -> Generator[Path]:
+    with others.a_place() as place:
+        yield place
+
+
+VICTIMS = sorted({others.ROOT if others.IS_ROOT else others.VICTIM, others.VICTIM})
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_a_log_planted_beside_the_journal_is_not_replayed(
+    ownership_place: Path, ownership_attack: Attack, victim: int
+) -> None:
+    """A colleague puts a log of their own beside a journal in a sticky directory; SQLite would replay it."""
+    shared = others.folder(ownership_place / "shared", victim, 0o700)
+    others.file(shared / "strict.yaml", STRICT, victim)
+    assert others.amends_as(victim, shared, "policy", "adopt", "strict.yaml", "--why", "x").code == 0
+    shared.chmod(0o1777)
+    ownership_plant(ownership_attack, shared / "amends.db")
+    for words in (("policy", "show"), ("resume",)):
+        said = others.amends_as(victim, shared, *words)
+        assert said.code == 2
+        assert f"{shared} can be written by other users (mode 1777)" in said.err
+    shared.chmod(0o700)  # what was planted before stays what it is
+    said = others.amends_as(victim, shared, "resume")
+    assert said.code == 2
+    assert f"{shared}/amends.db-wal" in said.err
+    assert ("belongs to uid 1234 (mode 666)" if others.IS_ROOT else "is open to other users (mode 666)") in said.err
+    assert not ownership_attack.proof.exists()
+    if others.IS_ROOT:
+        assert f"mv {shared}/amends.db-wal {shared}/amends.db-wal.refused" in said.err
+        (shared / "amends.db-wal").rename(shared / "amends.db-wal.refused")
+        assert "default: deny" in others.amends_as(victim, shared, "policy", "show").out
+
+
+def test_a_planted_log_would_have_run_a_command_as_the_owner(
+    ownership_place: Path, ownership_attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: with the rule switched off, the very same attack works. Without this, nothing above says much."""
+    shared = others.folder(ownership_place / "shared", os.geteuid(), 0o700)
+    shell = Shell(shared)
+    others.file(shared / "strict.yaml", STRICT, os.geteuid())
+    assert shell.here("policy", "adopt", "strict.yaml", "--why", "x").code == 0
+    shared.chmod(0o1777)
+    ownership_plant(ownership_attack, shared / "amends.db")
+    monkeypatch.setattr(ownership, "journal_faults", lambda path, group=None: iter(()))
+    assert shell.here("resume").code == 0
+    assert ownership_attack.proof.read_text().strip() == str(os.geteuid())
+    ownership_attack.proof.unlink()
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("mode", [0o606, 0o640, 0o660, 0o602])
+def test_whatever_sqlite_would_believe_is_its_owners_alone(tmp_path: Path, end: str, mode: int) -> None:
+    """Any of its files that a group or others may read or write is refused, whichever it is."""
+    shell = Shell(tmp_path)
+    assert shell.here("run", "shop:chat").code == 0
+    others.file(tmp_path / f"amends.db{end}", "", os.geteuid()) if end else None
+    (tmp_path / f"amends.db{end}").chmod(mode)
+    complaint = shell.here("saga", "list").complaint
+    assert complaint.startswith(f"{tmp_path}/amends.db{end} is open to other users (mode {mode:o})")
+    assert complaint.endswith(f"run: chmod 600 {tmp_path}/amends.db{end}")
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o702, 0o1702])
+def test_no_journal_is_made_in_a_directory_that_others_can_write(tmp_path: Path, mode: int) -> None:
+    """Who can make a file beside it can change it, later as well as before."""
+    place = tmp_path / "shared"
+    place.mkdir()
+    place.chmod(mode)
+    complaint = Shell(place).here("run", "shop:chat").complaint
+    assert complaint.startswith(f"{place} can be written by other users (mode {mode:o})")
+    assert not (place / "amends.db").exists()
+    assert not (place / "amends.db.key").exists()
+
+
+def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """A link in the place of a journal can be turned to another one at any moment."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert Shell(elsewhere).here("run", "shop:chat").code == 0
+    (tmp_path / "amends.db").symlink_to(elsewhere / "amends.db")
+    complaint = Shell(tmp_path).here("saga", "list").complaint
+    assert complaint == (
+        f"{tmp_path}/amends.db is a symbolic link; a journal is no link: name what it means, {elsewhere}/amends.db"
+    )
+
+
+@pytest.mark.as_root
+def test_the_journal_of_another_user_is_not_opened(ownership_place: Path, ownership_attack: Attack) -> None:
+    """Root looks into a journal that an ordinary user made, and would run its commands as root."""
+    theirs = others.folder(ownership_place / "theirs", others.STRANGER)
+    ownership_plant(ownership_attack, theirs / "amends.db")
+    others.file(theirs / "amends.db", "", others.STRANGER, 0o600)
+    (theirs / "amends.db-wal").chmod(0o600)
+    said = others.amends_as(others.ROOT, theirs, "resume")
+    assert said.code == 2
+    assert f"{theirs} belongs to uid 1234 (mode 700), and not to root" in said.err
+    assert f"AMENDS_SAFE_DIRECTORIES={theirs}" in said.err
+    assert not ownership_attack.proof.exists()
+
+
+@pytest.mark.as_root
+def test_a_journal_of_another_user_in_a_directory_of_ours_is_not_opened(ownership_place: Path) -> None:
+    """The same, moved into a directory of the victim's own: no trust in the directory would help."""
+    ours = others.folder(ownership_place / "ours", others.VICTIM)
+    others.file(ours / "amends.db", "", others.STRANGER, 0o600)
+    said = others.amends_as(others.VICTIM, ours, "saga", "list")
+    assert said.code == 2
+    assert f"{ours}/amends.db belongs to uid 1234 (mode 600), and neither to you" in said.err
+    assert f"sudo chown {others.VICTIM} {ours}/amends.db" in said.err
+    assert "AMENDS_SAFE_DIRECTORIES" not in said.err
+
+
+@pytest.mark.parametrize("name", ["amends.toml", "pyproject.toml"])
+def test_configuration_that_another_user_put_above_is_refused_and_not_passed_by(
+    ownership_place: Path, name: str
+) -> None:
+    """A colleague puts amends.toml, with a lax policy, into a sticky directory above the victim's own."""
+    parent = others.folder(ownership_place / "parent", others.ROOT if others.IS_ROOT else others.VICTIM, 0o1777)
+    mine = others.folder(parent / "mine", others.VICTIM)
+    others.file(mine / "strict.yaml", STRICT, others.VICTIM)
+    others.file(mine / "saga.yaml", RUNS.format(go=mine, proof=mine / "proof"), others.VICTIM)
+    assert others.amends_as(others.VICTIM, mine, "policy", "adopt", "strict.yaml", "--why", "x").code == 0
+    table = "" if name == "amends.toml" else "[tool.amends]\n"
+    others.file(parent / "lax.yaml", LAX, others.STRANGER)
+    others.file(parent / name, f'{table}policy = "lax.yaml"\n', others.STRANGER, 0o644 if others.IS_ROOT else 0o666)
+    said = others.amends_as(others.VICTIM, mine, "run", "saga.yaml", "--env", "production")
+    assert said.code == 2
+    whose = "belongs to uid 1234 (mode 644)" if others.IS_ROOT else "is open to other users (mode 666)"
+    assert f"{parent / name} {whose}" in said.err
+    assert not (mine / "proof").exists()
+    (parent / name).unlink()
+    assert others.amends_as(others.VICTIM, mine, "run", "saga.yaml", "--env", "production").code == 5
+
+
+@pytest.mark.parametrize("what", ["policy", "saga"])
+def test_a_policy_or_a_sagas_file_that_others_can_write_is_not_believed(tmp_path: Path, what: str) -> None:
+    """What it says is what amends does, as the user who runs it."""
+    path = tmp_path / "file.yaml"
+    path.write_text(LAX if what == "policy" else RUNS.format(go=tmp_path, proof=tmp_path / "proof"))
+    path.chmod(0o666)
+    words = ("policy", "adopt", "file.yaml", "--why", "x") if what == "policy" else ("run", "file.yaml")
+    complaint = Shell(tmp_path).here(*words).complaint
+    assert complaint.startswith(f"{path} is open to other users (mode 666), and amends would do as it says")
+    assert complaint.endswith(f"run: chmod go-w {path}")
+    assert not (tmp_path / "proof").exists()
+
+
+@pytest.mark.as_root
+def test_the_policy_and_the_saga_of_another_user_are_not_believed(ownership_place: Path) -> None:
+    """Not by their path, and not through a link of the victim's own."""
+    mine = others.folder(ownership_place / "mine", others.VICTIM)
+    theirs = others.folder(ownership_place / "theirs", others.STRANGER, 0o755)
+    others.file(theirs / "lax.yaml", LAX, others.STRANGER)
+    (mine / "link.yaml").symlink_to(theirs / "lax.yaml")
+    os.chown(mine / "link.yaml", others.VICTIM, others.VICTIM, follow_symlinks=False)
+    for path in (str(theirs / "lax.yaml"), "link.yaml"):
+        said = others.amends_as(others.VICTIM, mine, "policy", "adopt", path, "--why", "x")
+        assert said.code == 2
+        assert f"{theirs} belongs to uid 1234" in said.err
+    allowed = others.amends_as(
+        others.VICTIM, mine, "policy", "adopt", "link.yaml", "--why", "x", AMENDS_SAFE_DIRECTORIES=str(theirs)
+    )
+    assert allowed.code == 0
+
+
+@pytest.mark.as_root
+def test_a_checkout_of_another_user_is_worked_in_once_the_user_says_so(ownership_place: Path) -> None:
+    """Root in a container, over a checkout of the user outside: as git has safe.directory. Never by the checkout."""
+    checkout = others.folder(ownership_place / "checkout", others.STRANGER, 0o755)
+    others.file(checkout / "amends.toml", 'journal = "j/amends.db"\n', others.STRANGER)
+    others.folder(checkout / "j", others.STRANGER)
+    others.file(checkout / "saga.yaml", RUNS.format(go=checkout, proof=checkout / "proof"), others.STRANGER)
+    said = others.amends_as(others.ROOT, checkout, "run", "saga.yaml")
+    assert said.code == 2
+    assert f"export AMENDS_SAFE_DIRECTORIES={checkout}" in said.err
+
+    def trusting() -> Said:
+        safe = f"/nowhere:{checkout}"
+        return others.amends_as(others.ROOT, checkout, "run", "saga.yaml", AMENDS_SAFE_DIRECTORIES=safe)
+
+    assert trusting().code == 0
+    assert (checkout / "proof").read_text() == "0\n"
+    others.file(checkout / "amends.toml", f'safe_directories = ["{checkout}"]\n', others.STRANGER)
+    said = trusting()
+    assert said.code == 2
+    assert "safe_directories is for the user to say" in said.err
+    others.file(checkout / "amends.toml", "", others.VICTIM)
+    said = trusting()
+    assert f"amends.toml belongs to nobody (uid {others.VICTIM})" in said.err  # trusted is the owner, not everybody
+
+
+@pytest.mark.as_root
+def test_a_group_shares_a_journal_on_purpose_and_nobody_else_does(ownership_place: Path) -> None:
+    """Two members of a group and one who is none, by their uids; and without the word, not even members."""
+    team, ann, bob = 4711, 1301, 1302
+    shared = others.folder(ownership_place / "shared", others.ROOT, 0o2770, group=team)
+    others.folder(ownership_place / "work", others.ROOT, 0o755)
+    work = ownership_place / "work"
+    others.file(work / "amends.toml", f'journal = "{shared}/amends.db"\n', others.ROOT)
+    others.file(work / "lax.yaml", LAX, others.ROOT)
+    others.file(work / "strict.yaml", STRICT, others.ROOT)
+    adopts = ("policy", "adopt", "--why", "x")
+    said = others.amends_as(ann, work, *adopts, "lax.yaml", groups=(team,))
+    assert said.code == 2
+    assert f"{shared} can be written by group 4711 (mode 2770)" in said.err
+    assert "journal_group = '4711'" in said.err
+    others.file(work / "amends.toml", f'journal = "{shared}/amends.db"\njournal_group = "4711"\n', others.ROOT)
+    for who, name in ((ann, "lax.yaml"), (bob, "strict.yaml"), (ann, "lax.yaml"), (others.ROOT, "strict.yaml")):
+        said = others.amends_as(who, work, *adopts, name, groups=(team,))
+        assert said.code == 0, f"{who}: {said.out} {said.err}"
+    about = (shared / "amends.db").stat()
+    assert (about.st_uid, about.st_gid, about.st_mode & 0o7777) == (ann, team, 0o660)
+    key = (shared / "amends.db.key").stat()
+    assert (key.st_uid, key.st_mode & 0o7777) == (ann, 0o600)
+    assert "default: deny" in others.amends_as(bob, work, "policy", "show", groups=(team,)).out
+    said = others.amends_as(others.STRANGER, work, "saga", "list")
+    assert (said.code, "cannot be opened: Permission denied" in said.err) == (2, True)
+    said = others.amends_as(bob, work, "evidence", "checkpoint", "--new", groups=(team,))
+    assert (said.code, f"is the key of uid {ann}, who alone signs this journal" in said.err) == (2, True)
+    assert others.amends_as(ann, work, "evidence", "checkpoint", "--new", groups=(team,)).code == 0
+    assert others.amends_as(bob, work, "evidence", "verify", groups=(team,)).code == 0
+
+
+def test_the_files_that_a_group_shares_are_made_for_it(tmp_path: Path) -> None:
+    """The journal and what SQLite puts beside it are of the group, mode 660; the key stays its owner's alone."""
+    tmp_path.chmod(0o2770)
+
+    def modes() -> dict[str, int]:
+        return {each.name: stat.S_IMODE(each.stat().st_mode) for each in sorted(tmp_path.iterdir())}
+
+    async def live() -> dict[str, int]:
+        async with Coordinator.open(str(tmp_path / "j.db"), journal_group=str(os.getegid()), signals=False):
+            return modes()
+
+    shared = dict.fromkeys(["j.db", "j.db-shm", "j.db-wal"], 0o660)
+    assert asyncio.run(live()) == {**shared, "j.db.key": 0o600}
+    with pytest.raises(JournalAccessError, match=r"can be written by group|is open to other users"):
+        asyncio.run(open_once(tmp_path / "j.db"))
+
+
+async def open_once(path: Path) -> None:
+    async with Coordinator.open(str(path), signals=False):
+        pass
+
+
+def test_doctor_names_whatever_is_not_ours_alone(tmp_path: Path) -> None:
+    """All of it as findings, with the commands; none of it as a traceback or one error at a time."""
+    shell = Shell(tmp_path)
+    assert shell.here("run", "shop:chat").code == 0
+    (tmp_path / "policy.yaml").write_text(LAX)
+    (tmp_path / "amends.toml").write_text('policy = "policy.yaml"\n')
+    planted = tmp_path / "amends.db-wal"
+    planted.touch()
+    for path, mode in (
+        (tmp_path, 0o1777),
+        (tmp_path / "amends.db", 0o640),
+        (planted, 0o666),
+        (tmp_path / "amends.db.key", 0o644),
+        (tmp_path / "amends.toml", 0o666),
+        (tmp_path / "policy.yaml", 0o666),
+    ):
+        path.chmod(mode)
+    said = shell("doctor", "--json", "--policy", "policy.yaml")
+    wrong = {record["found"].split(" ")[0]: record for record in said.of_type("check") if record["state"] == "wrong"}
+    assert said.code == 1
+    assert set(wrong) >= {
+        str(tmp_path),
+        *(str(tmp_path / name) for name in ("amends.db", "amends.db-wal", "amends.db.key", "amends.toml")),
+        str(tmp_path / "policy.yaml"),
+    }
+    assert wrong[str(planted)]["do"] == f"run: chmod 600 {planted}"
+
+
+# -- what is only named -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["option", "variable", "amends.toml", "resume"])
+def test_a_policy_that_is_only_named_never_takes_the_place_of_the_one_in_force(tmp_path: Path, way: str) -> None:
+    """An option, a variable or a line in a file replaced the strict policy, as `system:local`, unasked."""
+    shell = Shell(tmp_path)
+    (tmp_path / "strict.yaml").write_text(STRICT)
+    (tmp_path / "lax.yaml").write_text(LAX)
+    assert shell.here("policy", "adopt", "strict.yaml", "--why", "x", "--by", "person:ann").code == 0
+    words, named = ["run", "shop:chat", "--env", "production"], ""
+    match way:
+        case "option":
+            words += ["--policy", "lax.yaml"]
+        case "variable":
+            named = "lax.yaml"
+        case "amends.toml":
+            (tmp_path / "amends.toml").write_text('policy = "lax.yaml"\n')
+        case _:
+            words = ["resume", "shop", "--policy", "lax.yaml"]
+    complaint = shell(*words, AMENDS_POLICY=named).complaint
+    assert complaint.startswith("lax.yaml is not the policy in force on amends.db: ")
+    assert "adopted by person:ann (x)" in complaint
+    command = "amends policy adopt lax.yaml --journal amends.db --why REASON"
+    assert command in complaint
+    assert "default: deny" in shell.here("policy", "show").out
+    assert shell.here(*shlex.split(command)[1:], "--by", "person:ann").code == 0
+    assert shell(*words, AMENDS_POLICY=named).code == 0
+
+
+def test_a_coordinator_is_not_opened_with_a_policy_that_nobody_adopted(tmp_path: Path) -> None:
+    """In Python as on the line: a journal that holds nothing begins with it, any other has to adopt it."""
+    (tmp_path / "strict.yaml").write_text(STRICT)
+    (tmp_path / "lax.yaml").write_text(LAX)
+    path = str(tmp_path / "j.db")
+
+    async def opened(name: str | None) -> str:
+        policy = None if name is None else tmp_path / name
+        async with Coordinator.open(path, policy=policy, signals=False) as coordinator:
+            return cast("Policies", coordinator._gate).policy.text
+
+    assert asyncio.run(opened("strict.yaml")) == STRICT
+    assert asyncio.run(opened("strict.yaml")) == STRICT
+    with pytest.raises(PolicyNotInForceError, match=r"adopted by system:local \(the journal begins with"):
+        asyncio.run(opened("lax.yaml"))
+    assert asyncio.run(opened(None)) == STRICT
+
+
+def test_a_journal_that_holds_sagas_does_not_begin_with_a_policy_any_more(tmp_path: Path) -> None:
+    """Whoever runs sagas under the built-in policy has them judged by it until somebody adopts another."""
+    shell = Shell(tmp_path)
+    (tmp_path / "lax.yaml").write_text(LAX)
+    assert shell.here("run", "shop:chat").code == 0
+    complaint = shell.here("run", "shop:chat", "--policy", "lax.yaml").complaint
+    assert "the built-in one judges; adopt it, saying why: amends policy adopt lax.yaml" in complaint

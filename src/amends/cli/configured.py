@@ -1,14 +1,16 @@
 """What a command goes by where its line and the environment say nothing: `amends.toml`, or `[tool.amends]`.
 
 The nearest file counts, from the working directory upwards: `amends.toml`, else a `pyproject.toml` that has the table.
-A path in it is seen from the file.
+A path in it is seen from the file. One that somebody else owns or can write is refused, not passed by: who goes on
+without it would not get what they ask for, and would not know it.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from amends.runtime.settings import Settings
 
 JOURNAL: Final = "amends.db"
-TEXTS: Final = ("journal", "policy", "env")
+TEXTS: Final = ("journal", "policy", "env", "journal_group")
 DURATIONS: Final = ("lease", "rollback")
 COUNTS: Final = ("attempts", "compensation_attempts")
 LIMITS: Final = "limits"
@@ -26,6 +28,9 @@ _AMOUNTS: Final = ("tokens", "usd", "seconds", "steps", "failures", "retries", "
 _MOST_ATTEMPTS: Final = 1000
 OWN: Final = "amends.toml"
 SHARED: Final = "pyproject.toml"
+JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
+_LARGEST_FILE: Final = 1024 * 1024
+_forgives: Final[list[None]] = []
 _TABLE: Final = "[tool.amends]"
 
 
@@ -37,13 +42,37 @@ class Configured(NamedTuple):
     journal: str = JOURNAL
     policy: str | None = None
     env: str | None = None
+    journal_group: str | None = None
     environments: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     bounds: tuple[tuple[str, object], ...] = ()
 
 
 def configured() -> Configured:
     """What the nearest file says. Raises InputError where it cannot be read, or says what it cannot say."""
+    if _forgives and refused():
+        return Configured()
     return _configured(os.getcwd())  # noqa: PTH109 - pathlib is slow to import, and every command asks this
+
+
+def refused() -> str:
+    """Why the nearest file is not gone by; '' where it is, or where there is none."""
+    from amends.errors import InputError
+
+    try:
+        _configured(os.getcwd())  # noqa: PTH109 - as above
+    except InputError as exc:
+        return str(exc)
+    return ""
+
+
+@contextmanager
+def forgiving() -> Generator[None]:
+    """Meanwhile a file that is refused is as good as none: for who looks what is wrong, and changes nothing."""
+    _forgives.append(None)
+    try:
+        yield
+    finally:
+        _forgives.pop()
 
 
 def journal() -> str:
@@ -58,6 +87,11 @@ def env() -> str | None:
     return configured().env
 
 
+def journal_group() -> str | None:
+    """The group that shares the journal: as the environment says, else as the nearest file does."""
+    return os.environ.get(JOURNAL_GROUP) or configured().journal_group
+
+
 def environments() -> Mapping[str, tuple[str, ...]]:
     return configured().environments
 
@@ -70,7 +104,7 @@ def settings(**bounds: object) -> Settings:
     found = dict(configured().bounds)
     limits = cast("dict[str, Any] | None", found.pop(LIMITS, None))
     said: dict[str, Any] = {**found, **{name: value for name, value in bounds.items() if value is not None}}
-    return Settings(**said, limits=None if limits is None else Limits(**limits))
+    return Settings(**said, limits=None if limits is None else Limits(**limits), journal_group=journal_group())
 
 
 @functools.cache
@@ -79,7 +113,7 @@ def _configured(place: str) -> Configured:
         own, shared = os.path.join(place, OWN), os.path.join(place, SHARED)  # noqa: PTH118 - as above
         if os.path.isfile(own):  # noqa: PTH113 - as above
             return _read(own, is_shared=False)
-        if os.path.isfile(shared) and _TABLE in _text(shared):  # noqa: PTH113 - as above
+        if os.path.isfile(shared) and _has_table(shared):  # noqa: PTH113 - as above
             return _read(shared, is_shared=True)
         above = os.path.dirname(place)  # noqa: PTH120 - as above
         if above == place:
@@ -87,12 +121,23 @@ def _configured(place: str) -> Configured:
         place = above
 
 
-def _text(file: str) -> str:
+def _has_table(file: str) -> bool:
+    """Whether a file that is about other things too has something to say to amends; looked at, and not believed."""
     from amends.errors import InputError
 
     try:
-        with open(file, encoding="utf-8") as opened:  # noqa: PTH123 - as above
-            return opened.read()
+        with open(file, "rb") as opened:  # noqa: PTH123 - as above
+            return _TABLE.encode() in opened.read(_LARGEST_FILE)
+    except OSError as exc:
+        raise InputError(f"{file} cannot be read: {exc.strerror}") from None
+
+
+def _text(file: str) -> str:
+    from amends import ownership
+    from amends.errors import InputError
+
+    try:
+        return ownership.read(file, ownership.DOCUMENT, most=_LARGEST_FILE, error=InputError).decode("utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise InputError(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
 
@@ -115,12 +160,15 @@ def _read(file: str, *, is_shared: bool) -> Configured:
 
 def _checked(file: str, inside: str, table: dict[str, object]) -> Configured:
     from amends.errors import InputError
+    from amends.ownership import SAFE_KEY, user_file
 
     values: dict[str, str] = {}
     bounds: list[tuple[str, object]] = []
     environments: Mapping[str, tuple[str, ...]] = {}
     for key, value in table.items():
         where = _Where(file, inside, key)
+        if key == SAFE_KEY:
+            raise InputError(f"{where}: {key} is for the user to say, in {user_file()}; a project cannot trust itself")
         if key not in KEYS:
             raise where.unknown(key, KEYS)
         if key in TEXTS and (not isinstance(value, str) or not value):

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from amends.cli import configured
+
 if TYPE_CHECKING:
     from amends.changeset import Conflict
     from amends.cli.output import Output
@@ -62,7 +64,7 @@ def told(out: Output, said: Decision, owner: SagaRow, journal: str) -> bool:
     from amends.runtime.records import load
 
     async def whole() -> bool:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             if not waits_for_people(owner, await load(coordinator.journal, owner.id), said.changeset):
                 return False
             payload = decision(said.path, said.take, said.draft)
@@ -119,7 +121,7 @@ def resolve_in_its_name(out: Output, said: Decision, *, root: str, state: str | 
     from amends.cli.session import Stands, exit_code, finish, standing, tell_ended
 
     async def whole() -> Stands:
-        async with Coordinator.open(journal) as coordinator:
+        async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
             take = cast("Literal['ours', 'theirs', 'merged']", said.take)
             handle = await coordinator.resolve(
                 root, said.changeset, said.path, take, by=said.by, draft=said.draft, state=state

@@ -6,13 +6,26 @@ from typing import Final
 
 import click
 
+from amends.cli import configured
 from amends.cli.options import with_journal, with_modules, with_policy
 
 FAILED: Final = 1
 _STYLES: Final = {"ok": "green", "look": "yellow", "wrong": "bold red"}
 
 
-@click.command()
+class _Doctor(click.Command):
+    """A command that is wanted where others refuse: a configuration that is not believed is one of its findings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with configured.forgiving():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with configured.forgiving():
+            return super().invoke(ctx)
+
+
+@click.command(cls=_Doctor)
 @with_modules
 @with_policy
 @with_journal
@@ -52,11 +65,10 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
 
 def _how(context: click.Context, name: str) -> str:
     """Where an option's value came from, in words."""
-    from amends.cli.configured import configured
-
     source = context.get_parameter_source(name)
     if source is click.core.ParameterSource.COMMANDLINE:
         return f"from --{name}"
     if source is click.core.ParameterSource.ENVIRONMENT:
         return f"from AMENDS_{name.upper()}"
-    return f"from {configured().file}" if name in configured().says else "by default"
+    found = configured.configured()
+    return f"from {found.file}" if name in found.says else "by default"

@@ -185,7 +185,7 @@ async def _drilled(
             environments=configured.environments(),
         )
     if not options["no_record"]:
-        journal = await open_journal(options["journal"], clock)
+        journal = await open_journal(options["journal"], clock, journal_group=configured.journal_group())
         try:
             drilled = record_of(report, target, {name: _plain(options[name]) for name in _DOUBLES if options[name]})
             await record_drill(journal, clock, drilled, by=options["actor"], env=options["env"])
@@ -210,7 +210,7 @@ async def _gate(policy_file: str | None, journal: str) -> Gate:
         from amends.gate.builtin import BuiltinGate
 
         return BuiltinGate()
-    opened = await open_journal(journal, clock, signs=False)
+    opened = await open_journal(journal, clock, journal_group=configured.journal_group(), signs=False)
     try:
         policies = Policies(opened, clock, poll_s=0.0)
         await policies.refresh()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal
 
-from amends.bootstrap import journal_file, open_journal
+from amends import ownership
+from amends.bootstrap import has_another_key, journal_file, open_journal, sharing_group
+from amends.cli import configured
 from amends.cli.looks import moment
 from amends.clock import SystemClock
 from amends.core.contracts import Contract, Reversibility
@@ -19,9 +19,12 @@ from amends.core.events import PolicyAdopted
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, POLICIES, SagaId
 from amends.dataclass import dataclass
-from amends.errors import JournalError, MistakesError
+from amends.errors import InputError, JournalError, MistakesError
+from amends.evidence.keys import beside
 from amends.evidence.soundness import store_troubles, trouble_in
 from amends.evidence.timeline import span
+from amends.gate.load import builtin_policy, load_policy
+from amends.gate.policy import Policy
 from amends.journal.protocol import Journal, PersonQuery, SagaQuery, SagaRow
 from amends.runtime.controls import scope_of
 from amends.runtime.drills import drilled_at, last_passed, scheduled
@@ -40,7 +43,6 @@ _SHOWN: Final = 5
 _OLD_MS: Final = 30 * 86_400_000
 _NAMED: Final = 3
 _DAMAGED: Final = "copy the file before anything else; then `amends evidence verify` says what of it still verifies"
-_OTHERS: Final = stat.S_IRWXO | stat.S_IWGRP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +55,16 @@ class Finding:
 
 async def examine(address: str, policy: str | None, *, how_journal: str, how_policy: str) -> list[Finding]:
     """Everything, in the order in which a person would look."""
-    found = list(_place(address, how_journal))
+    found = [*_configuration(), *_place(address, how_journal)]
     path = journal_file(address)
-    if path is not None and path.exists():
-        found += _rights(path)
-        found += [each async for each in _inside(address, policy, how_policy)]
-    else:
+    if path is None or not path.exists():
         found += [each async for each in _policy(None, policy, how_policy)]
+    else:
+        rights = [*_rights(path)]
+        found += rights
+        is_refused = any(each.state == "wrong" for each in rights)
+        inside = _policy(None, policy, how_policy) if is_refused else _inside(address, policy, how_policy)
+        found += [each async for each in inside]
     found += _actions_without_journal() if path is None or not path.exists() else ()
     return found
 
@@ -88,23 +93,40 @@ def _files(path: Path) -> list[Path]:
     return [each for each in (path, Path(f"{path}-wal"), Path(f"{path}.key")) if each.exists()]
 
 
+def _configuration() -> Iterator[Finding]:
+    """The file that commands go by, where it is not believed: then they refuse, and this looks on without it."""
+    if configured.refused():
+        do = "until then every command refuses it; doctor goes on as if it were not there"
+        yield Finding(name="settings", state="wrong", found=configured.refused(), do=do)
+
+
 def _rights(path: Path) -> Iterator[Finding]:
-    for each in _files(path):
-        about = each.stat()
-        mode = stat.S_IMODE(about.st_mode)
-        if mode & _OTHERS or (each.suffix == ".key" and mode & stat.S_IRWXG):
-            do = f"chmod {'600' if each.suffix == '.key' else '640'} {each}"
-            yield Finding(name="rights", state="wrong", found=f"{each} is open to others ({mode:o})", do=do)
-        elif about.st_uid != os.geteuid():
-            do = "run amends as its owner, or give it to whoever runs amends"
-            yield Finding(name="rights", state="look", found=f"{each} belongs to somebody else", do=do)
-        else:
-            yield Finding(name="rights", state="ok", found=f"{each} ({mode:o})")
+    """Whose the journal, its directory and its key are, and who else could change them."""
+    try:
+        group = sharing_group(configured.journal_group())
+    except InputError as exc:
+        yield Finding(name="rights", state="wrong", found=str(exc), do="mend journal_group, or leave it out")
+        return
+    kept = beside(path)
+    faults = [*ownership.journal_faults(path, group=group)]
+    own = ownership.fault(kept, ownership.KEY, group=group)
+    is_anothers = has_another_key(path, None, group)
+    faults += [own] if own is not None and own not in faults and not is_anothers else []
+    for each in faults:
+        yield Finding(name="rights", state="wrong", found=each.what, do=each.do)
+    if is_anothers:
+        what = f"{kept} is the key of {ownership.user(kept.lstat().st_uid)}; what is written here is signed by them"
+        yield Finding(name="rights", state="look", found=what, do="have them run amends now and then, or work")
+    if not faults:
+        shared = "" if group is None else f" and of group {ownership.group_name(group)}"
+        yield Finding(
+            name="rights", state="ok", found=f"{path.parent.absolute()} and the journal are yours{shared} alone"
+        )
 
 
 async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIterator[Finding]:
     try:
-        journal = await open_journal(address, SystemClock(), signs=False)
+        journal = await open_journal(address, SystemClock(), journal_group=configured.journal_group(), signs=False)
     except JournalError as exc:
         do = "see docs/howto/incidents.md; copy the file before anything else"
         yield Finding(name="settings", state="wrong", found=str(exc), do=do)
@@ -261,8 +283,6 @@ async def _people(journal: Journal) -> AsyncIterator[Finding]:
 
 
 async def _policy(journal: Journal | None, policy: str | None, how: str) -> AsyncIterator[Finding]:
-    from amends.gate.load import load_policy
-
     in_force = None if journal is None else await _adopted(journal)
     if policy is None:
         what = "the built-in one" if in_force is None else f"{in_force.digest[:12]}, adopted by {in_force.by}"
@@ -274,11 +294,19 @@ async def _policy(journal: Journal | None, policy: str | None, how: str) -> Asyn
     except MistakesError as exc:
         yield Finding(name="policy", state="wrong", found=exc.mistakes[0], do=f"amends policy check {policy}")
         return
-    if in_force is not None and in_force.digest != loaded.digest:
-        do = f"adopt it: amends policy adopt {policy} --why …, or the next `amends run` does"
-        yield Finding(name="policy", state="look", found=f"{policy}, {how}, is not the one in force", do=do)
+    if journal is not None and not await _judges(journal, in_force, loaded):
+        adopt = shlex.join(["amends", "policy", "adopt", policy, "--why", "REASON"])
+        do = f"adopt it: {adopt}; until then it is refused where it is named"
+        yield Finding(name="policy", state="wrong", found=f"{policy}, {how}, is not the one in force", do=do)
     else:
         yield Finding(name="policy", state="ok", found=f"{policy}, {how}")
+
+
+async def _judges(journal: Journal, in_force: PolicyAdopted | None, named: Policy) -> bool:
+    """Whether the policy that is named is in force, or will be: a journal that holds nothing yet begins with it."""
+    if in_force is not None:
+        return in_force.digest == named.digest
+    return builtin_policy().digest == named.digest or not (await journal.sagas(SagaQuery(limit=1))).rows
 
 
 async def _adopted(journal: Journal) -> PolicyAdopted | None:
@@ -344,7 +372,6 @@ def _drilled(count: int, age_ms: int, every_s: float | None) -> Finding:
 
 async def _drill_every_s(journal: Journal, policy: str | None) -> float | None:
     """By the policy that is named, else by the one in force. One that cannot be read is told of elsewhere."""
-    from amends.gate.load import load_policy
     from amends.runtime.policies import Policies
 
     policies = Policies(journal, SystemClock(), 0.0)

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from amends.bootstrap import evidence_notary, journal_file, open_journal
+from amends.bootstrap import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.cli import configured
 from amends.cli.output import Output, Part, hint
 from amends.cli.session import opened_to_read, require_journal
 from amends.clock import SystemClock
@@ -20,12 +21,13 @@ from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDa
 from amends.evidence import account
 from amends.evidence.bundle import export
 from amends.evidence.examine import Conclusion, Report
-from amends.evidence.keys import KEY_FILE, KeyFile
+from amends.evidence.keys import KEY_FILE, KeyFile, beside
 from amends.evidence.notary import KeyNotary
 from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Removal, Signer
 from amends.journal.protocol import Journal
+from amends.ownership import user
 from amends.runtime.drills import last_drills
 from amends.runtime.pauses import Pauses
 from amends.runtime.retention import Pruned, deciding_remover, remove, spared_by
@@ -116,7 +118,8 @@ def tell_bundle(out: Output, bundle: str, key: str | None, checkpoint: str | Non
 
 async def tell_journal(out: Output, address: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> int:
     require_journal(address)
-    journal = await open_journal(address, SystemClock(), signs=False, checked=False)
+    group = configured.journal_group()
+    journal = await open_journal(address, SystemClock(), journal_group=group, signs=False, checked=False)
     try:
         report = await verify_journal(journal, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
     except JournalDamagedError as exc:  # so much that not even its rows can be read
@@ -194,7 +197,8 @@ async def keys_of(address: str) -> tuple[Signer, ...]:
 
 async def change_keys(address: str, target: str | None, *, is_lost: bool) -> Signer:
     async with opened_to_read(address) if is_lost else _opened_to_sign(address) as journal:
-        heir = evidence_notary(journal_file(address)).heir() if target is None else _kept_at(target)
+        group = sharing_group(configured.journal_group())
+        heir = evidence_notary(journal_file(address), group=group).heir() if target is None else _kept_at(target)
         await journal.hand_over(heir)
         heir.settle()
         if target is not None:
@@ -213,7 +217,11 @@ def _kept_at(target: str) -> KeyNotary:
 @contextlib.asynccontextmanager
 async def _opened_to_sign(address: str) -> AsyncGenerator[Journal]:
     require_journal(address)
-    journal = await open_journal(address, SystemClock())
+    group, path = configured.journal_group(), journal_file(address)
+    if path is not None and has_another_key(path, None, sharing_group(group)):
+        owner = user(beside(path).lstat().st_uid)
+        raise EvidenceKeyError(f"{beside(path)} is the key of {owner}, who alone signs this journal; ask them to")
+    journal = await open_journal(address, SystemClock(), journal_group=group)
     try:
         yield journal
     finally:

@@ -91,7 +91,7 @@ def require_journal(address: str) -> None:
 async def opened_to_read(address: str) -> AsyncGenerator[Journal]:
     """A journal that exists, without a worker of our own in it."""
     require_journal(address)
-    journal = await open_journal(address, SystemClock(), signs=False)
+    journal = await open_journal(address, SystemClock(), journal_group=configured.journal_group(), signs=False)
     try:
         yield journal
     finally:

@@ -8,8 +8,11 @@ is there counts:
 3. AMENDS_EVIDENCE_KEY_FILE: the path of a file;
 4. the file beside the journal, `<journal>.key`, made with mode 600 when the journal gets its first key.
 
-A file that somebody else owns, or that others may read, is refused. The one beside the journal may not be a symbolic
-link either; a path that somebody chose may, because that is how secrets are mounted.
+A file that somebody else owns, or that others may read, is refused (`amends.ownership`). The one beside the journal
+may not be a symbolic link either; a path that somebody chose may, because that is how secrets are mounted.
+
+Where a group shares a journal, the key stays its owner's alone: the others do not sign, and what they write is signed
+when its owner is next there.
 
 Changing keys must survive a crash between the journal and the file. The new key is first written beside the old one
 (`.next`), then the journal names it, then the file is put in the old one's place. Whoever finds a journal that names
@@ -20,9 +23,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import errno
 import os
-import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,12 +33,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from amends import ownership
 from amends.errors import EvidenceKeyError
 
 KEY: Final = "AMENDS_EVIDENCE_KEY"
 KEY_FILE: Final = "AMENDS_EVIDENCE_KEY_FILE"
 LARGEST_FILE: Final = 16_384
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SEED_BYTES: Final = 32
 
 
@@ -68,8 +69,12 @@ class KeySource(Protocol):
         ...
 
 
-def key_source(journal: Path | None, given: str | None, environment: Mapping[str, str]) -> KeySource:
-    """The key of the journal at this path; None for one in memory, whose key is gone with it."""
+def key_source(
+    journal: Path | None, given: str | None, environment: Mapping[str, str], *, group: int | None = None
+) -> KeySource:
+    """The key of the journal at this path; None for one in memory, whose key is gone with it. `group`: of those who
+    share the journal.
+    """
     if given:
         return GivenKey(read_private(given, "evidence_key")) if _is_key(given) else KeyFile(Path(given))
     if environment.get(KEY):
@@ -78,7 +83,17 @@ def key_source(journal: Path | None, given: str | None, environment: Mapping[str
         return KeyFile(Path(environment[KEY_FILE]))
     if journal is None:
         return GivenKey(Ed25519PrivateKey.generate())
-    return KeyFile(beside(journal), follows_links=False)
+    return KeyFile(beside(journal), follows_links=False, group=group)
+
+
+def is_another_members(journal: Path, given: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether the key of a shared journal is the file of another one of those who share it."""
+    if given or environment.get(KEY) or environment.get(KEY_FILE):
+        return False
+    try:
+        return beside(journal).lstat().st_uid != os.geteuid()
+    except OSError:
+        return False
 
 
 def beside(journal: Path) -> Path:
@@ -115,10 +130,11 @@ class GivenKey:
 class KeyFile:
     """A key in a file of its own, for its owner alone."""
 
-    def __init__(self, path: Path, *, follows_links: bool = True) -> None:
+    def __init__(self, path: Path, *, follows_links: bool = True, group: int | None = None) -> None:
         self.path = path.absolute()
         self._next = self.path.with_name(f"{self.path.name}.next")
         self._follows_links = follows_links
+        self._group = group
 
     @property
     def where(self) -> str:
@@ -151,22 +167,15 @@ class KeyFile:
             raise _unusable(self.path, exc) from None
 
     def _load(self, path: Path, *, follows_links: bool) -> Ed25519PrivateKey | None:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follows_links else os.O_NOFOLLOW)
+        kind = ownership.SECRET if follows_links else ownership.KEY
         try:
-            file = os.open(path, flags)
+            text = ownership.read(path, kind, most=LARGEST_FILE, error=EvidenceKeyError, group=self._group)
         except FileNotFoundError:
             return None
         except OSError as exc:
-            if exc.errno == errno.ELOOP:
-                raise EvidenceKeyError(f"{path} is a symbolic link; a key lies beside its journal as a file") from None
             raise _unusable(path, exc) from None
-        try:
-            _check_owner(path, os.fstat(file))
-            text = os.read(file, LARGEST_FILE)
-        except OSError as exc:
-            raise _unusable(path, exc) from None
-        finally:
-            os.close(file)
+        if len(text) >= LARGEST_FILE:
+            raise EvidenceKeyError(f"{path} is too large to be a key")
         return read_private(text.decode(errors="replace"), str(path))
 
     def _make(self, path: Path) -> Ed25519PrivateKey:
@@ -190,20 +199,6 @@ class KeyFile:
         except OSError as exc:
             raise _unusable(path, exc) from None
         return made
-
-
-def _check_owner(path: Path, about: os.stat_result) -> None:
-    if not stat.S_ISREG(about.st_mode):
-        raise EvidenceKeyError(f"{path} is not a regular file; a key is kept in one")
-    if about.st_mode & _OTHERS:
-        raise EvidenceKeyError(
-            f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):o}), and whoever reads it can sign; "
-            f"run: chmod 600 {path}"
-        )
-    if about.st_uid not in {os.geteuid(), 0}:
-        raise EvidenceKeyError(f"{path} belongs to another user (uid {about.st_uid}), who could have read it")
-    if about.st_size >= LARGEST_FILE:
-        raise EvidenceKeyError(f"{path} is too large to be a key")
 
 
 def _sync_folder(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Adopting is an act on record, in a saga of its own that keeps every policy there ever was, with who adopted it and why.
 A running coordinator looks for a newer one before it judges, at most once each `poll_s`. A policy's file is read when
-it is adopted, and never again.
+it is adopted, and never again. A file that is only named, by an option, the environment or a configuration, is compared
+with the one in force, and never adopted by that; only a journal that holds nothing yet begins with it.
 
 What people are still asked under the policy before is void from then on, and judged again. Whoever adopts one goes
 through all that is asked, and notes it when that is done. Two things could leave an approval behind: it is asked just
@@ -27,7 +28,7 @@ from amends.core.verdict import Verdict
 from amends.errors import JournalConflictError, JournalError, PolicyError, RefusedError
 from amends.gate.policy import Policy, PolicyGate
 from amends.gate.protocol import Facts
-from amends.journal.protocol import Journal, PersonQuery, Summary
+from amends.journal.protocol import Journal, PersonQuery, SagaQuery, Summary
 from amends.runtime.logs import logger
 
 _SAGA: Final = SagaId(POLICIES)
@@ -47,6 +48,8 @@ class Policies:
         self._looking = asyncio.Lock()
         self._kept: Saga = unstarted(_SAGA)
         self._gate: PolicyGate | None = None
+        self.adopted: PolicyAdopted | None = None
+        """How the one in force came to be; None for the built-in one."""
         self.has_adopted = False
         """Whether one was adopted through this object."""
 
@@ -88,7 +91,7 @@ class Policies:
                 kept = evolve(kept, entry.event)
                 newest = entry.event if isinstance(entry.event, PolicyAdopted) else newest
             if newest is not None:
-                self._gate = _gate_of(newest)
+                self._gate, self.adopted = _gate_of(newest), newest
             self._kept = kept
 
     async def newest(self) -> str | None:
@@ -100,21 +103,34 @@ class Policies:
             return None
         return self.digest
 
+    async def begins_with(self, policy: Policy, *, by: str, why: str) -> bool:
+        """Whether this is the policy in force; a journal that holds nothing yet adopts it first."""
+        await self.refresh()
+        if self.adopted is None and not (await self._journal.sagas(SagaQuery(limit=1))).rows:
+            try:
+                await self._record(policy, by=by, why=why)
+            except JournalConflictError:  # another process was faster, with this one or another
+                await self.refresh()
+        return self.digest == policy.digest
+
     async def adopt(self, policy: Policy, *, by: str, why: str) -> bool:
         """Have this policy judge from now on, everywhere; whether it is another one than before."""
         while True:
             await self.refresh()
             if self._gate is not None and self._gate.policy.digest == policy.digest and self._kept.head:
                 return False
-            command = c.AdoptPolicy(digest=policy.digest, text=policy.text, by=by, why=why)
-            events = decide(self._kept, command)
             try:
-                await self._journal.append(_SAGA, events, after=self._kept.head, summary=Summary(SagaStatus.COMPLETED))
+                await self._record(policy, by=by, why=why)
             except JournalConflictError:
                 continue
-            self.has_adopted = True
-            await self.refresh()
             return True
+
+    async def _record(self, policy: Policy, *, by: str, why: str) -> None:
+        command = c.AdoptPolicy(digest=policy.digest, text=policy.text, by=by, why=why)
+        events = decide(self._kept, command)
+        await self._journal.append(_SAGA, events, after=self._kept.head, summary=Summary(SagaStatus.COMPLETED))
+        self.has_adopted = True
+        await self.refresh()
 
     async def void_outlived(self, request: Callable[[SagaId, c.Command], Awaitable[Saga]]) -> tuple[SagaId, ...]:
         """Have all that people are still asked under another policy voided, unless that was done since it was adopted.

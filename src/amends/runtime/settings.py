@@ -21,6 +21,7 @@ class Settings:
     attempts, compensation_attempts: how often one step, or one compensation, is tried at most, whatever its action
         says.
     limits: what a saga may use up, where neither its definition nor whoever starts it says so.
+    journal_group: the group whose members share the journal, by name; otherwise it is its owner's alone.
     settle_s: how long a rollback waits for attempts that are still running before it cancels them.
     drain_s: how long a closing coordinator lets running attempts finish.
     replay_s: how long a resumed function may take to come back to a parallel branch that the journal remembers.
@@ -51,6 +52,7 @@ class Settings:
     attempts: int | None = None
     compensation_attempts: int | None = None
     limits: Limits | None = None
+    journal_group: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("lease_s", "rollback_s"):

@@ -73,6 +73,10 @@ class Mistakes:
     def unreadable(self, why: str) -> MistakesError:
         return self._kind([f"{self.name}: cannot be read: {why}"])
 
+    def refused(self, why: str) -> MistakesError:
+        """The file is not believed; `why` names it."""
+        return self._kind([why])
+
     def raise_any(self) -> None:
         if self._found:
             raise self.error()

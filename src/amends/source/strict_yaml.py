@@ -17,11 +17,11 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 import yaml
 
+from amends import ownership
 from amends.core.values import LARGEST_INT
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, shown
 
@@ -48,10 +48,12 @@ _LOADER: Final = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 
 
 def read_file(path: str | PathLike[str], mistakes: Mistakes) -> bytes:
-    """A file's bytes, up to one more than is read of any. Raises the error of `mistakes`."""
+    """A file's bytes, up to one more than is read of any, if nobody else could have written them.
+
+    Raises the error of `mistakes`.
+    """
     try:
-        with Path(path).open("rb") as file:
-            return file.read(LARGEST_FILE + 1)
+        return ownership.read(path, ownership.DOCUMENT, most=LARGEST_FILE + 1, error=mistakes.refused)
     except (OSError, ValueError) as exc:
         raise mistakes.unreadable(getattr(exc, "strerror", None) or str(exc)) from None
 

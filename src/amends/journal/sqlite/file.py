@@ -1,6 +1,7 @@
 """Opening the file: who may read it, whose it is, which version it has, and whether it can be trusted.
 
-The order matters. What is not ours is refused before anything in it is changed. `synchronous=EXTRA` comes before WAL:
+The order matters. What is not ours is refused before SQLite opens it: it would replay a log that somebody else put
+beside it. What is another program's is refused before anything in it is changed. `synchronous=EXTRA` comes before WAL:
 the other way round, a power cut during the very first transaction can take the file back to empty. Both are read back,
 because a file system without shared memory keeps its old journal mode without a word.
 
@@ -11,7 +12,6 @@ existing file is looked at by its path alone, and a new one is made before anybo
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from contextlib import suppress
 from importlib import resources
@@ -20,6 +20,7 @@ from typing import Final, cast
 
 import apsw
 
+from amends import ownership
 from amends.errors import JournalAccessError, JournalDamagedError, JournalVersionError
 from amends.journal.codec import FIRST, chain
 from amends.journal.sqlite import troubles
@@ -33,18 +34,21 @@ TURNS: Final = 20
 LARGEST_IDLE_LOG: Final = 64 * 1024 * 1024
 
 _EXTRA: Final = 3
-_OTHERS: Final = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
+_OWN: Final = 0o600
+_SHARED: Final = 0o660
 _making: Final = threading.Lock()
 
 
-def open_to_write(path: Path, *, busy_timeout_s: float, vfs: str | None, checked: bool = True) -> Database:
+def open_to_write(
+    path: Path, *, busy_timeout_s: float, vfs: str | None, checked: bool = True, group: int | None = None
+) -> Database:
     """The writer's connection: ours, durable, of this version, its newest entries verified.
 
-    Whoever wants to see what is wrong with a file opens it unchecked.
+    Whoever wants to see what is wrong with a file opens it unchecked. `group`: the one that shares it, on purpose.
     """
     try:
         if vfs is None:
-            _make(path)
+            _make(path, group)
         database = Database(path, busy_timeout_s=busy_timeout_s, vfs=vfs)
     except apsw.Error as exc:
         raise troubles.said(path, exc) from None
@@ -74,38 +78,31 @@ def open_to_read(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Datab
     return database
 
 
-def _make(path: Path) -> None:
-    """Make the file for its owner alone, or check that the one that is there is not open to others."""
+def _make(path: Path, group: int | None) -> None:
+    """Check that what is there is ours alone; make the file so where there is none."""
+    ownership.require_journal(path, error=JournalAccessError, group=group)
     try:
         with _making:
-            about = _about(path) or _made(path)
+            if not path.exists():
+                _made(path, group)
     except OSError as exc:
         raise JournalAccessError(f"{path} cannot be made or opened: {exc.strerror}") from None
-    if not stat.S_ISREG(about.st_mode):
-        raise JournalAccessError(f"{path} is not a regular file; a journal needs one")
-    if about.st_mode & _OTHERS:
-        raise JournalAccessError(
-            f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):o}), and a journal holds what they "
-            f"must not see or change; run: chmod 600 {path}"
-        )
 
 
-def _about(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
-
-
-def _made(path: Path) -> os.stat_result:
+def _made(path: Path, group: int | None) -> None:
     with suppress(FileExistsError):  # another process was faster
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWN)
+        try:
+            if group is not None:
+                os.fchown(file, -1, group)
+                os.fchmod(file, _SHARED)
+        finally:
+            os.close(file)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)  # the name has to survive a power cut too
     finally:
         os.close(directory)
-    return path.stat()
 
 
 def _version(path: Path, database: Database) -> int:

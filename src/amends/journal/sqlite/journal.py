@@ -68,15 +68,16 @@ class SqliteJournal(Handle):
         busy_timeout_s: float = 10.0,
         checked: bool = True,
         vfs: str | None = None,
+        group: int | None = None,
     ) -> SqliteJournal:
         """Open a journal, or make one. Without a notary nothing is signed.
 
         `checked`: its newest entries and checkpoint are verified. `vfs` names an apsw VFS to go through, which then
-        holds the file alone.
+        holds the file alone. `group`: the number of the group that shares it; otherwise it is its owner's alone.
         """
         place = _absolute(path)
         attestation = Attestation(notary, pace, now=clock.now, new_id=clock.new_id)
-        how = partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs, checked=checked)
+        how = partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs, checked=checked, group=group)
         writer = Writer(place, how, attestation)
         try:
             await writer.ask(_adopt)

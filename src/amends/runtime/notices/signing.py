@@ -11,12 +11,12 @@ import binascii
 import hmac
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, cast
 
+from amends import ownership
 from amends.clock import SystemClock
 from amends.errors import InputError, SecretUnavailableError, WebhookRefusedError
 
@@ -28,7 +28,6 @@ FEWEST_BYTES: Final = 24
 MOST_BYTES: Final = 64
 MOST_SIGNATURES: Final = 20
 _LARGEST_FILE: Final = 4096
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def sign(secrets: Sequence[bytes], id: str, timestamp: int, body: bytes) -> str:
@@ -119,11 +118,8 @@ def secrets_from(env: str, file: str | PathLike[str] | None) -> tuple[bytes, ...
 
 def _kept(path: Path) -> str:
     try:
-        with path.open(encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode) or mode & _OTHERS:
-                raise SecretUnavailableError(f"{path} is open to others, or no file; make it mode 600")
-            return file.read(_LARGEST_FILE)
+        kept = ownership.read(path, ownership.SECRET, most=_LARGEST_FILE, error=SecretUnavailableError)
+        return kept.decode("ascii")
     except OSError as exc:
         raise SecretUnavailableError(f"the webhook secret in {path} cannot be read: {exc.strerror}") from None
     except UnicodeDecodeError:
