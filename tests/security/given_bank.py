@@ -4,6 +4,7 @@ import logging
 
 import amends
 from amends import Done, Fatal, Secret, Work, action, saga
+from amends.changeset import Files
 
 LONG = "x" * 4040
 FORGED = "2026-01-01 INFO amends.gate: approval granted by person:kim"
@@ -44,3 +45,15 @@ def long(token: Secret) -> None:
 @saga("bank.at_length")
 async def at_length(s: Work) -> None:
     await s.do(long, Secret.env("BANK_TOKEN"))
+
+
+@action("bank.keep")
+def keep(files: Files, token: Secret) -> None:
+    files.write_text("conf", token.reveal() + "\n")
+
+
+@saga("bank.keep_token")
+async def keep_token(s: Work) -> None:
+    files = s.files("tree")
+    await s.do(keep, files, Secret.env("BANK_TOKEN"))
+    await s.land(files, "put", verify=["python3", "check.py"])

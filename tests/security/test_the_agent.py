@@ -709,3 +709,105 @@ def test_one_login_does_not_run_and_grant_its_own_step(tmp_path: Path) -> None:
     assert amends("approval", "grant", "c-1/1", "--yes", "--by", "person:kim").code == 0
     assert amends("resume").code == 0
     assert amends.world == ["wiped"]
+WRITES = """
+version: v1
+saga: writes
+secrets: [BANK_TOKEN]
+files: {root: tree, land: put, verify: [python3, check.py]}
+steps:
+  - {id: w, shell: 'printf "token = %s\\n" "$BANK_TOKEN" > conf', files: true}
+"""
+CHECK = """
+import os, sys
+print("seen:", sorted(name for name in os.environ if name.startswith(("BANK", "OTHER", "AMENDS_EVIDENCE"))))
+print("the token is", open("conf").read(), os.environ.get("BANK_TOKEN"), file=sys.stderr)
+sys.exit(int(open("code").read()))
+"""
+
+
+@pytest.fixture
+def tree(bank: Shell) -> Path:
+    made = bank.place / "tree"
+    made.mkdir()
+    (made / "check.py").write_text(CHECK, encoding="utf-8")
+    (made / "code").write_text("0", encoding="utf-8")
+    (bank.place / "writes.yaml").write_text(WRITES, encoding="utf-8")
+    return made
+
+
+def test_what_verifies_a_landing_sees_a_small_environment_and_tells_no_secret(bank: Shell, tree: Path) -> None:
+    """The command ran with all of the environment, and what it printed was on screen and on record as it was."""
+    (tree / "code").write_text("3", encoding="utf-8")
+    ran = bank("run", "writes.yaml", "--id", "v", BANK_TOKEN=TOKEN, OTHER_TOKEN=TOKEN[::-1])
+    assert ran.code == 3, ran
+    said = everything_about(bank, "v") + ran.out + ran.err
+    assert "seen: ['BANK_TOKEN']" in said
+    assert "the token is token = [secret]" in said
+    assert leaks(said, TOKEN) == []
+    assert leaks(said, TOKEN[::-1]) == []
+
+
+def test_a_python_saga_s_verification_sees_a_small_environment_too(bank: Shell, tree: Path) -> None:
+    ran = bank("run", "bank:keep_token", "--id", "k", BANK_TOKEN=TOKEN, OTHER_TOKEN="x")
+    assert ran.code == 0, ran
+    (tree / "code").write_text("3", encoding="utf-8")
+    ran = bank("run", "bank:keep_token", "--id", "v", BANK_TOKEN=TOKEN, OTHER_TOKEN="x")
+    assert ran.code == 3, ran
+    said = everything_about(bank, "k", "v") + ran.out + ran.err
+    assert "seen: []" in said
+    assert leaks(said, TOKEN) == []
+
+
+def test_the_diff_of_a_landing_does_not_tell_what_a_step_wrote_of_its_secret(bank: Shell, tree: Path) -> None:
+    """The file has it, as it was meant to; the diff that people are shown, and that is on record, has not."""
+    policy = bank.policy("{id: ask, when: {topic: amends.changeset.land}, decision: require_human}")
+    ran = bank("run", "writes.yaml", "--id", "w", "--policy", policy, BANK_TOKEN=TOKEN)
+    assert ran.code == 6, ran
+    (asked,) = bank("approval", "list", "--json").of_type("approval")
+    shown = bank("approval", "show", asked["id"])
+    said = everything_about(bank, "w") + ran.out + ran.err + shown.out + shown.err
+    assert "+token = [secret]" in shown.out
+    assert leaks(said, TOKEN) == []
+    granted = bank("approval", "grant", asked["id"], "--by", "person:kim", "--yes")
+    ended = bank("resume", BANK_TOKEN=TOKEN)
+    assert (granted.code, ended.code) == (0, 0), (granted, ended)
+    assert (tree / "conf").read_text(encoding="utf-8") == f"token = {TOKEN}\n"
+    assert leaks(everything_about(bank, "w"), TOKEN) == []
+
+
+def test_nor_does_one_that_a_person_lands_or_looks_at_in_another_process(bank: Shell, tree: Path) -> None:
+    (bank.place / "leaves.yaml").write_text(WRITES.replace("land: put, verify: [python3, check.py]", ""), "utf-8")
+    assert bank("run", "leaves.yaml", "--id", "w", BANK_TOKEN=TOKEN).code == 0
+    (row,) = bank("changeset", "list", "--root", "tree", "--json").of_type("changeset")
+    looked = bank("changeset", "diff", row["id"], "--root", "tree", BANK_TOKEN=TOKEN)
+    landed = bank("changeset", "land", row["id"], "--root", "tree", "--by", "person:kim", BANK_TOKEN=TOKEN)
+    assert (looked.code, landed.code) == (0, 0), (looked, landed)
+    assert "+token = [secret]" in looked.out
+    said = everything_about(bank, "w", f"land-{row['id']}") + looked.out + landed.out + landed.err
+    assert leaks(said, TOKEN) == []
+    assert TOKEN in (tree / "conf").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("secret", [SHORT, TOKEN, f"-----BEGIN KEY-----\n{TOKEN}\n{TOKEN[::-1]}\n-----END KEY-----"])
+def test_what_a_python_step_wrote_of_its_secret_is_in_no_diff_on_record(tmp_path: Path, secret: str) -> None:
+    @action("conf.write")
+    def write(files: Files, token: Secret) -> None:
+        files.write_text("conf", token.reveal())
+
+    @saga("conf.child")
+    async def child(s: Work, token: Secret) -> None:
+        await s.do(write, s.files(tmp_path / "tree"), token)
+
+    @saga("conf.writes")
+    async def writes(s: Work, token: Secret) -> None:
+        files = s.files(tmp_path / "tree")
+        await s.call(child, token, files="share")
+        await s.land(files, "put")
+
+    (tmp_path / "tree").mkdir()
+    (ended,) = ran_here(tmp_path / "j.db", (writes, Secret(secret)))
+    assert ended.status == "completed"
+    assert (tmp_path / "tree" / "conf").read_text(encoding="utf-8") == secret
+    said = entries_of(tmp_path / "j.db")
+    assert "+[secret]" in said
+    assert not any(leaks(said, line) for line in secret.splitlines() if "KEY" not in line)

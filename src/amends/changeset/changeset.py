@@ -249,12 +249,14 @@ class Changeset(Steps):
         *,
         verify: Sequence[str | bytes] | None = None,
         verify_s: float | None = None,
+        verify_env: Mapping[str, str] | None = None,
         wait_s: float | None = None,
         landing_id: str | None = None,
     ) -> landing.Ended:
         """Bring all of it into the trees, or nothing: Landed, Conflicted, or Unverified.
 
         `verify` is a command that runs in the view over the trees of now, for at most `verify_s`; it has to end with 0.
+        `verify_env` is all that it sees of the environment; otherwise that of this process.
         `wait_s` bounds the time in the line of landings; ChangesetBusyError says who is ahead. The landing gets
         `landing_id`, with a number behind it if it has to be tried again.
         """
@@ -265,7 +267,7 @@ class Changeset(Steps):
         self._require_unlanded()
         check = None
         if verify is not None:
-            check = Verification(verify, self._ground, self.provider, self._shelf.folder, verify_s).run
+            check = Verification(verify, self._ground, self.provider, self._shelf.folder, verify_s, env=verify_env).run
         ended = landing.land(self._case(landing_id), verify=check, wait_s=wait_s)
         self._record = self._shelf.record()
         return ended

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from amends.changeset import launch
@@ -20,6 +20,8 @@ from amends.errors import ViewError
 
 OUTPUT: Final = 1024 * 1024
 _PIECE: Final = 65536
+_ALWAYS: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SHELL", "TERM", "NO_COLOR")
+_LOCALE: Final = "LC_"
 _GRACE_S: Final = 10.0
 
 
@@ -38,6 +40,12 @@ class Ran:
     @property
     def ok(self) -> bool:
         return self.returncode == 0
+
+
+def small_environment(names: Iterable[str] = ()) -> dict[str, str]:
+    """What a command sees of ours: the little that every program needs, and what is named."""
+    wanted = {*_ALWAYS, *names}
+    return {name: value for name, value in os.environ.items() if name in wanted or name.startswith(_LOCALE)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

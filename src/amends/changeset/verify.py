@@ -7,7 +7,7 @@ applied, and whatever it writes is thrown away.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from amends.changeset.tools import Launch, Ran
@@ -25,6 +25,8 @@ class Verification:
     folder: bytes
     """The changeset's own; a folder in it is used, and removed."""
     timeout_s: float | None = None
+    env: Mapping[str, str] | None = None
+    """All that the command sees of the environment; None: that of this process."""
 
     def run(self, found: Sequence[Validated]) -> Ran:
         place = self.folder + b"/verify"
@@ -51,7 +53,7 @@ class Verification:
         ground = replace(self.ground, folder=place, lowers=lowers, layers=lambda: ())
         view = named(self.provider, ground)
         view.begin()
-        running = view.start(layer, Launch(command=self.command, cwd=found[0].home.root))
+        running = view.start(layer, Launch(command=self.command, cwd=found[0].home.root, env=self.env))
         return running.wait(self.timeout_s)
 
 

@@ -136,14 +136,21 @@ def _count(files: int) -> str:
 @changeset.command()
 @_id
 @click.option("--step", type=int, metavar="N", help="Of one step alone.")
-@with_tree
-def diff(*, changeset_id: str, step: int | None, root: str, state: str | None, as_json: bool) -> None:
-    """Print a unified diff of what it would change."""
+@_root
+@_state
+@with_journal
+def diff(*, changeset_id: str, step: int | None, root: str, state: str | None, journal: str, as_json: bool) -> None:
+    """Print a unified diff of what it would change.
+
+    The secrets that its saga's steps were given are left out, where the journal has the saga and the environment their
+    values.
+    """
     from amends.changeset import diff as compare
     from amends.cli.looks import diff_lines
     from amends.cli.output import Output
 
     out, text = Output(as_json=as_json), compare(root, changeset_id, step=step, state=state)
+    text = _untold(text, changeset_id, root, state, journal)
     out.record("diff", {"changeset": changeset_id, "step": step, "diff": text})
     for line in diff_lines(text):
         out.say(line)
@@ -190,6 +197,26 @@ def land(
     if code == CONFLICT:
         say_conflicts(out, changeset_id, conflicts_seen(root, changeset_id, state), root, state)
     return code
+
+
+def _untold(text: str, changeset_id: str, root: str, state: str | None, journal: str) -> str:
+    """A diff without the secrets that were given to those who made it."""
+    import asyncio
+
+    from amends.bootstrap import journal_file
+    from amends.changeset import show as look
+    from amends.cli.session import opened_to_read
+    from amends.runtime.files.by_hand import owner_of
+    from amends.runtime.files.verifying import secrets_of_owner
+    from amends.runtime.secret import Secret, scrub
+
+    async def known() -> tuple[Secret, ...]:
+        async with opened_to_read(journal) as opened:
+            row = await owner_of(opened, look(root, changeset_id, state=state))
+            return () if row is None else await secrets_of_owner(opened, row.id)
+
+    path = journal_file(journal)
+    return scrub(text, asyncio.run(known()) if path is not None and path.exists() else ())
 
 
 def _owner(journal: str, found: Summary, *, orphan: bool) -> SagaRow | None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from amends.changeset.tools import small_environment
 from amends.core.contracts import BACK
 from amends.core.values import Json
 from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
@@ -20,7 +21,7 @@ from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, Pr
 from amends.runtime.secret import Secret
 from amends.sagafile.model import UNSEEN, Command, StepPlan
 from amends.sagafile.outputs import Show, ShowOf
-from amends.sagafile.program import SHELL, Called, Printed, call, inherited
+from amends.sagafile.program import SHELL, Called, Printed, call
 from amends.sagafile.templates import bound, closed
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
     if command.cwd:
         made["cwd"] = bound(command.cwd, known)
     return made
+
+
+def verifying_environment(shared: Command, *, saga: str, known: Mapping[str, Json]) -> dict[str, str]:
+    """What the command that verifies a landing sees: the little that every program needs, and what all commands get."""
+    about: dict[str, Json] = {"saga": saga, "key": ""}
+    given = {name: closed(bound(text, known), about) for name, text in shared.env.items()}
+    secrets = {name: Secret.env(name).reveal() for name in shared.secrets}
+    return {**small_environment(shared.inherit), **given, **secrets, "AMENDS_SAGA": saga}
 
 
 class Commands:
@@ -140,7 +149,7 @@ class Commands:
         run = cast("list[Json] | None", words.get("run"))
         argv = [closed(word, about) for word in run] if run is not None else [SHELL, "-c", str(words["shell"])]
         secrets = {name: cast("Secret", each).reveal() for name, each in words.get("secrets", {}).items()}
-        env = inherited(command.inherit)
+        env = small_environment(command.inherit)
         env |= {name: closed(text, about) for name, text in words.get("env", {}).items()} | secrets
         env |= {"AMENDS_STEP": self._step.id, "AMENDS_SAGA": str(about["saga"]), "AMENDS_KEY": str(about["key"])}
         if "certain" in about:

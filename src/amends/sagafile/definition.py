@@ -20,11 +20,12 @@ from amends.journal.protocol import Journal, SagaQuery
 from amends.runtime.action import Action
 from amends.runtime.course import Course
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.files.verifying import verifying_in
 from amends.runtime.graph import Graph
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.steps import Step
 from amends.runtime.work import Work
-from amends.sagafile.actions import arguments, make_action
+from amends.sagafile.actions import arguments, make_action, verifying_environment
 from amends.sagafile.inputs import checked_inputs
 from amends.sagafile.model import StepPlan, Written
 from amends.sagafile.outputs import ShowOf
@@ -97,6 +98,7 @@ class FileSaga(SagaDefinition):
         if tree is not None and tree.land:
             verify = [str(bound(word, known)) for word in tree.verify]
             on_conflict: Literal["ask", "raise"] = "ask" if tree.asks else "raise"
+            verifying_in.set(verifying_environment(tree.shared, saga=s.id, known=known) if verify else None)
             await s.land(message=str(bound(tree.land, known)), verify=verify, on_conflict=on_conflict)
         given: dict[str, Json] = {name: bound(text, known) for name, text in self.written.result.items()}
         return given or None

@@ -96,6 +96,8 @@ class Tree:
     verify: tuple[Template, ...] = ()
     asks: bool = False
     """Whether people resolve what is in conflict; else the saga goes back."""
+    shared: Command = field(default_factory=Command)
+    """What every command of the file is started with, and so is the one that verifies."""
     line: int = 1
 
 
@@ -121,7 +123,9 @@ class Written:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The names of all secrets that a step may need, in order."""
-        names = (name for step in self.steps for command in step.commands for name in command.secrets)
+        given = [] if self.tree is None or not self.tree.verify else [self.tree.shared]
+        commands = (*given, *(command for step in self.steps for command in step.commands))
+        names = (name for command in commands for name in command.secrets)
         return tuple(dict.fromkeys(names))
 
     @property

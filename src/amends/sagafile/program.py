@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
@@ -25,8 +25,6 @@ from amends.sagafile.outputs import KEPT, Output, Show
 T = TypeVar("T")
 GRACE_S: Final = 5.0
 SHELL: Final = "/bin/sh"
-_ALWAYS: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SHELL", "TERM", "NO_COLOR")
-_LOCALE: Final = "LC_"
 _TOLD: Final = 300
 
 
@@ -58,12 +56,6 @@ class Printed:
     def last_words(self) -> str:
         lines = [line.strip() for line in (self.stderr or self.stdout).split("\n") if line.strip()]
         return " / ".join(lines[-3:])[-_TOLD:]
-
-
-def inherited(names: Iterable[str]) -> dict[str, str]:
-    """What a command sees of the environment: the little that every program needs, and what it names."""
-    wanted = {*_ALWAYS, *names}
-    return {name: value for name, value in os.environ.items() if name in wanted or name.startswith(_LOCALE)}
 
 
 async def call(asked: Called) -> Printed:

@@ -52,7 +52,7 @@ def read_saga(document: Part, mistakes: Mistakes) -> Written:
         does=words_of(found, mistakes),
         inputs=inputs,
         steps=steps,
-        tree=_tree(found["files"].value, mistakes) if "files" in found else None,
+        tree=_tree(found["files"].value, shared, mistakes) if "files" in found else None,
         result=values_of(found["result"].value, "result", mistakes, EARLY) if "result" in found else {},
         rollback_s=_duration(found["rollback"].value, "rollback", mistakes) if "rollback" in found else None,
         attempts=_count(found, "attempts", mistakes, schema.MOST_ATTEMPTS),
@@ -130,7 +130,7 @@ def _asks(entry: Entry, mistakes: Mistakes, *, lands: bool) -> bool:
     return mistakes.choice(entry.value, "on_conflict", ("raise", "ask")) == "ask"
 
 
-def _tree(part: Part, mistakes: Mistakes) -> Tree | None:
+def _tree(part: Part, shared: Command, mistakes: Mistakes) -> Tree | None:
     if isinstance(part, Scalar):
         return Tree(root=argument(part, "files", mistakes, EARLY), line=part.line)
     found = {entry.key: entry for entry in mistakes.entries(part, "files", schema.TREE)}
@@ -144,6 +144,7 @@ def _tree(part: Part, mistakes: Mistakes) -> Tree | None:
         land=argument(found["land"].value, "land", mistakes, EARLY) if "land" in found else (),
         verify=tuple(argument(item, "an argument", mistakes, EARLY) for item in verify),
         asks=_asks(found["on_conflict"], mistakes, lands="land" in found) if "on_conflict" in found else False,
+        shared=shared,
         line=part.line,
     )
 

@@ -13,6 +13,7 @@ from amends.core.saga import Step
 from amends.errors import ChangesetError, Fatal, NotDone
 from amends.runtime.files.given import Place, arguments
 from amends.runtime.files.healing import certain
+from amends.runtime.files.verifying import at_hand
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action
@@ -40,6 +41,7 @@ class Attempt:
         with certain():
             changeset = await self._layers.opened(self._place)
             if action.on_files == "changeset":
+                at_hand.set(await self._layers.secrets())
                 return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
             name = f"{self._state.topic} ({self._state.id})"
             files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))

@@ -37,12 +37,11 @@ from amends.runtime.files.given import Place, SagaFiles, place_in
 from amends.runtime.files.landing import TOPIC
 from amends.runtime.files.resolving import signal_of
 from amends.runtime.files.sharing import fit, inherited, layers_of
+from amends.runtime.files.verifying import LANDS
 from amends.runtime.files.work import land_whole
 from amends.runtime.records import load
 from amends.runtime.work import Work
 
-LANDS: Final = "amends.lands"
-"""The label of such a landing, or resolution: the saga whose work it is."""
 _OLD: Final = re.compile(r"(.+)-[0-9a-z]{10}")
 """How a saga's changesets are called; older ones do not say whose they are."""
 

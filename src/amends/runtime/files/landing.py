@@ -15,10 +15,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from amends.changeset import Changeset, Conflicted, Landed, Life, Terms, landing_of, take_back as open_inverse
+from amends.changeset.tools import small_environment
 from amends.core.values import Json
 from amends.errors import ChangedSince, Fatal
 from amends.runtime.action import Action, Done, action, key
 from amends.runtime.files.resolving import mark, resolve
+from amends.runtime.files.verifying import at_hand, verifying_in
+from amends.runtime.secret import scrub
 
 if TYPE_CHECKING:
     from amends.runtime.files.given import Place
@@ -27,6 +30,8 @@ TOPIC: Final = "amends.changeset.land"
 REVIEW: Final = "amends.changeset.review"
 LONGEST_DIFF: Final = 256 * 1024
 """Characters of a diff that go on record; its digest is of all of it."""
+LONGEST_WORDS: Final = 2000
+"""Characters of what a command said that did not verify it: the last ones."""
 MOST_PATHS: Final = 1000
 OnConflict: TypeAlias = Literal["raise", "return", "ask"]
 
@@ -36,7 +41,7 @@ def review(files: Any) -> dict[str, Json]:  # noqa: ANN401 - given the whole cha
     """Look at what would land."""
     changeset = cast("Changeset", files)
     looked = changeset.overview()
-    diff = looked.diff.encode("utf-8", "backslashreplace").decode()
+    diff = untold(looked.diff)
     steps = changeset.steps()
     paths = changeset.paths()
     by_step = sum(step.totals.added_lines + step.totals.removed_lines for step in steps)
@@ -49,7 +54,7 @@ def review(files: Any) -> dict[str, Json]:  # noqa: ANN401 - given the whole cha
         "binary_files": looked.binary_files,
         "modes_changed": looked.modes_changed,
         "widest_line": looked.widest_line,
-        "paths": list(paths[:MOST_PATHS]),
+        "paths": [untold(path) for path in paths[:MOST_PATHS]],
         "diff": _fitting(diff, changeset.id),
         "diff_digest": hashlib.sha256(diff.encode()).hexdigest(),
     }
@@ -62,6 +67,11 @@ def _fitting(diff: str, changeset: str) -> str:
     first = diff[:LONGEST_DIFF].rpartition("\n")[0] or diff[:LONGEST_DIFF]
     left = diff.count("\n", len(first) + 1)
     return f"{first}\n[... cut here: {left} more lines. `amends changeset diff {changeset}` shows all of them]\n"
+
+
+def untold(text: str) -> str:
+    """What files, or a command over them, say, without the secrets that were given to those who wrote them."""
+    return scrub(text, at_hand.get()).encode("utf-8", "backslashreplace").decode()
 
 
 @action(TOPIC, idempotent=True, timeout=None, compensation_timeout=600, compensation_retries=20)
@@ -81,7 +91,8 @@ def land(
         raise Fatal("the changeset is not what was looked at any more", happened=False)
     if changeset.life is Life.LANDED:
         return _remembered(changeset)
-    ended = changeset.land(verify=verify or None, verify_s=verify_s, wait_s=wait_s, landing_id=key())
+    seen = verifying_in.get() or small_environment()
+    ended = changeset.land(verify=verify or None, verify_s=verify_s, verify_env=seen, wait_s=wait_s, landing_id=key())
     if isinstance(ended, Landed):
         return _landed(ended)
     if isinstance(ended, Conflicted):
@@ -91,7 +102,7 @@ def land(
             f"it is in conflict with what others changed, and nothing has landed\n{ended.text()}", happened=False
         )
     ran = ended.ran
-    said = (ran.stdout + ran.stderr).strip()[-2000:]
+    said = untold(ran.stdout + ran.stderr).strip()[-LONGEST_WORDS:]
     raise Fatal(f"its verification ended with {ran.returncode}, and nothing has landed\n{said}", happened=False)
 
 

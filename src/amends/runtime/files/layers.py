@@ -43,12 +43,14 @@ from amends.runtime.files.healing import certain
 from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
 from amends.runtime.files.threads import in_thread
+from amends.runtime.files.verifying import secrets_of_work
 from amends.runtime.logs import logger
 from amends.runtime.registry import BY_HAND
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action, Done
     from amends.runtime.run import Run
+    from amends.runtime.secret import Secret
 
 T = TypeVar("T")
 _log = logger("amends.files")
@@ -152,6 +154,10 @@ class Layers:
     @property
     def settle_s(self) -> float:
         return self._run.around.settings.settle_s
+
+    async def secrets(self) -> tuple[Secret, ...]:
+        """Those that what lands may hold, and nothing that is said of it may tell."""
+        return await secrets_of_work(self._run)
 
     async def in_thread(
         self, call: Callable[[], T], *, stop: Callable[[], None] | None = None, wait_s: float | None = None
