@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.values import Json, SagaId
-from amends.errors import InputError, PolicyNotInForceError, RefusedError
+from amends.errors import EvidenceKeyError, InputError, PolicyNotInForceError, RefusedError
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
 from amends.runtime import coordinator as runtime
@@ -28,6 +28,7 @@ from amends.runtime.limits import Limits
 from amends.runtime.notices.target import Target
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.secret import DigestKey
 from amends.runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Coordinator(runtime.Coordinator):
                     notify=notify,
                     executor=None if seen is None else seen.executor(numbers.threads),
                     telemetry=seen,
+                    digest_key=digest_key(journal, evidence_key),
                 )
                 await made.__aenter__()
                 if seen is not None:
@@ -251,6 +253,17 @@ def evidence_notary(journal: Path | None, evidence_key: str | None = None, *, gr
     from amends.evidence.notary import KeyNotary
 
     return KeyNotary(key_source(journal, evidence_key, os.environ, group=group))
+
+
+def digest_key(address: str, evidence_key: str | None = None) -> DigestKey | None:
+    """The key that digests of secrets are made with in the journal at an address; None where its key is not to be had.
+
+    It follows from the key that signs, which lies outside the journal.
+    """
+    try:
+        return DigestKey.of(evidence_notary(journal_file(address), evidence_key).derived("digests of secrets"))
+    except EvidenceKeyError:
+        return None
 
 
 def journal_file(address: str) -> Path | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from amends.errors import EvidenceError, EvidenceKeyError
@@ -62,6 +64,14 @@ class KeyNotary:
             checkpoint=notes.spell_note(checkpoint, [one._signature(old.name, checkpoint) for one in signing]),
             record=notes.spell_note(record, [one._signature(old.name, record) for one in signing]),
         )
+
+    def derived(self, purpose: str) -> bytes:
+        """Another key, of 32 bytes, for this purpose alone: it does not tell the one that signs (HKDF, RFC 5869).
+
+        Raises EvidenceKeyError where there is none to derive it from.
+        """
+        secret = hmac.digest(bytes(32), self._required().private_bytes_raw(), "sha256")
+        return hmac.digest(secret, f"amends {purpose}\x01".encode(), "sha256")
 
     def heir(self) -> KeyNotary:
         """The one that is to follow, with a new key; `settle` puts that in the old one's place."""

@@ -42,7 +42,7 @@ from amends.runtime.records import load
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.retention import Retention
 from amends.runtime.rollback import RollbackPlan, planned
-from amends.runtime.secret import Secret, mask, secrets_in
+from amends.runtime.secret import DigestKey, Secret, digests_by, is_alike, mask, secrets_in
 from amends.runtime.settings import Settings
 
 _log = logger("amends.gate")
@@ -65,10 +65,12 @@ class Coordinator(Desk, Outside, Controls, Retention):
         executor: Executor | None = None,
         telemetry: Telemetry | None = None,
         heart: MakeHeart = Heartbeat,
+        digest_key: DigestKey | None = None,
     ) -> None:
         """`executor` makes the calls of users' functions; another one may watch them, or let them fail.
 
-        `heart` makes what keeps this worker's leases alive: a thread, where time is real.
+        `heart` makes what keeps this worker's leases alive: a thread, where time is real. `digest_key` is what digests
+        of secrets are made with; without one, who has the journal can try values until one fits.
         """
         self.env = DEVELOPMENT if env is None else checked_env(env)
         self._says_env = env is not None
@@ -98,7 +100,9 @@ class Coordinator(Desk, Outside, Controls, Retention):
             observers=self._observers,
             executor=executor,
             heart=heart,
+            digest_key=digest_key,
         )
+        self._digest_key = digest_key
         if env is None:
             self._engine.warn_of_undeclared()
         self._duty = Duty(self._engine, clock, self.settings)
@@ -192,6 +196,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         if self._closing is not None:
             raise RefusedError("this coordinator is closed; open another")
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
+        digests_by.set(self._digest_key)
         masked = mask(dict(named), saga)
         canonical(masked, what=f"saga {definition.name}: input")
         env, stands_for = self._placed()
@@ -207,12 +212,13 @@ class Coordinator(Desk, Outside, Controls, Retention):
         )
         start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)
-        joined = None if id is None else await self._join(saga, start)
+        secrets = tuple(secrets_in(dict(named)))
+        joined = None if id is None else await self._join(saga, start, secrets)
         if id is not None and joined is None and self._engine.running(saga) is not None:
-            joined = await self._join(saga, start)  # another call of this process began it meanwhile
+            joined = await self._join(saga, start, secrets)  # another call of this process began it meanwhile
         if id is not None and joined is None:
             require_own_id(id)
-        return joined or self._begin(definition, start, saga, tuple(secrets_in(dict(named))))
+        return joined or self._begin(definition, start, saga, secrets)
 
     def _placed(self) -> tuple[str, str]:
         """The word for the environment that a saga begins in, and what it stands for where that is another.
@@ -244,11 +250,15 @@ class Coordinator(Desk, Outside, Controls, Retention):
             start = start._replace(labels=labels)
         return self._engine.begin(definition, start, saga, secrets)
 
-    async def _join(self, saga: SagaId, start: c.StartSaga, *, by_anybody: bool = False) -> Handle | None:
+    async def _join(
+        self, saga: SagaId, start: c.StartSaga, secrets: tuple[Secret, ...] = (), *, by_anybody: bool = False
+    ) -> Handle | None:
         """The saga of this id, where there is one already. Raises RefusedError where it is another."""
         begun = await self._engine.begun(saga)
         if begun is None:
             return None
+        if secrets and is_alike(start.input, begun.input, secrets, saga):
+            start = start._replace(input=begun.input)
         require_same(saga, begun, start, by_anybody=by_anybody)
         return self._engine.running(saga) or self._engine.follow(saga)
 

@@ -47,10 +47,10 @@ from amends.runtime.executor import Call
 from amends.runtime.hold import hold
 from amends.runtime.keeping import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.locks import Line, why_refused
-from amends.runtime.places import Places, Scope, Spot
+from amends.runtime.places import Alike, Places, Scope, Spot
 from amends.runtime.reread import keep_after
 from amends.runtime.run import Run, let_cancellation_go_on
-from amends.runtime.secret import Secret, unmask
+from amends.runtime.secret import Secret, is_alike, unmask
 from amends.runtime.sourcing import unless_made_up
 
 _BREATH = 64
@@ -94,10 +94,11 @@ class Forward:
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
     ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
+        alike = self._alike(args, secrets) if secrets else None
         if self._asked and at is None:
-            step, is_remembered = await self._spot(action, digest)
+            step, is_remembered = await self._spot(action, digest, alike)
         else:
-            step, is_remembered = await self.place(action.topic, digest, at)
+            step, is_remembered = await self.place(action.topic, digest, at, alike)
             if is_remembered and book.saga.placed is not None:
                 step = book.saga.placed.get(step, step)
         action = self._as_begun(step, action)
@@ -132,7 +133,7 @@ class Forward:
     ) -> tuple[str, ...]:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
-        step, is_remembered = await self.place(action.topic, digest, at)
+        step, is_remembered = await self.place(action.topic, digest, at, self._alike(args, secrets))
         self._ahead.add(step)
         action = self._as_begun(step, action)
         if secrets:
@@ -154,14 +155,14 @@ class Forward:
         self._asked.setdefault((_name(action), digest), deque()).append(step)
         return approval.signers
 
-    async def _spot(self, action: Action[..., Any], digest: str) -> tuple[StepId, bool]:
+    async def _spot(self, action: Action[..., Any], digest: str, alike: Alike | None) -> tuple[StepId, bool]:
         """The step that the calling task asks for, and whether the journal remembers it: one that was asked ahead, and
         not done yet, is done here.
         """
         waiting = self._asked.get((_name(action), digest))
         if waiting and self._run.state(waiting[0]).ahead is None:
             return waiting.popleft(), True  # of an old journal: it stands where it was asked for
-        place, is_remembered = await self.place(action.topic, digest)
+        place, is_remembered = await self.place(action.topic, digest, alike=alike)
         if is_remembered:
             placed = self._run.book.saga.placed
             return (place if placed is None else placed.get(place, place)), True
@@ -181,17 +182,29 @@ class Forward:
                 return step.id
         return None
 
-    async def place(self, what: str, digest: str, at: Spot | None = None) -> tuple[StepId, bool]:
+    async def place(
+        self, what: str, digest: str, at: Spot | None = None, alike: Alike | None = None
+    ) -> tuple[StepId, bool]:
         """The place of what the calling task asks for, and whether the journal remembers it. Raises DivergedError."""
         if self.diverged is not None:
             raise self.diverged
         try:
             if at is not None:
-                return self.places.at(at, what, digest)
-            return await self.places.next(what, digest)
+                return self.places.at(at, what, digest, alike)
+            return await self.places.next(what, digest, alike)
         except DivergedError as exc:
             self.diverged = exc
             raise
+
+    def _alike(self, args: Json, secrets: tuple[Secret, ...]) -> Alike:
+        """Tells whether these arguments are on record at a place, their secrets under another key perhaps."""
+
+        def alike(place: StepId) -> bool:
+            saga = self._run.book.saga
+            step = saga.steps.get(place if saga.placed is None else saga.placed.get(place, place))
+            return step is not None and is_alike(args, step.args, secrets, saga.id)
+
+        return alike
 
     def _as_begun(self, step: StepId, action: Action[..., Any]) -> Action[..., Any]:
         """The action to go on with: of the version that the step began with, and as it was promised then."""

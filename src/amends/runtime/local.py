@@ -60,7 +60,7 @@ from amends.runtime.pauses import Pauses
 from amends.runtime.records import evidence, load, requested
 from amends.runtime.registry import Registry
 from amends.runtime.resuming import Driven, Seats, resumed, taken_up
-from amends.runtime.secret import Secret
+from amends.runtime.secret import DigestKey, Secret, digests_by
 from amends.runtime.settings import Settings
 from amends.runtime.surroundings import Surroundings
 from amends.runtime.turns import Turns
@@ -85,6 +85,7 @@ class LocalEngine:
         observers: Observers,
         executor: Executor | None = None,
         heart: MakeHeart = Heartbeat,
+        digest_key: DigestKey | None = None,
     ) -> None:
         self.worker = f"worker-{clock.new_id()}"
         self._journal = journal
@@ -104,6 +105,7 @@ class LocalEngine:
         self._stopped = False
         self._heart: Heart | None = None
         self._make_heart = heart
+        self._digest_key = digest_key
         self.pauses = Pauses(journal, clock, settings.poll_s)
         self._around = Surroundings(
             clock=clock,
@@ -248,6 +250,7 @@ class LocalEngine:
     async def _drive(self, driver: Driver, definition: SagaDefinition | None, secrets: tuple[Secret, ...]) -> Ended:
         book = driver.book
         self._children.enter()
+        digests_by.set(self._digest_key)
         try:
             await driver.drive()
             while driver.goes_on:  # someone answered as it was parked, or had it go on as it was paused

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +37,10 @@ class Spot(NamedTuple):
 
     step: StepId
     after: tuple[StepId, ...] = ()
+
+
+Alike = Callable[[StepId], bool]
+"""Whether what is asked for is what a place has on record, though their digests differ: see `secret.is_alike`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +106,14 @@ class Places:
             return None
         return here.branch, here.made
 
-    async def next(self, topic: str, digest: str) -> tuple[StepId, bool]:
+    async def next(self, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
         """The name of the step that the calling task asks for, and whether the journal remembers it."""
         here = _here.get(None)
         task = asyncio.current_task()
         if here is None or here.owner is not self:
             here = Place(self, "", 0, None)
         if here.task is not task:
-            branch = await self._branch(f"{here.branch}{here.made}.", topic, digest)
+            branch = await self._branch(f"{here.branch}{here.made}.", topic, digest, alike)
             here = Place(self, branch, 0, task)
         step = StepId(f"{here.branch}{here.made + 1}")
         _here.set(Place(self, here.branch, here.made + 1, task))
@@ -117,12 +121,12 @@ class Places:
             step = self._anew(step)
         if not self._unclaimed:
             return step, False
-        return step, self._claim(step, topic, digest)
+        return step, self._claim(step, topic, digest, alike)
 
-    def at(self, spot: Spot, topic: str, digest: str) -> tuple[StepId, bool]:
+    def at(self, spot: Spot, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
         """The same for a step that has a name of its own."""
         step = self._anew(spot.step) if self._forgotten else spot.step
-        return step, self._claim(step, topic, digest)
+        return step, self._claim(step, topic, digest, alike)
 
     def after(self, spot: Spot) -> tuple[StepId, ...]:
         """What it is after, by the names that those have now."""
@@ -135,7 +139,7 @@ class Places:
             name = StepId(f"{step}~{turn}")
         return name
 
-    def _claim(self, step: StepId, topic: str, digest: str) -> bool:
+    def _claim(self, step: StepId, topic: str, digest: str, alike: Alike | None) -> bool:
         remembered = self._unclaimed.pop(step, None)
         if remembered is None:
             return False
@@ -144,18 +148,20 @@ class Places:
             self._claimed = asyncio.Event()
         if remembered[0] != topic:
             raise DivergedError(f"step {step} was {remembered[0]} and is {topic} now; the definition has changed")
-        if remembered[1] != digest:
+        if remembered[1] != digest and (alike is None or not alike(step)):
             raise DivergedError(
                 f"step {step} ({topic}) is asked for with other arguments than before; "
                 "a saga's function must ask for the same when it is called again"
             )
         return True
 
-    async def _branch(self, fork: str, topic: str, digest: str) -> str:
+    async def _branch(self, fork: str, topic: str, digest: str, alike: Alike | None) -> str:
         waited_s = 0.0
         while True:
             waiting = [step for step in self._unclaimed if _fork_of(step)[0] == fork and step.endswith("/1")]
             fitting = [step for step in waiting if self._unclaimed[step] == (topic, digest)]
+            if alike is not None and not fitting:
+                fitting = [step for step in waiting if self._unclaimed[step][0] == topic and alike(step)]
             if fitting:
                 return f"{fork}{min(_fork_of(step)[1] for step in fitting)}/"
             if not waiting or self._claimed is None:

@@ -1,4 +1,9 @@
-"""Secrets in arguments and results: the journal gets a salted digest or a reference, never the value.
+"""Secrets in arguments and results: the journal gets a digest or a reference, never the value.
+
+The digest is salted with the saga's id, and made with a key that lies outside the journal: whoever has only the journal
+cannot try values until one fits. It says which key it was made with, so that digests of an older key, and those of an
+older amends, which had none, are compared each in its own form. Of one whose key is gone nobody can say what it was
+made of: it agrees with any secret in its place.
 
 What others say may quote a secret all the same: errors, diffs, logs. Those texts are searched for the values before
 they are kept or shown. Known to the search are the secrets that the asking part of the work was given, and, whoever had
@@ -11,13 +16,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import hmac
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final, cast
+from contextvars import ContextVar
+from typing import Final, NamedTuple, cast
 from urllib.parse import quote, quote_plus
 
-from amends.core.values import SECRET_MARK as MARK, Json
+from amends.core.values import SECRET_MARK as MARK, Json, canonical
 from amends.errors import NotJsonError, SecretUnavailableError
 
 HIDDEN: Final = "[secret]"
@@ -27,7 +34,33 @@ SHORTEST: Final = 6
 MOST: Final = 1024
 """Values that a process remembers to look for, the newest."""
 _CONTAINERS: Final = frozenset({dict, list})
+_KEYED: Final = "hmac-sha256:"
+_PLAIN: Final = "sha256:"
 _seen: Final[dict[str, None]] = {}
+
+
+class DigestKey(NamedTuple):
+    """What digests of secrets are made with, and the name that they have it by."""
+
+    name: str
+    key: bytes
+
+    @classmethod
+    def of(cls, key: bytes) -> DigestKey:
+        """A key, known in this process from now on. Its name does not tell it."""
+        made = cls(hmac.digest(key, b"name", "sha256").hex()[:8], key)
+        _keys[made.name] = made
+        return made
+
+
+_keys: Final[dict[str, DigestKey]] = {}
+digests_by: ContextVar[DigestKey | None] = ContextVar("amends_digests_by")
+"""The key of the journal that the asking code writes to; None where it has none."""
+
+
+def _present_key() -> DigestKey | None:
+    """The key of the journal; in a thread that does not know which, the newest."""
+    return digests_by.get(next(reversed(_keys.values()), None))
 
 
 class Secret:
@@ -79,7 +112,20 @@ class Secret:
         if self._stored is not None:
             return self._stored
         _note(self._value or "")
-        return "sha256:" + hashlib.sha256(f"{salt}\x1f{self._value}".encode()).hexdigest()
+        return self._digest(salt, _present_key())
+
+    def stored_in_all_forms(self, salt: str) -> Iterator[str]:
+        """What a journal may have of it, whenever it was written, as far as the keys are known here."""
+        yield self.stored(salt)
+        if self._stored is None:
+            for key in (None, *tuple(_keys.values())):
+                yield self._digest(salt, key)
+
+    def _digest(self, salt: str, key: DigestKey | None) -> str:
+        said = f"{salt}\x1f{self._value}".encode("utf-8", "surrogatepass")
+        if key is None:
+            return _PLAIN + hashlib.sha256(said).hexdigest()
+        return f"{_KEYED}{key.name}:{hmac.digest(key.key, said, 'sha256').hex()}"
 
 
 def mask(value: object, salt: str) -> object:
@@ -105,6 +151,27 @@ def without_digests(value: Json) -> Json:
             return {MARK: ""}
         return {key: without_digests(item) for key, item in value.items()}
     return [without_digests(item) for item in value] if isinstance(value, list) else value
+
+
+def is_alike(asked: Json, recorded: Json, secrets: Collection[Secret], salt: str) -> bool:
+    """Whether two masked values are the same, but for the form that the digests of these secrets have in each."""
+    forms = {text: set(secret.stored_in_all_forms(salt)) for secret in secrets for text in [secret.stored(salt)]}
+
+    def alike(one: Json, other: Json) -> bool:
+        if isinstance(one, dict) and isinstance(other, dict):
+            wanted, stored = one.get(MARK), other.get(MARK)
+            if isinstance(wanted, str) and isinstance(stored, str) and wanted in forms:
+                return stored in forms[wanted] or _has_lost_its_key(stored)
+            return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+        if isinstance(one, list) and isinstance(other, list):
+            return len(one) == len(other) and all(map(alike, one, other))
+        return canonical(one) == canonical(other)
+
+    return alike(asked, recorded)
+
+
+def _has_lost_its_key(stored: str) -> bool:
+    return stored.startswith(_KEYED) and stored.removeprefix(_KEYED).partition(":")[0] not in _keys
 
 
 def secrets_in(value: object) -> Iterator[Secret]:
@@ -133,7 +200,7 @@ def unmask(value: Json, salt: str, known: Collection[Secret] = ()) -> object:
 
     def found(stored: str) -> Secret:
         if known and not by_stored:
-            by_stored.update({secret.stored(salt): secret for secret in known})
+            by_stored.update({text: secret for secret in known for text in secret.stored_in_all_forms(salt)})
         return by_stored.get(stored) or Secret.kept(stored)
 
     def restored(part: Json) -> object:
