@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from amends import Coordinator, Settings, Work, action, saga
 from amends.changeset import Files
@@ -24,6 +24,7 @@ class Judged:
     asked: dict[str, Any] | None
     approval: str
     status: str
+    why: str
 
 
 @action("agent.edits", risk={"files"})
@@ -62,6 +63,8 @@ def judged_landing(
                 assert isinstance(shown.args, dict)
                 return Judged(shown.args, shown.id, str(ended.status))
             return Judged(None, "", str(ended.status))
+                return Judged(cast("dict[str, Any]", shown.args), shown.id, str(ended.status), ended.why)
+            return Judged(None, "", str(ended.status), ended.why)
 
     return asyncio.run(whole())
 

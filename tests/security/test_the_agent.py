@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -30,6 +32,7 @@ from amends import (
 )
 from amends.changeset import Files
 from amends.errors import InputError, NotDone
+from amends.changeset.disk import Disk, Spot
 from amends.evidence.texts import visible
 from amends.runtime.checked import login
 from amends.runtime.registry import Registry
@@ -811,3 +814,67 @@ def test_what_a_python_step_wrote_of_its_secret_is_in_no_diff_on_record(tmp_path
     said = entries_of(tmp_path / "j.db")
     assert "+[secret]" in said
     assert not any(leaks(said, line) for line in secret.splitlines() if "KEY" not in line)
+# -- trees that are too deep ------------------------------------------------------------------------------------------
+
+DIG = "import os\nfor _ in range({}):\n    os.mkdir('d')\n    os.chdir('d')\nopen('gold', 'w').close()"
+
+
+@pytest.mark.parametrize("provider", ["overlay", "copy"])
+@pytest.mark.parametrize("levels", [1500, 3000])
+def test_folders_nested_without_end_cost_that_step_and_nobody_else(
+    provider: str, levels: int, landing_tree: Path, tmp_path: Path
+) -> None:
+    """A tool nests folders until no path names them: its step is refused, and others on the tree go on."""
+    journal = tmp_path / "journal.db"
+
+    def digs(files: Files) -> None:
+        assert files.run([sys.executable, "-c", DIG.format(levels)], timeout_s=60).ok
+
+    judged = judged_landing(landing_tree, journal, digs, "args.changed_files: {gt: 9999}", provider)
+    assert judged.status == "rolled_back"
+    assert "more than 200 folders deep" in judged.why
+    again = judged_landing(landing_tree, tmp_path / "other.db", _writes("note", b"x"), "args.changed_files: {gt: 9999}")
+    assert (again.status, (landing_tree / "note").read_bytes()) == ("completed", b"x")
+    state = tmp_path / ".tree.changesets"
+    pruned = subprocess.run(
+        [sys.executable, "-m", "amends", "changeset", "prune", "--root", str(landing_tree), "--older", "0"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert pruned.returncode == 0, pruned.stderr.decode()
+    assert list((state / "trash").iterdir()) == []
+
+
+def test_a_folder_that_no_path_reaches_is_removed(tmp_path: Path) -> None:
+    """5,000 folders in each other, some of them closed, are removed with few of them open at a time."""
+    top = tmp_path / "top"
+    top.mkdir()
+    here = os.open(top, os.O_RDONLY)
+    for level in range(5000):
+        os.mkdir("d", dir_fd=here)
+        if level % 500 == 0:
+            os.mkdir("deep.1.1", dir_fd=here)
+            os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        if level % 1000 == 0:
+            os.chmod("d", 0, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+    def held() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    begun = most = held()
+
+    class Counting(Disk):
+        def remove_folder(self, at: Spot) -> None:
+            nonlocal most
+            most = max(most, held())
+            super().remove_folder(at)
+
+    Counting().remove_all(os.fsencode(top))
+    assert not top.exists()
+    assert most - begun < 50
+    assert held() == begun

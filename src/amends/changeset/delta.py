@@ -90,7 +90,7 @@ class Delta:
             yield from self._gone(path)
             return
         if below is not None and below.is_folder and not stat.S_ISDIR(about.st_mode):
-            yield from self._gone_inside(path, below)
+            yield from self._gone_inside(path)
         if stat.S_ISDIR(about.st_mode):
             yield from self._folder(path, about, below, hides=hides)
             return
@@ -119,13 +119,12 @@ class Delta:
         below = self._below.find(path)
         if below is None:
             return
-        if below.is_folder:
-            yield from self._gone_inside(path, below)
+        yield from self._gone_inside(path)
         yield Change(path, state_at(spot(below.where)), None, path in self._ephemeral)
 
-    def _gone_inside(self, path: bytes, below: Found) -> Iterator[Change]:
-        for name in self._below.names(below):
-            yield from self._gone(join(path, name))
+    def _gone_inside(self, path: bytes) -> Iterator[Change]:
+        for inner, found in self._below.walk(path):
+            yield Change(inner, state_at(spot(found.where)), None, inner in self._ephemeral)
 
     def _up(self, path: bytes) -> bytes:
         return self._upper + b"/" + path if path else self._upper

@@ -22,6 +22,8 @@ from amends.changeset import calls
 FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 REACH: Final = FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
 _PIECE: Final = 1 << 20
+_OPEN_AT_ONCE: Final = 32
+"""How many folders are held open while a tree is removed."""
 
 
 class Spot(NamedTuple):
@@ -121,21 +123,57 @@ class Disk:
             os.fsync(folder)
 
     def remove_all(self, path: bytes) -> None:
-        """A whole tree of ours, read-only folders too. What is not there need not go."""
+        """A whole tree of ours, read-only folders too, however deep it goes. What is not there need not go.
+
+        Nothing is named by a path, and few folders are open at a time: one that lies deeper is moved to the top first.
+        """
+        at = spot(path)
+        with contextlib.suppress(FileNotFoundError):
+            if not self._is_opened_up(at):
+                self.remove(at)
+                return
+            self._empty(at)
+            self.remove_folder(at)
+
+    def _empty(self, top: Spot) -> None:
+        open_ones, moved = [_Emptied.held(top)], 0
         try:
-            about = os.lstat(path)
-        except FileNotFoundError:
-            return
-        if not stat.S_ISDIR(about.st_mode):
-            self.remove(spot(path))
-            return
-        if about.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            self.chmod_folder(spot(path), 0o700)
-        with os.scandir(path) as found:
-            names = [each.name for each in found]
-        for name in names:
-            self.remove_all(path + b"/" + name)
-        self.remove_folder(spot(path))
+            while len(open_ones) > 1 or open_ones[0].names:
+                here = open_ones[-1]
+                if not here.names:
+                    os.close(open_ones.pop().folder)
+                    with contextlib.suppress(FileNotFoundError):  # another process removes it too
+                        self.remove_folder(here.at)
+                    continue
+                at = Spot(here.folder, here.names.pop())
+                with contextlib.suppress(FileNotFoundError):
+                    if not self._is_opened_up(at):
+                        self.remove(at)
+                    elif len(open_ones) < _OPEN_AT_ONCE:
+                        open_ones.append(_Emptied.held(at))
+                    else:
+                        moved += 1
+                        open_ones[0].names.append(self._moved_up(at, open_ones[0].folder, moved))
+        finally:
+            for each in open_ones:
+                os.close(each.folder)
+
+    def _moved_up(self, at: Spot, top: int, number: int) -> bytes:
+        while True:
+            name = b"deep.%d.%d" % (os.getpid(), number)
+            try:
+                self.rename_new(at, Spot(top, name))
+            except FileExistsError:
+                number += 1
+            else:
+                return name
+
+    def _is_opened_up(self, at: Spot) -> bool:
+        """Whether it is a folder; one that is can be emptied then."""
+        mode = os.stat(at.name, dir_fd=at.at, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            self.chmod_folder(at, 0o700)
+        return stat.S_ISDIR(mode)
 
     @staticmethod
     def _is_there(at: Spot) -> bool:
@@ -144,6 +182,19 @@ class Disk:
         except FileNotFoundError:
             return False
         return True
+
+
+class _Emptied(NamedTuple):
+    """A folder that is being emptied: where it is, and what is left in it."""
+
+    at: Spot
+    folder: int
+    names: list[bytes]
+
+    @classmethod
+    def held(cls, at: Spot) -> _Emptied:
+        folder = os.open(at.name, FOLDER | os.O_RDONLY, dir_fd=at.at)
+        return cls(at, folder, [os.fsencode(name) for name in os.listdir(folder)])
 
 
 @contextlib.contextmanager

@@ -195,6 +195,7 @@ def throw_away(disk: Disk, home: Home, path: bytes, called: bytes) -> None:
 
 
 def empty_trash(disk: Disk, home: Home) -> None:
+    """Remove what was thrown away. What cannot go now (somebody else is at it, a flag forbids it) goes another time."""
     for each in os.listdir(home.within(b"trash")):
-        with contextlib.suppress(FileNotFoundError):  # another process empties it too
+        with contextlib.suppress(OSError):
             disk.remove_all(home.within(b"trash", each))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import unicodedata
 from collections import Counter
@@ -9,11 +10,32 @@ from collections.abc import Iterator, Sequence
 
 from amends.changeset.delta import Change
 from amends.changeset.model import Kind, Limits, State, Totals
-from amends.changeset.paths import Patterns, join, name, parent, spell
+from amends.changeset.paths import DEEPEST, LONGEST_PATH, Patterns, join, name, parent, spell
 from amends.changeset.stack import Stack, leads_out
-from amends.errors import PathError
+from amends.errors import LimitError, PathError
 
 _SHOWN = 5
+_START = 40
+
+
+def require_shallow(folder: bytes) -> None:
+    """Raise LimitError where folders lie deeper in each other than any tree needs, or deeper than a path can name."""
+    left = [(folder, 0)]
+    while left:
+        path, level = left.pop()
+        if level > DEEPEST or len(path) > LONGEST_PATH:
+            raise too_deep(path[len(folder) + 1 :])
+        try:
+            with os.scandir(path) as inside:
+                folders = [each.path for each in inside if each.is_dir(follow_symlinks=False)]
+        except PermissionError:  # whoever seals it will say so
+            continue
+        left += [(each, level + 1) for each in folders]
+
+
+def too_deep(path: bytes) -> LimitError:
+    said = f"{spell(path[:_START])}... lies more than {DEEPEST} folders deep, or its path is too long; make fewer"
+    return LimitError(f"the step cannot be sealed: {said}", broken=(said,))
 
 
 def kinds_broken(changes: Sequence[Change], view: Stack, limits: Limits) -> Iterator[str]:

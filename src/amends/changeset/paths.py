@@ -17,6 +17,8 @@ Given: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 
 LONGEST_NAME: Final = 255
 LONGEST_PATH: Final = 4095
+DEEPEST: Final = 200
+"""How many folders may lie in each other."""
 
 _PLAIN: Final = re.compile(r"[^\x00-\x1f\x7f\\\ud800-\udfff]*", re.ASCII)
 _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\\\")
@@ -38,6 +40,8 @@ def relative(given: Given, root: bytes) -> bytes:
     long = next((part for part in parts if len(part) > LONGEST_NAME), None)
     if long is not None:
         raise PathError(f"a name of {len(long)} bytes is longer than {LONGEST_NAME}: {spell(long[:40])}...")
+    if len(parts) > DEEPEST:
+        raise PathError(f"a path of {len(parts)} parts goes deeper than {DEEPEST}: {spell(b'/'.join(parts)[:40])}...")
     path = b"/".join(parts)
     if len(path) > LONGEST_PATH:
         raise PathError(f"a path of {len(path)} bytes is longer than {LONGEST_PATH}: {spell(path[:40])}...")

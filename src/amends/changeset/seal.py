@@ -57,6 +57,8 @@ def seal_layer(
     disk: Disk,
 ) -> Layer:
     """Seal the layer in `folder` over the layers that live. Raises LimitError, and then the layer is still open."""
+    for part in parts:
+        limits.require_shallow(part.upper)
     ephemeral = Patterns(terms.ephemeral)
     found = [Delta(part.upper, part.below, ephemeral, disk).changes() for part in parts]
     found = [list(_without_sockets(changes, part, disk)) for changes, part in zip(found, parts, strict=True)]
@@ -220,11 +222,13 @@ def _paths(live: Sequence[Layer]) -> set[tuple[int, bytes]]:
 
 def sync_layer(disk: Disk, folder: bytes) -> None:
     """Have a layer's files and folders on disk, what is inside first."""
-    with os.scandir(folder) as inside:
-        found = [(each.path, each.stat(follow_symlinks=False).st_mode) for each in inside]
-    for path, mode in found:
-        if stat.S_ISDIR(mode):
-            sync_layer(disk, path)
-        elif stat.S_ISREG(mode) and mode & stat.S_IRUSR:
-            disk.sync_file(spot(path), Sync.LAYER_FILES)
-    disk.sync_folder(spot(folder), Sync.LAYER_FOLDERS)
+    folders = [folder]
+    for each in folders:  # it grows on the way
+        with os.scandir(each) as inside:
+            found = [(one.path, one.stat(follow_symlinks=False).st_mode) for one in inside]
+        folders += [path for path, mode in found if stat.S_ISDIR(mode)]
+        for path, mode in found:
+            if stat.S_ISREG(mode) and mode & stat.S_IRUSR:
+                disk.sync_file(spot(path), Sync.LAYER_FILES)
+    for each in reversed(folders):
+        disk.sync_folder(spot(each), Sync.LAYER_FOLDERS)

@@ -96,13 +96,16 @@ class Stack:
     def walk(self, path: bytes) -> Iterator[tuple[bytes, Found]]:
         """All that is below a folder, a folder before what is in it; links are not followed."""
         found = self.find(path)
-        if found is None or not found.is_folder:
-            return
-        for name, inner in self.names(found).items():
-            below = join(path, name)
-            yield below, inner
-            if inner.is_folder:
-                yield from self.walk(below)
+        left = [] if found is None or not found.is_folder else [(path, iter(self.names(found).items()))]
+        while left:
+            folder, inside = left[-1]
+            for name, inner in inside:
+                yield join(folder, name), inner
+                if inner.is_folder:
+                    left.append((join(folder, name), iter(self.names(inner).items())))
+                    break
+            else:
+                left.pop()
 
     def state(self, path: bytes) -> State | None:
         found = self.find(path)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Generator
 
 from amends.changeset import calls, marks
-from amends.changeset.disk import copy_content, opened, spot
+from amends.changeset.disk import Disk, copy_content, opened, spot
 from amends.changeset.look import about_path, readable
-from amends.changeset.paths import join, parent, spell
+from amends.changeset.paths import join, parent, parents as parents_of, spell
 from amends.changeset.stack import Found, Stack
 
 _TMP = b"new"
@@ -79,14 +78,16 @@ class Writing:
 
     def _cover(self, at: bytes) -> None:
         """Let nothing of what is below show through a folder that has come from elsewhere, nor through its folders."""
-        hidden = self._below.find(at)
-        for name in self._below.names(hidden) if hidden is not None and hidden.is_folder else ():
-            about = about_path(self._up(join(at, name)))
-            if about is None:
-                with self._unlocked(at):
-                    marks.make_whiteout(self._up(join(at, name)))
-            elif stat.S_ISDIR(about.st_mode):
-                self._cover(join(at, name))
+        left = [at]
+        for folder in left:  # it grows on the way
+            hidden = self._below.find(folder)
+            for name in self._below.names(hidden) if hidden is not None and hidden.is_folder else ():
+                about = about_path(self._up(join(folder, name)))
+                if about is None:
+                    with self._unlocked(folder):
+                        marks.make_whiteout(self._up(join(folder, name)))
+                elif stat.S_ISDIR(about.st_mode):
+                    left.append(join(folder, name))
 
     def remove(self, path: bytes, *, recursive: bool) -> None:
         """Links are not followed at the end of the path: a link goes, not what it leads to."""
@@ -105,7 +106,7 @@ class Writing:
         where = self._up(at)
         about = about_path(where)
         if about is not None and stat.S_ISDIR(about.st_mode):
-            shutil.rmtree(where)
+            Disk().remove_all(where)
         elif about is not None:
             os.unlink(where)
         if self._below.find(at) is not None:
@@ -196,8 +197,7 @@ class Writing:
         self._copy_up_folders(at)
         fresh = self._fresh()
         self._copy(at, found, fresh)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._up(at))
+        Disk().remove_all(self._up(at))
         os.rename(fresh, self._up(at))
         marks.make_opaque(self._up(at))
 
@@ -243,20 +243,20 @@ class Writing:
 
     def _copy_up_folders(self, path: bytes) -> None:
         """Have the folders above a path in the layer, as they are below."""
-        above = parent(path)
-        if not above:
-            return
-        found = self.stack.find(above)
-        if found is None:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", spell(above))
-        if not found.is_folder:
-            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", spell(above))
-        if found.where == self._up(above):
-            return
-        self._copy_up_folders(above)
-        with self._unlocked(parent(above)):
-            os.mkdir(self._up(above))
-        os.chmod(self._up(above), found.mode)
+        lacking: list[tuple[bytes, int]] = []
+        for above in parents_of(path):
+            found = self.stack.find(above)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory", spell(above))
+            if not found.is_folder:
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", spell(above))
+            if found.where == self._up(above):
+                break
+            lacking.append((above, found.mode))
+        for folder, mode in reversed(lacking):
+            with self._unlocked(parent(folder)):
+                os.mkdir(self._up(folder))
+            os.chmod(self._up(folder), mode)
 
     def _copy_up(self, at: bytes, found: Found) -> None:
         if found.where == self._up(at):
@@ -277,9 +277,16 @@ class Writing:
             copy_one(found, target)
             return
         os.mkdir(target)
-        for name, inner in self.stack.names(found).items():
-            self._copy(join(path, name), inner, target + b"/" + name)
-        copy_times(found, target)
+        folders = [(found, target)]
+        for below, inner in self.stack.walk(path):
+            place = target + below[len(path) :]
+            if inner.is_folder:
+                os.mkdir(place)
+                folders.append((inner, place))
+            else:
+                copy_one(inner, place)
+        for each, place in reversed(folders):
+            copy_times(each, place)
 
     @staticmethod
     def _merge_into(fresh: bytes, target: bytes, found: Found) -> None:

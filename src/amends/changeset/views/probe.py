@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -192,16 +192,25 @@ def _clone(homes: Sequence[Home]) -> Answer:
     return Answer(provider="clone", usable=blind is None, why=why)
 
 
+def _files(root: bytes) -> Iterator[os.stat_result]:
+    """Of all files of a tree, however deep; what cannot be looked at is left out."""
+    left = [root]
+    while left:
+        with contextlib.suppress(OSError), os.scandir(left.pop()) as inside:
+            for each in inside:
+                if each.is_dir(follow_symlinks=False):
+                    left.append(each.path)
+                else:
+                    yield each.stat(follow_symlinks=False)
+
+
 def _copy(homes: Sequence[Home], budget: Budget | None) -> Answer:
     if budget is None:
         return Answer(provider="copy", usable=True, why="no budget is set")
     files = size = 0
     for home in homes:
-        for folder, _, names in os.walk(home.root):
-            for name in names:
-                files += 1
-                with contextlib.suppress(OSError):
-                    size += os.lstat(os.path.join(folder, name)).st_size
+        for about in _files(home.root):
+            files, size = files + 1, size + about.st_size
             if files > budget.files or size > budget.bytes:
                 why = f"the tree is larger than the budget of {budget.files} files and {budget.bytes >> 20} MiB"
                 return Answer(provider="copy", usable=False, why=why)

@@ -23,13 +23,14 @@ from typing import Final, TypeAlias, cast
 from amends.changeset import marks
 from amends.changeset.ancestors import moment
 from amends.changeset.disk import Disk
+from amends.changeset.limits import too_deep
 from amends.changeset.look import about_path
-from amends.changeset.paths import join, parent, spell, unspell
+from amends.changeset.paths import DEEPEST, LONGEST_PATH, depth, join, parent, parents, spell, unspell
 from amends.changeset.stack import Found, Stack
 from amends.changeset.tools import Launch, Mount, Running
 from amends.changeset.views.protocol import Budget, Ground, room_of, upper_of
 from amends.changeset.writing import Writing, copy_one, copy_times
-from amends.errors import ViewError
+from amends.errors import LimitError, ViewError
 
 Signature: TypeAlias = "tuple[int, ...] | None"
 """None: changed so lately that its times prove nothing."""
@@ -104,16 +105,21 @@ class Workspace:
         yield from self._scan_folder(b"", fresh)
 
     def _scan_folder(self, folder: bytes, fresh: int) -> Iterator[tuple[bytes, Signature]]:
-        with os.scandir(self._at(folder)) as inside:
-            found = [(each.name, each.stat(follow_symlinks=False)) for each in inside]
-        for name, about in found:
-            path = join(folder, name)
-            if stat.S_ISDIR(about.st_mode):
-                yield path, (about.st_mode,)
-                yield from self._scan_folder(path, fresh)
-            else:
-                times = (about.st_mode, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-                yield path, None if about.st_ctime_ns >= fresh else times
+        left = [folder]
+        while left:
+            here = left.pop()
+            with os.scandir(self._at(here)) as inside:
+                found = [(each.name, each.stat(follow_symlinks=False)) for each in inside]
+            for name, about in found:
+                path = join(here, name)
+                if stat.S_ISDIR(about.st_mode):
+                    if path not in self._known and (depth(path) >= DEEPEST or len(self._at(path)) > LONGEST_PATH):
+                        raise too_deep(path)
+                    yield path, (about.st_mode,)
+                    left.append(path)
+                else:
+                    times = (about.st_mode, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+                    yield path, None if about.st_ctime_ns >= fresh else times
 
     def changed(self) -> tuple[list[bytes], list[bytes]]:
         """What may be new or different, and what is gone; both with folders first."""
@@ -156,12 +162,12 @@ class Workspace:
                 os.mkfifo(target)
 
     def _have_folders(self, folder: bytes, upper: bytes) -> None:
-        if not folder or os.path.isdir(upper + b"/" + folder):
-            return
-        self._have_folders(parent(folder), upper)
-        os.mkdir(upper + b"/" + folder)
-        about = os.lstat(self._at(folder))
-        os.chmod(upper + b"/" + folder, stat.S_IMODE(about.st_mode))
+        above = [folder, *parents(folder)] if folder else []
+        for each in reversed(above):
+            if not os.path.isdir(upper + b"/" + each):
+                os.mkdir(upper + b"/" + each)
+                about = os.lstat(self._at(each))
+                os.chmod(upper + b"/" + each, stat.S_IMODE(about.st_mode))
 
     @staticmethod
     def _is_hidden(path: bytes, upper: bytes) -> bool:
@@ -178,7 +184,7 @@ class Workspace:
         """Make the copy what the layers and the tree say, where it differs from what was last known, and in these."""
         try:
             self._restore(dropped)
-        except PermissionError:  # a folder that may not be written: then the whole copy is made anew
+        except (PermissionError, LimitError):  # it may not be written, or goes too deep: the whole copy is made anew
             self.make()
 
     def _restore(self, dropped: frozenset[bytes]) -> None:
