@@ -42,7 +42,12 @@ def test_a_plain_path_is_spelled_as_it_is() -> None:
     [
         (".git", [b".git", b"a/.git", b".git/config", b"a/.git/x/y"], [b".gitignore", b"a.git", b"git"]),
         ("*.lock", [b"uv.lock", b"a/b/uv.lock", b"x.lock/inside"], [b"uv.lock2", b"lock"]),
-        ("docs/**", [b"docs/a", b"docs/a/b"], [b"a/docs/b", b"docs2/a"]),
+        ("docs/**", [b"docs", b"docs/a", b"docs/a/b"], [b"a/docs", b"a/docs/b", b"docs2/a"]),
+        ("docs/**/**/", [b"docs", b"docs/a/b"], [b"a/docs"]),
+        ("a/**/b/**", [b"a/b", b"a/x/b", b"a/x/b/c"], [b"a", b"b"]),
+        ("**", [b"a", b"a/b"], []),
+        ("/**", [b"a", b"a/b"], []),
+        (".git", [b".GIT/hooks/x", b"a/.Git", b"GIT~1/x", b".git. /x", ".g\u200cit/x".encode()], [b"digit", b".gitx"]),
         ("**/build", [b"build", b"a/build", b"a/b/build/x"], [b"builds", b"a/rebuild"]),
         ("src/*/gen", [b"src/a/gen", b"src/b/gen/x"], [b"src/gen", b"src/a/b/gen"]),
         ("/only", [b"only", b"only/x"], [b"a/only"]),
@@ -55,6 +60,14 @@ def test_a_pattern_covers(pattern: str, covered: list[bytes], not_covered: list[
     patterns = Patterns([pattern])
     assert [path for path in covered if path not in patterns] == []
     assert [path for path in not_covered if path in patterns] == []
+
+
+def test_where_case_does_not_count_it_does_not_in_patterns() -> None:
+    blind = Patterns(["Secrets/**", "*.KEY", "caf\u00e9"], is_case_blind=True)
+    covered = [b"secrets", b"SECRETS/a", b"x/my.key", "CAFE\u0301".encode(), "caf\u00c9/x".encode()]
+    assert [path for path in covered if path not in blind] == []
+    assert blind.covering(b"SECRETS/a") == "Secrets/**"
+    assert b"secrets/a" not in Patterns(["Secrets/**"])
 
 
 def test_a_glob_matches_whole_paths() -> None:

@@ -37,7 +37,12 @@ CHANGES: dict[str, Callable[[Files], None]] = {}
 
 
 def judged_landing(
-    tree: Path, journal: Path, change: Callable[[Files], None], rule: str, provider: str = "api"
+    tree: Path,
+    journal: Path,
+    change: Callable[[Files], None],
+    rule: str,
+    provider: str = "api",
+    harm: Callable[[], None] = lambda: None,
 ) -> Judged:
     """Let an agent change the tree and land that, under a policy that asks a person by one rule; wait for either."""
     CHANGES["it"] = change
@@ -51,6 +56,7 @@ def judged_landing(
     async def lands(s: Work) -> None:
         files = s.files(tree, provider=provider)
         await s.do(edits, files, "it")
+        harm()
         await s.land(files, "tidy up")
 
     async def whole() -> Judged:

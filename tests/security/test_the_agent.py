@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import unicodedata
@@ -30,9 +31,10 @@ from amends import (
     action,
     saga,
 )
-from amends.changeset import Files
-from amends.errors import InputError, NotDone
+from amends.changeset import Changeset, Files, Landed, Limits, Terms, Unverified, take_back
 from amends.changeset.disk import Disk, Spot
+from amends.changeset.home import Home
+from amends.errors import InputError, LimitError, NotDone
 from amends.evidence.texts import visible
 from amends.runtime.checked import login
 from amends.runtime.registry import Registry
@@ -878,3 +880,255 @@ def test_a_folder_that_no_path_reaches_is_removed(tmp_path: Path) -> None:
     assert not top.exists()
     assert most - begun < 50
     assert held() == begun
+
+
+# -- powers, lists and names ------------------------------------------------------------------------------------------
+
+NOBODY = 65534
+NONE = 0xFFFFFFFF
+
+
+def _access(group: int) -> bytes:
+    """A list: the owner reads and writes, somebody else reads, the group may do this, and the mask is both."""
+    entries = [(0x01, 6, NONE), (0x02, 4, NOBODY), (0x04, group, NONE), (0x10, 6, NONE), (0x20, 0, NONE)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def _landed(tree: Path, change: Callable[[Files], None], **terms: Any) -> None:
+    with Changeset.open(tree, terms=Terms(**{"provider": "api", **terms})) as changeset:
+        with changeset.begin("one") as files:
+            change(files)
+        assert isinstance(changeset.land(), Landed)
+
+
+@pytest.mark.parametrize("bits", [0o4755, 0o2755, 0o6711])
+def test_new_content_never_lands_in_a_file_that_runs_with_its_owners_powers(bits: int, landing_tree: Path) -> None:
+    """An agent writes to a setuid program of the tree: what it wrote would run as the owner."""
+    program = landing_tree / "job.py"
+    program.chmod(bits)
+    old = program.read_bytes()
+
+    def rewrites(files: Files) -> None:
+        files.write_bytes("job.py", b"evil\n", mode=bits)
+
+    with pytest.raises(LimitError, match=f"chmod it to {bits & 0o777:o}"):
+        _landed(landing_tree, rewrites)
+    assert (program.read_bytes(), program.stat().st_mode & 0o7777) == (old, bits)
+    _landed(landing_tree, lambda files: files.write_bytes("job.py", b"new\n", mode=bits & 0o777))
+    assert (program.read_bytes(), program.stat().st_mode & 0o7777) == (b"new\n", bits & 0o777)
+
+
+def test_a_file_that_became_setuid_meanwhile_does_not_take_the_agents_content(landing_tree: Path) -> None:
+    """Somebody gives the tree's file its bit while the agent's content waits to land: nobody wants both."""
+    program = landing_tree / "job.py"
+    with Changeset.open(landing_tree, terms=Terms(provider="api")) as changeset:
+        with changeset.begin("one") as files:
+            files.write_bytes("job.py", b"evil\n")
+        program.chmod(0o4755)
+        with pytest.raises(LimitError, match="its content is changed"):
+            changeset.land()
+    assert program.read_bytes() == b"print('hello')\n"
+
+
+def test_taking_a_landing_back_gives_a_program_its_powers_again(landing_tree: Path) -> None:
+    program = landing_tree / "job.py"
+    program.chmod(0o4755)
+    with Changeset.open(landing_tree, terms=Terms(provider="api")) as changeset:
+        with changeset.begin("one") as files:
+            files.write_bytes("job.py", b"new\n", mode=0o755)
+        landed = changeset.land()
+    assert isinstance(landed, Landed)
+    with take_back(landing_tree, landing=landed.id) as inverse:
+        assert isinstance(inverse.land(), Landed)
+    assert (program.read_bytes(), program.stat().st_mode & 0o7777) == (b"print('hello')\n", 0o4755)
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o2755])
+def test_folders_with_bits_that_they_did_not_have_do_not_land(mode: int, landing_tree: Path) -> None:
+    """A folder that is setgid or sticky is looked at as a file is."""
+
+    def makes(files: Files) -> None:
+        files.make_folder("spool")
+        files.chmod("spool", mode)
+
+    with pytest.raises(LimitError, match="setuid, setgid or sticky"):
+        _landed(landing_tree, makes)
+
+
+def test_a_folder_in_a_setgid_folder_is_setgid_as_anywhere(landing_tree: Path) -> None:
+    (landing_tree / "shared").mkdir()
+    (landing_tree / "shared").chmod(0o2775)
+
+    def makes(files: Files) -> None:
+        files.make_folder("shared/a/b", parents=True)
+        files.chmod("shared/a", 0o2775)
+        files.write_text("shared/a/b/c", "x")
+
+    _landed(landing_tree, makes)
+    assert (landing_tree / "shared/a").stat().st_mode & 0o7777 == 0o2775
+
+
+def test_a_landed_file_keeps_the_list_of_who_may_use_it(landing_tree: Path) -> None:
+    """A file of mode 660 whose group may do nothing, by its list, was open to the group once the list was lost."""
+    key = landing_tree / "key"
+    os.setxattr(key, "system.posix_acl_access", _access(group=0))
+    assert key.stat().st_mode & 0o777 == 0o660
+    _landed(landing_tree, lambda files: files.write_bytes("key", b"another\n"))
+    assert (key.read_bytes(), key.stat().st_mode & 0o777) == (b"another\n", 0o660)
+    assert os.getxattr(key, "system.posix_acl_access") == _access(group=0)
+    with Changeset.open(landing_tree, terms=Terms(provider="api")) as changeset:
+        with changeset.begin("one") as files:
+            files.remove("key")
+        landed = changeset.land()
+    assert isinstance(landed, Landed)
+    with take_back(landing_tree, landing=landed.id) as inverse:
+        assert isinstance(inverse.land(), Landed)
+    assert os.getxattr(key, "system.posix_acl_access") == _access(group=0)
+
+
+def test_a_file_that_a_tool_moves_has_no_more_rights_for_its_group_than_its_list_said(landing_tree: Path) -> None:
+    os.setxattr(landing_tree / "key", "system.posix_acl_access", _access(group=4))
+
+    def moves(files: Files) -> None:
+        assert files.run(["mv", "key", "moved"], timeout_s=60).ok
+
+    _landed(landing_tree, moves, provider="overlay")
+    assert (landing_tree / "moved").stat().st_mode & 0o777 == 0o640
+    assert "system.posix_acl_access" not in os.listxattr(landing_tree / "moved")
+
+
+def test_denying_what_is_in_a_folder_denies_the_folder(landing_tree: Path) -> None:
+    """`secrets/**` let a chmod of the folder itself land."""
+    (landing_tree / "secrets").mkdir(mode=0o700)
+    with pytest.raises(LimitError, match=r"secrets/\*\* is denied"):
+        _landed(landing_tree, lambda files: files.chmod("secrets", 0o777), limits=Limits(denied=("secrets/**",)))
+
+
+@pytest.mark.parametrize("name", [".git", ".GIT", ".Git", "GIT~1", ".git.", ".g\u200cit"])
+def test_nothing_lands_in_what_git_takes_for_its_own_on_any_disk(name: str, landing_tree: Path) -> None:
+    """A hook in `.GIT` is harmless here, and runs where case does not count."""
+    _landed(landing_tree, lambda files: files.make_folder(f"{name}/hooks", parents=True))
+
+    def plants(files: Files) -> None:
+        files.make_folder(f"{name}/hooks", parents=True)
+        files.write_text(f"{name}/hooks/pre-commit", "#!/bin/sh\ntouch /stolen\n", mode=0o755)
+        files.write_text("note", "x")
+
+    _landed(landing_tree, plants)
+    assert sorted(path.name for path in landing_tree.iterdir()) == ["job.py", "key", "large.sql", "note"]
+
+
+def test_where_case_does_not_count_patterns_do_not_count_it(
+    landing_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On such a disk `SECRETS/key` is `secrets/key`."""
+    monkeypatch.setattr(Home, "is_case_blind", property(lambda _: True))
+    with pytest.raises(LimitError, match="is denied"):
+        _landed(landing_tree, lambda files: files.make_folder("SECRETS"), limits=Limits(denied=("secrets/**",)))
+
+
+# -- what is verified and landed is what was sealed -------------------------------------------------------------------
+
+CHECK = "import subject, sys; sys.exit(0 if subject.VALUE == 'good' else 1)"
+PLANT = """
+import os, py_compile
+source = open('subject.py').read()
+about = os.stat('subject.py')
+open('subject.py', 'w').write("VALUE = 'good'\\n")
+os.utime('subject.py', ns=(about.st_mtime_ns, about.st_mtime_ns))
+py_compile.compile('subject.py', invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+open('subject.py', 'w').write("VALUE = 'evil'\\n")
+"""
+
+
+@pytest.mark.parametrize("provider", ["overlay", "copy"])
+def test_a_planted_cache_does_not_make_a_verification_pass(provider: str, landing_tree: Path) -> None:
+    """A compiled file that never lands, and is in no diff, stood in for the bad source while it was checked."""
+    (landing_tree / "subject.py").write_text("VALUE = 'good'\n")
+    with Changeset.open(landing_tree, terms=Terms(provider=provider)) as changeset:
+        with changeset.begin("one") as files:
+            assert files.run([sys.executable, "-c", PLANT], timeout_s=60).ok
+            assert files.run([sys.executable, "-B", "-c", CHECK], timeout_s=60).ok, "the cache is not believed"
+        ended = changeset.land(verify=[sys.executable, "-B", "-c", CHECK], verify_s=60)
+    assert isinstance(ended, Unverified)
+    assert (landing_tree / "subject.py").read_text() == "VALUE = 'good'\n"
+
+
+@pytest.mark.parametrize("provider", ["overlay", "copy"])
+def test_a_verification_sees_just_the_tree_that_would_be(provider: str, landing_tree: Path) -> None:
+    """Files, folders, links, modes, times and what is gone: the same as after the landing."""
+    (landing_tree / "old").mkdir()
+    (landing_tree / "old/__pycache__").mkdir()
+    (landing_tree / "old/__pycache__/x.pyc").write_bytes(b"cache")
+    (landing_tree / "old/a").write_text("a\n")
+    (landing_tree / "closed").mkdir()
+    (landing_tree / "closed/b").write_text("1\n2\n3\n4\n5\n")
+    (landing_tree / "was_file").write_text("x")
+    (landing_tree / "was_folder").mkdir()
+    (landing_tree / "was_folder/c").write_text("x")
+    (landing_tree / "__pycache__").mkdir()
+    (landing_tree / "__pycache__/job.pyc").write_bytes(b"the tree's own")
+    out = landing_tree.parent / "out"
+    look = f"find . -mindepth 1 \\( -type d -printf '%p %y %m\\n' \\) -o -printf '%p %y %m %s %T@ %l\\n' | sort > {out}"
+    with Changeset.open(landing_tree, terms=Terms(provider=provider)) as changeset:
+        with changeset.begin("one") as files:
+            files.write_text("closed/b", "1\n2\n3\n4\nfive\n")
+            files.chmod("closed", 0o555)
+            files.remove("old", recursive=True)
+            files.remove("was_file")
+            files.make_folder("was_file")
+            files.write_text("was_file/inside", "x", mode=0o640)
+            files.remove("was_folder", recursive=True)
+            files.symlink("was_folder", "job.py")
+        with changeset.begin("two") as files:
+            files.make_folder("__pycache__", exist_ok=True)
+            files.write_text("__pycache__/planted.pyc", "evil")
+            files.make_folder("new/__pycache__", parents=True)
+            files.write_text("new/__pycache__/planted.pyc", "evil")
+            files.write_text("new/page", "x")
+        (landing_tree / "closed/b").write_text("one\n2\n3\n4\n5\n")  # somebody else: it is merged
+        assert isinstance(changeset.land(verify=["sh", "-c", look], verify_s=60), Landed)
+    seen = out.read_text()
+    assert "planted" not in seen
+    assert "job.pyc" in seen
+    subprocess.run(["sh", "-c", look], check=True, cwd=landing_tree, timeout=60)
+    assert seen == out.read_text()
+
+
+def _replaced(place: Path) -> None:
+    place.unlink()
+    place.mkdir()
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "another content": lambda place: place.write_bytes(b"print('evil')\nprint('hello')\nb\nc\nd\n"),
+    "no content": lambda place: place.unlink(),
+    "a folder": _replaced,
+    "no layer": lambda place: shutil.rmtree(place.parent),
+}
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_layer_ends_its_landing_and_is_not_tried_again(
+    damage: str, is_merged: bool, landing_tree: Path, tmp_path: Path
+) -> None:
+    """What was sealed was changed on disk: it never heals, so nothing lands and a person is told at once."""
+    job = landing_tree / "job.py"
+    job.write_bytes(b"print('hello')\nb\nc\nd\ne\n")
+
+    def changes(files: Files) -> None:
+        files.write_bytes("job.py", b"print('hello')\nb\nc\nd\nE\n")
+
+    def harm() -> None:
+        (place,) = (tmp_path / ".tree.changesets/changesets").glob("*/layers/1/0/job.py")
+        DAMAGE[damage](place)
+        if is_merged:
+            job.write_bytes(b"# theirs\nprint('hello')\nb\nc\nd\ne\n")
+
+    judged = judged_landing(landing_tree, tmp_path / "journal.db", changes, "args.changed_files: {gt: 9999}", harm=harm)
+    assert judged.status == "rolled_back"
+    assert "job.py in layer 1 of " in judged.why
+    assert "is not what was sealed" in judged.why
+    assert b"evil" not in job.read_bytes()
+    assert b"E" not in job.read_bytes()

@@ -23,20 +23,18 @@ from amends.changeset.contents import Contents
 from amends.changeset.delta import Delta
 from amends.changeset.disk import Sync, spot
 from amends.changeset.home import Home
-from amends.changeset.look import content_at
 from amends.changeset.model import Ancestor, Isolation, Kind, Layer, Life, Record, State, Terms
 from amends.changeset.net import Net, net_changes
 from amends.changeset.paths import beneath, join, spell
 from amends.changeset.plan import Act, Do, acts_for
 from amends.changeset.rebase import link_layer
 from amends.changeset.report import BranchMerged, Conflict, Conflicted
-from amends.changeset.shelf import Shelf, content_in
+from amends.changeset.shelf import Shelf, as_sealed, content_in, damaged, sealed_content
 from amends.changeset.stack import Found, Stack
 from amends.changeset.validate import Validated, Validation, strict_conflicts
 from amends.changeset.views.protocol import View
 from amends.changeset.writing import Writing
 from amends.dataclass import dataclass
-from amends.errors import ChangesetDamagedError
 
 
 def fork(source: Shelf, layers: Sequence[Layer], *, id: str, name: str, now: int) -> Shelf:
@@ -76,7 +74,7 @@ class Branch:
     forked_at: int
 
     def content(self, tree: int, net: Net) -> bytes:
-        return content_at(self.where(tree, net))
+        return sealed_content(self.shelf, net.layer, tree, net.path, net.ours)
 
     def where(self, tree: int, net: Net) -> bytes:
         return content_in(self.shelf, net.layer, tree, net.path)
@@ -207,9 +205,8 @@ def _put(branch: Branch, writing: Writing, tree: int, act: Act, net: Net, valida
         writing.chmod(act.path, state.mode)
     else:
         where = branch.where(tree, net)
-        if state.kind is Kind.FILE and Delta.file_state(where).digest != state.digest:
-            raise ChangesetDamagedError(
-                f"{spell(act.path)} in layer {net.layer} of {branch.shelf.id} is not what was sealed; "
-                f"rewind to {net.layer - 1} and do it again"
-            )
-        writing.put(act.path, Found(where, os.lstat(where)), state.mode, state.mtime_ns)
+        with as_sealed(branch.shelf, net.layer, act.path):
+            if state.kind is Kind.FILE and Delta.file_state(where).digest != state.digest:
+                raise damaged(branch.shelf, net.layer, act.path)
+            found = Found(where, os.lstat(where))
+        writing.put(act.path, found, state.mode, state.mtime_ns)

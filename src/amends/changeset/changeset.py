@@ -265,10 +265,12 @@ class Changeset(Steps):
             raise ChangesetLifeError(f"step {self._open.number} is open; seal it or drop it before landing")
         self._require_no_branch()
         self._require_unlanded()
-        check = None
+        check, case = None, self._case(landing_id)
         if verify is not None:
-            check = Verification(verify, self._ground, self.provider, self._shelf.folder, verify_s, env=verify_env).run
-        ended = landing.land(self._case(landing_id), verify=check, wait_s=wait_s)
+            check = Verification(
+                verify, self._ground, self.provider, self._shelf.folder, case.opener, verify_s, env=verify_env
+            ).run
+        ended = landing.land(case, verify=check, wait_s=wait_s)
         self._record = self._shelf.record()
         return ended
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from amends.changeset import marks
+from amends.changeset.access import drop_access
 from amends.changeset.disk import Disk, digest_of, spot
 from amends.changeset.look import kind_of, readable, state_at
 from amends.changeset.model import Kind, State, same
@@ -84,8 +85,9 @@ class Delta:
 
     def _at(self, path: bytes, *, hides: bool) -> Iterator[Change]:
         where = self._up(path)
-        about = os.lstat(where)
         below = self._below.find(path)
+        drop_access(where, is_new=below is None)
+        about = os.lstat(where)
         if marks.is_whiteout(where, about):
             yield from self._gone(path)
             return

@@ -109,8 +109,8 @@ class Home:
 
     @property
     def is_case_blind(self) -> bool:
-        """Whether two names that differ by case alone are one here."""
-        return os.path.exists(self.within(b"ROOT.JSON"))
+        """Whether two names that differ by case alone are one here, or in the tree, as far as its names tell."""
+        return os.path.exists(self.within(b"ROOT.JSON")) or _is_case_blind(self.root)
 
     def newest_landing(self) -> int:
         return max((int(each[:-5]) for each in os.listdir(self.within(b"log")) if each[:-5].isdigit()), default=0)
@@ -144,6 +144,17 @@ def homes_of(roots: Sequence[Given], state: Given | None) -> tuple[Home, ...]:
             if one is not other and beneath(one.root, other.root) is not None:
                 raise RootError(f"{spell(one.root)} lies inside {spell(other.root)}; one changeset holds them apart")
     return homes
+
+
+def _is_case_blind(folder: bytes) -> bool:
+    with contextlib.suppress(OSError), os.scandir(folder) as inside:
+        for each in inside:
+            if (other := each.name.swapcase()) != each.name:
+                with contextlib.suppress(FileNotFoundError):
+                    about = os.lstat(folder + b"/" + other)
+                    return os.path.samestat(about, each.stat(follow_symlinks=False)) and other not in os.listdir(folder)
+                return False
+    return False
 
 
 def _default(root: bytes) -> bytes:

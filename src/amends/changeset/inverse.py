@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from amends.changeset import codec, marks
+from amends.changeset.access import access_of, give_access
 from amends.changeset.contents import Contents
 from amends.changeset.disk import Disk, Sync, spot
 from amends.changeset.home import Home, write_record
@@ -128,6 +129,9 @@ def _lay(path: bytes, state: State | None, kept: bytes | None, upper: bytes) -> 
         os.chmod(target, state.mode)
     elif kept is not None:
         copy_one(Found(kept, os.lstat(kept)), target)
+        access = access_of(spot(kept))
+        if access is not None:  # as it was, if it has to be made anew
+            give_access(spot(target), access, state.mode)
 
 
 def _is_hidden(path: bytes, upper: bytes) -> bool:

@@ -21,14 +21,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
 
+from amends.changeset.access import access_of, give_access
 from amends.changeset.disk import Disk, Spot, Sync, opened, spot
 from amends.changeset.home import Home, write_record
 from amends.changeset.late import ABORTED
+from amends.changeset.limits import power_broken
 from amends.changeset.line import turn
-from amends.changeset.look import about_at, content_at, folder_of, open_root, readable
+from amends.changeset.look import about_at, folder_of, open_root, readable
 from amends.changeset.model import Isolation, Kind, Layer, Life, Terms
 from amends.changeset.net import Net, net_changes
 from amends.changeset.objects import Objects
@@ -46,13 +49,13 @@ from amends.changeset.recovery import (
     stage_log,
 )
 from amends.changeset.report import Conflict, Conflicted, Landed, Unverified
-from amends.changeset.shelf import Shelf, content_in
+from amends.changeset.shelf import Shelf, as_sealed, content_in, damaged, sealed_content
 from amends.changeset.tools import Ran
 from amends.changeset.troubles import said, told
 from amends.changeset.validate import TreeNow, Validated, Validation, strict_conflicts
 from amends.clock import Clock
 from amends.dataclass import dataclass
-from amends.errors import ChangesetBusyError, ChangesetDamagedError, LandingStuckError
+from amends.errors import ChangesetBusyError, LandingStuckError, LimitError
 
 Ended: TypeAlias = "Landed | Conflicted | Unverified"
 Verify: TypeAlias = Callable[[Sequence[Validated]], Ran]
@@ -82,7 +85,19 @@ class Case:
         return self.layers[0].begun.landings[tree] if self.layers else self.homes[tree].newest_landing()
 
     def content(self, tree: int, net: Net) -> bytes:
-        return content_at(content_in(self.shelf, net.layer, tree, net.path))
+        return sealed_content(self.shelf, net.layer, tree, net.path, net.ours)
+
+    def opener(self, tree: int) -> Callable[[bytes], AbstractContextManager[int]]:
+        """A function that opens what would land at a path. ChangesetDamagedError: its layer does not have it."""
+        layers = {net.path: net.layer for net in net_changes(self.layers, tree)}
+
+        @contextlib.contextmanager
+        def opening(path: bytes) -> Generator[int]:
+            where = content_in(self.shelf, layers[path], tree, path)
+            with as_sealed(self.shelf, layers[path], path), readable(where) as file:
+                yield file
+
+        return opening
 
 
 def check(case: Case) -> list[Validated]:
@@ -140,6 +155,7 @@ def _try(case: Case, verify: Verify | None) -> Ended | None:
     numbers = [home.newest_landing() for home in case.homes]
     if verify is not None:
         looked = check(case)
+        _require_no_powers(case, looked)
         if not conflicts_of(looked):
             ran = verify(looked)
             if not ran.ok:
@@ -148,6 +164,7 @@ def _try(case: Case, verify: Verify | None) -> Ended | None:
         for home in _in_order(case.homes):
             locks.enter_context(home.locked())
         found = check(case)
+        _require_no_powers(case, found)
         if conflicts := conflicts_of(found):
             return Conflicted(changeset=case.shelf.id, conflicts=conflicts)
         if looked is not None and _has_moved(looked, found, numbers, case):
@@ -156,6 +173,16 @@ def _try(case: Case, verify: Verify | None) -> Ended | None:
             case.shelf.move_on(Life.LANDED, case.clock.now())
             return _landed(case, found, id="", sequences=())
         return _applied(case, found)
+
+
+def _require_no_powers(case: Case, found: Sequence[Validated]) -> None:
+    """Raise LimitError for new content in a file that runs with its owner's powers; what is put back had them."""
+    if case.shelf.record().inverse_of is not None:
+        return
+    for each in found:
+        for wanted in each.wanted:
+            if broken := power_broken(wanted.path, wanted.old, wanted.new):
+                raise LimitError(f"it cannot land: {broken}", broken=(broken,))
 
 
 def _has_moved(looked: list[Validated], found: list[Validated], numbers: list[int], case: Case) -> bool:
@@ -294,24 +321,26 @@ def _stage_tree(case: Case, number: int, tree: TreePlan, validated: Validated) -
 
 
 def _stage_file(case: Case, tree: int, act: Act, at: Spot, net: Net, validated: Validated, root: int) -> None:
+    """Have the new file beside the tree: its content, and whose it is, and who may use it, as the tree has that."""
     if act.new is None:
         return
-    if act.path in validated.merged:
-        case.disk.write(at, validated.merged[act.path], act.new.mode)
-        return
+    layered = content_in(case.shelf, net.layer, tree, act.path)
+    is_there = act.old is not None and act.old.kind is Kind.FILE
     with folder_of(root, act.path) if act.old is not None else contextlib.nullcontext(-1) as folder:
-        about = about_at(Spot(folder, name_of(act.path))) if folder >= 0 else None
+        there = Spot(folder, name_of(act.path))
+        about = about_at(there) if folder >= 0 else None
         owner = None if about is None else (about.st_uid, about.st_gid)
+        access = access_of(there if is_there else spot(layered))
         is_theirs = act.path in validated.from_tree
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        source = (
-            opened(Spot(folder, name_of(act.path)), flags)
-            if is_theirs
-            else readable(content_in(case.shelf, net.layer, tree, act.path))
-        )
-        with source as file:
-            digest = case.disk.copy(file, at, act.new.mode, owner)
+        if act.path in validated.merged:
+            case.disk.write(at, validated.merged[act.path], act.new.mode, owner)
+            digest = act.new.digest
+        else:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            intact = contextlib.nullcontext() if is_theirs else as_sealed(case.shelf, net.layer, act.path)
+            with intact, opened(there, flags) if is_theirs else readable(layered) as file:
+                digest = case.disk.copy(file, at, act.new.mode, owner)
+    if access is not None:
+        give_access(at, access, act.new.mode)
     if digest != act.new.digest and not is_theirs:
-        raise ChangesetDamagedError(
-            f"{spell(act.path)} in layer {net.layer} is not what was sealed; rewind to {net.layer - 1} and do it again"
-        )
+        raise damaged(case.shelf, net.layer, act.path)

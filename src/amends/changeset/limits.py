@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from amends.changeset.delta import Change
 from amends.changeset.model import Kind, Limits, State, Totals
-from amends.changeset.paths import DEEPEST, LONGEST_PATH, Patterns, join, name, parent, spell
+from amends.changeset.paths import DEEPEST, LONGEST_PATH, Patterns, folded, join, name, parent, spell
 from amends.changeset.stack import Stack, leads_out
 from amends.errors import LimitError, PathError
 
@@ -38,9 +37,11 @@ def too_deep(path: bytes) -> LimitError:
     return LimitError(f"the step cannot be sealed: {said}", broken=(said,))
 
 
-def kinds_broken(changes: Sequence[Change], view: Stack, limits: Limits) -> Iterator[str]:
+def kinds_broken(
+    changes: Sequence[Change], view: Stack, limits: Limits, *, is_case_blind: bool = False
+) -> Iterator[str]:
     """What no step may leave behind, whatever its numbers: devices, other users' powers, ways out of the tree."""
-    denied = Patterns(limits.denied)
+    denied = Patterns(limits.denied, is_case_blind=is_case_blind)
     for change in changes:
         if change.is_ephemeral:
             continue
@@ -51,10 +52,31 @@ def kinds_broken(changes: Sequence[Change], view: Stack, limits: Limits) -> Iter
             continue
         if after.kind is Kind.OTHER:
             yield f"{path} is a pipe, a socket or a device; only files, folders and links can land"
-        elif after.kind is Kind.FILE and _special(after) & ~_special(change.before):
-            yield f"{path} is setuid, setgid or sticky (mode {after.mode:o}); chmod it"
+        elif broken := power_broken(change.path, change.before, after, view):
+            yield broken
         elif after.kind is Kind.LINK and not limits.links_out and _is_way_out(change.path, after.target, view):
             yield f"{path} is a link to {spell(after.target)}, out of the tree"
+
+
+def power_broken(path: bytes, before: State | None, after: State | None, view: Stack | None = None) -> str | None:
+    """Of setuid, setgid and sticky bits: none is new, and none stands over new content. None: it is well.
+
+    A folder has its setgid bit from the one that it was made in, as anywhere; `view` knows that one.
+    """
+    if after is None or after.kind not in {Kind.FILE, Kind.FOLDER}:
+        return None
+    given = _special(after) & ~_special(before)
+    if after.kind is Kind.FOLDER and view is not None:
+        above = view.find(parent(path))
+        given &= ~(0 if above is None else above.mode & stat.S_ISGID)
+    if given and (after.kind is Kind.FILE or view is not None):
+        return f"{spell(path)} is setuid, setgid or sticky (mode {after.mode:o}); chmod it"
+    if after.kind is Kind.FILE and _special(after) and (before is None or before.digest != after.digest):
+        return (
+            f"{spell(path)} is setuid, setgid or sticky (mode {after.mode:o}), and its content is changed; "
+            f"chmod it to {after.mode & 0o777:o}, and have a person give it back what it needs once it has landed"
+        )
+    return None
 
 
 def _special(state: State | None) -> int:
@@ -82,15 +104,11 @@ def collisions(changes: Sequence[Change], view: Stack) -> Iterator[str]:
         if found is None or not found.is_folder:
             continue
         names = list(view.names(found))
-        counted = Counter(map(_folded, names))
-        alike = [each for each in names if counted[_folded(each)] > 1]
+        counted = Counter(map(folded, names))
+        alike = [each for each in names if counted[folded(each)] > 1]
         new = {name(change.path) for change in changes if parent(change.path) == folder and change.before is None}
         if new.intersection(alike):
             yield f"names that differ by case or composition alone: {', '.join(spell(join(folder, n)) for n in alike)}"
-
-
-def _folded(given: bytes) -> str:
-    return unicodedata.normalize("NFC", given.decode("utf-8", errors="surrogateescape")).casefold()
 
 
 def numbers_broken(totals: Totals, limits: Limits) -> Iterator[str]:

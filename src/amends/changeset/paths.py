@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -21,6 +22,9 @@ DEEPEST: Final = 200
 """How many folders may lie in each other."""
 
 _PLAIN: Final = re.compile(r"[^\x00-\x1f\x7f\\\ud800-\udfff]*", re.ASCII)
+_IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+"""What some disks leave out of a name when they look for it."""
+GIT: Final = b".git"
 _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})|\\\\")
 
 
@@ -110,19 +114,32 @@ def _unescaped(text: str) -> Iterator[bytes]:
 class Patterns:
     """Globs as in an ignore file: without a slash, of a name anywhere; with one, of a path from the root.
 
-    `**` stands for any number of folders. What covers a folder covers all that is below it.
+    `**` stands for any number of folders. What covers a folder covers all that is below it, and `x/**` covers `x`.
+
+    Where a disk does not tell letters by their case, patterns do not either. Whatever git would take for its own folder
+    on some disk (`.GIT`) is covered as that, everywhere: a tree may be checked out on such a disk later.
     """
 
-    def __init__(self, patterns: Iterable[str]) -> None:
+    def __init__(self, patterns: Iterable[str], *, is_case_blind: bool = False) -> None:
         self.given = tuple(patterns)
+        self._is_case_blind = is_case_blind
 
     @cached_property
     def _compiled(self) -> tuple[tuple[str, re.Pattern[bytes]], ...]:
-        return tuple((each, re.compile(_translated(each), re.DOTALL)) for each in self.given)
+        spelled = [(each, folded(each.encode("utf-8", errors="surrogateescape"))) for each in self.given]
+        return tuple(
+            (each, re.compile(_translated(blind if self._is_case_blind else each), re.DOTALL))
+            for each, blind in spelled
+        )
 
     def covering(self, path: bytes) -> str | None:
         """The first pattern that covers the path."""
-        return next((given for given, compiled in self._compiled if compiled.match(path)), None)
+        for said in {path: 0, _with_gits_own(path): 0}:
+            told = folded(said).encode("utf-8", errors="surrogateescape") if self._is_case_blind else said
+            for given, compiled in self._compiled:
+                if compiled.match(told):
+                    return given
+        return None
 
     def __contains__(self, path: bytes) -> bool:
         return self.covering(path) is not None
@@ -134,8 +151,26 @@ def matcher(pattern: str) -> Callable[[bytes], bool]:
     return lambda path: compiled.match(path) is not None
 
 
+def folded(name: bytes) -> str:
+    """A name as a disk knows it that tells letters neither by case nor by composition."""
+    return unicodedata.normalize("NFC", name.decode("utf-8", errors="surrogateescape")).casefold()
+
+
+def _with_gits_own(path: bytes) -> bytes:
+    return b"/".join(GIT if is_gits_own(part) else part for part in path.split(b"/"))
+
+
+def is_gits_own(name: bytes) -> bool:
+    """Whether a name is that of git's own folder on some disk: any case, a short name, letters that do not count."""
+    if name.isascii() and b"git" not in name.lower():
+        return False
+    return _IGNORED.sub("", folded(name)).partition(":")[0].rstrip(". ") in {".git", "git~1"}
+
+
 def _translated(pattern: str) -> bytes:
     anywhere = "" if "/" in pattern.rstrip("/") else "(?:.*/)?"
+    while pattern.rstrip("/").endswith("/**") and pattern.strip("/*"):
+        pattern = pattern.rstrip("/").removesuffix("/**")
     whole = f"{anywhere}{_translated_path(pattern)}(?:/.*)?\\Z"
     return whole.encode("utf-8", errors="surrogateescape")
 

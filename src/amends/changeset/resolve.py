@@ -231,9 +231,11 @@ class Resolving:
 
 
 def _below(now: TreeNow, folder: bytes) -> Iterator[bytes]:
-    for inner in now.inside(folder):
-        yield from _below(now, inner)
-        yield inner
+    """What is in a folder of the tree, and in its folders; what is inside comes first."""
+    found = list(now.inside(folder))
+    for each in found:  # it grows on the way
+        found += now.inside(each)
+    yield from reversed(found)
 
 
 def conflict_at(conflicts: Sequence[Conflict], root: bytes, path: bytes) -> Conflict:

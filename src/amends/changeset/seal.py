@@ -59,8 +59,7 @@ def seal_layer(
     """Seal the layer in `folder` over the layers that live. Raises LimitError, and then the layer is still open."""
     for part in parts:
         limits.require_shallow(part.upper)
-    ephemeral = Patterns(terms.ephemeral)
-    found = [Delta(part.upper, part.below, ephemeral, disk).changes() for part in parts]
+    found = [_changes(part, terms, disk) for part in parts]
     found = [list(_without_sockets(changes, part, disk)) for changes, part in zip(found, parts, strict=True)]
     totals = _totals(parts, found)
     _require_limits(found, parts, live, totals, terms)
@@ -79,6 +78,11 @@ def seal_layer(
     fields = codec.layer_fields(layer)
     write_record(disk, folder, b"sealed.json", fields)
     return replace(layer, digest=codec.digest_of(fields))
+
+
+def _changes(part: Part, terms: Terms, disk: Disk) -> list[Change]:
+    ephemeral = Patterns(terms.ephemeral, is_case_blind=part.home.is_case_blind)
+    return Delta(part.upper, part.below, ephemeral, disk).changes()
 
 
 def _without_sockets(changes: Sequence[Change], part: Part, disk: Disk) -> Iterator[Change]:
@@ -188,7 +192,7 @@ def _require_limits(
     broken: list[str] = []
     for part, changes in zip(parts, found, strict=True):
         view = Stack((part.upper, *part.below.parts), part.below.root)
-        broken += limits.kinds_broken(changes, view, terms.limits)
+        broken += limits.kinds_broken(changes, view, terms.limits, is_case_blind=part.home.is_case_blind)
         if terms.limits.portable_names or part.home.is_case_blind:
             broken += limits.collisions(changes, view)
     whole = Totals(

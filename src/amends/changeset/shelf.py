@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
 from amends.changeset import codec
 from amends.changeset.disk import Disk, spot
 from amends.changeset.home import Home, throw_away, write_record
 from amends.changeset.look import content_at
-from amends.changeset.model import LIFE, Layer, Life, Record
+from amends.changeset.model import LIFE, Kind, Layer, Life, Record, State
 from amends.changeset.paths import spell
 from amends.changeset.views.protocol import room_of, upper_of
 from amends.errors import (
@@ -25,6 +27,7 @@ from amends.errors import (
     UnknownChangesetError,
 )
 
+_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
@@ -144,6 +147,32 @@ class Shelf:
 
     def throw_layer_away(self, number: int) -> None:
         throw_away(self.disk, self.home, self.layer_folder(number), f"{self.id}.{number}".encode())
+
+
+@contextlib.contextmanager
+def as_sealed(shelf: Shelf, number: int, path: bytes) -> Generator[None]:
+    """Raise ChangesetDamagedError where a layer does not have what its record says: that never heals by itself."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in _MISSING:
+            raise
+        raise damaged(shelf, number, path) from exc
+
+
+def damaged(shelf: Shelf, number: int, path: bytes) -> ChangesetDamagedError:
+    return ChangesetDamagedError(
+        f"{spell(path)} in layer {number} of {shelf.id} is not what was sealed; rewind to {number - 1} and do it again"
+    )
+
+
+def sealed_content(shelf: Shelf, number: int, tree: int, path: bytes, state: State | None) -> bytes:
+    """A path's content in a layer, as it was sealed and not otherwise."""
+    with as_sealed(shelf, number, path):
+        content = content_at(content_in(shelf, number, tree, path))
+    if state is not None and state.kind is Kind.FILE and sha256(content).hexdigest() != state.digest:
+        raise damaged(shelf, number, path)
+    return content
 
 
 def content_in(shelf: Shelf, number: int, tree: int, path: bytes) -> bytes:

@@ -284,7 +284,7 @@ def strict_conflicts(
 
     `seen`: paths of which a step has said that it knows them, as they were then.
     """
-    patterns, known = Patterns(reads), dict(seen or {})
+    patterns, known = Patterns(reads, is_case_blind=home.is_case_blind), dict(seen or {})
     for path, winner in _landed_since(home, since):
         if path in known and same(known[path], state_of(home, path)):
             continue

@@ -26,7 +26,7 @@ from amends.changeset.judge import Clash, Ruling, judge
 from amends.changeset.look import about_path, content_at
 from amends.changeset.merge import Merged, merge
 from amends.changeset.model import Ancestor, Entry, Kind, Layer, State, Totals, same
-from amends.changeset.paths import parents, spell
+from amends.changeset.paths import is_gits_own, parents, spell
 from amends.changeset.report import Conflict
 from amends.changeset.shelf import Shelf, content_in
 from amends.changeset.stack import Stack
@@ -34,8 +34,6 @@ from amends.changeset.texts import LARGEST_TEXT
 from amends.changeset.views.protocol import upper_of
 from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError
-
-_GIT = b".git"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +291,8 @@ def _repositories(entries: Sequence[Entry]) -> set[bytes]:
     for entry in entries:
         if entry.is_ephemeral:
             names = entry.path.split(b"/")
-            if _GIT in names:
-                found.add(b"/".join(names[: names.index(_GIT) + 1]))
+            if own := next((number for number, name in enumerate(names, start=1) if is_gits_own(name)), 0):
+                found.add(b"/".join(names[:own]))
     return found
 
 
