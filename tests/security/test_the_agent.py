@@ -31,7 +31,7 @@ from amends import (
     action,
     saga,
 )
-from amends.changeset import Changeset, Files, Landed, Limits, Terms, Unverified, take_back
+from amends.changeset import Changeset, Files, Landed, Limits as ChangesetLimits, Terms, Unverified, take_back
 from amends.changeset.disk import Disk, Spot
 from amends.changeset.home import Home
 from amends.errors import InputError, LimitError, NotDone
@@ -714,6 +714,8 @@ def test_one_login_does_not_run_and_grant_its_own_step(tmp_path: Path) -> None:
     assert amends("approval", "grant", "c-1/1", "--yes", "--by", "person:kim").code == 0
     assert amends("resume").code == 0
     assert amends.world == ["wiped"]
+
+
 WRITES = """
 version: v1
 saga: writes
@@ -816,6 +818,8 @@ def test_what_a_python_step_wrote_of_its_secret_is_in_no_diff_on_record(tmp_path
     said = entries_of(tmp_path / "j.db")
     assert "+[secret]" in said
     assert not any(leaks(said, line) for line in secret.splitlines() if "KEY" not in line)
+
+
 # -- trees that are too deep ------------------------------------------------------------------------------------------
 
 DIG = "import os\nfor _ in range({}):\n    os.mkdir('d')\n    os.chdir('d')\nopen('gold', 'w').close()"
@@ -1001,7 +1005,9 @@ def test_denying_what_is_in_a_folder_denies_the_folder(landing_tree: Path) -> No
     """`secrets/**` let a chmod of the folder itself land."""
     (landing_tree / "secrets").mkdir(mode=0o700)
     with pytest.raises(LimitError, match=r"secrets/\*\* is denied"):
-        _landed(landing_tree, lambda files: files.chmod("secrets", 0o777), limits=Limits(denied=("secrets/**",)))
+        _landed(
+            landing_tree, lambda files: files.chmod("secrets", 0o777), limits=ChangesetLimits(denied=("secrets/**",))
+        )
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", ".Git", "GIT~1", ".git.", ".g\u200cit"])
@@ -1024,7 +1030,9 @@ def test_where_case_does_not_count_patterns_do_not_count_it(
     """On such a disk `SECRETS/key` is `secrets/key`."""
     monkeypatch.setattr(Home, "is_case_blind", property(lambda _: True))
     with pytest.raises(LimitError, match="is denied"):
-        _landed(landing_tree, lambda files: files.make_folder("SECRETS"), limits=Limits(denied=("secrets/**",)))
+        _landed(
+            landing_tree, lambda files: files.make_folder("SECRETS"), limits=ChangesetLimits(denied=("secrets/**",))
+        )
 
 
 # -- what is verified and landed is what was sealed -------------------------------------------------------------------

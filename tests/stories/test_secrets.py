@@ -29,9 +29,9 @@ def definition(pin: str) -> Any:
 
     @saga("door.both")
     async def both(s: Work, given: Secret) -> list[str]:
-        first, *_ = await asyncio.gather(s.do(open_door, Secret(pin), 1), s.do(open_door, given, 2))
+        opened = await asyncio.gather(s.do(open_door, Secret(pin), 1), s.do(open_door, given, 2))
         await s.wait_for("go")
-        return [first, await s.do(open_door, Secret(pin), 3)]
+        return [opened[0], await s.do(open_door, Secret(pin), 3)]
 
     return both
 
