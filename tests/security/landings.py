@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from amends import Coordinator, Settings, Work, action, saga
 from amends.changeset import Files
@@ -67,6 +67,8 @@ def judged_landing(
             for asked in await on.approvals():
                 shown = await on.approval(asked.id)
                 return Judged(cast("dict[str, Any]", shown.args), shown.id, str(ended.status), ended.why)
+                assert isinstance(shown.args, dict)
+                return Judged(shown.args, shown.id, str(ended.status), ended.why)
             return Judged(None, "", str(ended.status), ended.why)
 
     return asyncio.run(whole())

@@ -32,6 +32,7 @@ from amends import (
     saga,
 )
 from amends.changeset import Changeset, Files, Landed, Limits as ChangesetLimits, Terms, Unverified, take_back
+from amends.changeset import Changeset, Files, Landed, Limits as TreeLimits, Terms, Unverified, take_back
 from amends.changeset.disk import Disk, Spot
 from amends.changeset.home import Home
 from amends.errors import InputError, LimitError, NotDone
@@ -1008,6 +1009,7 @@ def test_denying_what_is_in_a_folder_denies_the_folder(landing_tree: Path) -> No
         _landed(
             landing_tree, lambda files: files.chmod("secrets", 0o777), limits=ChangesetLimits(denied=("secrets/**",))
         )
+        _landed(landing_tree, lambda files: files.chmod("secrets", 0o777), limits=TreeLimits(denied=("secrets/**",)))
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", ".Git", "GIT~1", ".git.", ".g\u200cit"])
@@ -1033,6 +1035,7 @@ def test_where_case_does_not_count_patterns_do_not_count_it(
         _landed(
             landing_tree, lambda files: files.make_folder("SECRETS"), limits=ChangesetLimits(denied=("secrets/**",))
         )
+        _landed(landing_tree, lambda files: files.make_folder("SECRETS"), limits=TreeLimits(denied=("secrets/**",)))
 
 
 # -- what is verified and landed is what was sealed -------------------------------------------------------------------
