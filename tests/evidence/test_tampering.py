@@ -27,7 +27,7 @@ from typing import Any, cast
 
 import pytest
 
-from amends.core.values import SagaId
+from amends.core.values import SagaId, digest
 from amends.errors import EvidenceError
 from amends.evidence import ed25519, note as notes, standalone, verify
 from amends.evidence.bundle import spell, spell_entry
@@ -383,6 +383,12 @@ def change_body(database: Database, seq: int) -> None:
     database.run("UPDATE entry SET body = replace(body, '\"', ' \"') WHERE seq = ?", (seq,))
 
 
+def strip_body(database: Database, seq: int) -> None:
+    """As if it had been removed: what is left still gives its hash."""
+    ((body,),) = database.rows("SELECT body FROM entry WHERE seq = ?", (seq,))
+    database.run("UPDATE entry SET body = ? WHERE seq = ?", (f"sha256:{digest(body)}", seq))
+
+
 def change_hash(database: Database, seq: int) -> None:
     database.run("UPDATE entry SET hash = zeroblob(32) WHERE seq = ?", (seq,))
 
@@ -434,6 +440,7 @@ CHANGES: tuple[Change, ...] = (
     delete_row,
     swap_rows,
     change_body,
+    strip_body,
     change_hash,
     spoil_text,
     rewrite,
@@ -487,6 +494,9 @@ def test_what_was_cut_back_with_its_checkpoints_is_seen_only_by_who_holds_one(fi
     last = next(iter(database.rows("SELECT note FROM checkpoint ORDER BY size DESC LIMIT 1")))[0]
     cut_back(database, 500)
     database.run("DELETE FROM checkpoint WHERE size >= 500")
+    database.run("DELETE FROM saga WHERE id NOT IN (SELECT saga FROM entry)")
+    database.run("UPDATE saga SET head = (SELECT max(number) FROM entry WHERE saga = saga.id)")
+    database.run("UPDATE saga SET hash = (SELECT hash FROM entry WHERE saga = saga.id AND number = head)")
     database.close()
     assert asyncio.run(live(None)) == "unattested"
     assert asyncio.run(live(last)) == "failed"

@@ -143,3 +143,47 @@ def test_entries_are_never_older_than_those_before_them(tmp_path: Path) -> None:
 @saga("clock.nothing")
 async def deadline_nap_nothing(s: Work) -> None:
     """Do nothing."""
+
+from amends import Work, action, saga
+from tests.runtime.support import QuickClock
+from tests.security.held import desk
+
+# -- rates ------------------------------------------------------------------------------------------------------------
+
+TWO_A_MINUTE = """
+version: v1
+default: allow
+rules:
+  - id: two-a-minute
+    when: {topic: test.mail}
+    decision: throttle
+    rate: {max: 2, per: 60s}
+"""
+DAY = 86_400.0
+
+
+def test_a_clock_that_is_set_back_or_forth_lets_no_more_through_than_the_rate() -> None:
+    """The clock is set a day back, and two days forth, between calls that are throttled."""
+    clock = QuickClock()
+    sent: list[float] = []
+
+    @action("test.mail", no_rollback="it is sent")
+    def mail() -> None:
+        sent.append(clock.elapsed())
+
+    @saga("test.mails")
+    async def mails(s: Work) -> None:
+        for jump in (0.0, -DAY, 0.0, -DAY, 2 * DAY, 0.0):
+            clock.jump(jump)
+            await s.do(mail)
+
+    async def whole() -> None:
+        async with desk(TWO_A_MINUTE, clock) as coordinator:
+            assert (await coordinator.run(mails, actor="agent:bot")).status == "completed"
+
+    asyncio.run(whole())
+    assert len(sent) == 6
+    set_forth = 4  # a clock that goes forth has let time pass, as far as anybody can tell
+    for number in range(2, len(sent)):
+        if number != set_forth and number - 1 != set_forth:
+            assert sent[number] - sent[number - 2] >= 60, sent

@@ -134,15 +134,31 @@ async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIte
     try:
         durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
         yield Finding(name="settings", state="ok", found=durable)
-        for looks in (_clock, _store, _chain, _leases, _paused, _resumable, _people):
-            async for each in looks(journal):
+        looks = {
+            "clock": _clock(journal),
+            "file": _store(journal),
+            "chain": _chain(journal),
+            "leases": _leases(journal),
+            "pauses": _paused(journal),
+            "resume": _resumable(journal),
+            "people": _people(journal),
+            "policy": _policy(journal, policy, how_policy),
+            "actions": _actions(journal, policy),
+        }
+        for name, found in looks.items():
+            async for each in _unless_damaged(name, found):
                 yield each
-        async for each in _policy(journal, policy, how_policy):
-            yield each
-        async for each in _actions(journal, policy):
-            yield each
     finally:
         await journal.close()
+
+
+async def _unless_damaged(name: str, found: AsyncIterator[Finding]) -> AsyncIterator[Finding]:
+    """What cannot be looked at because the journal is damaged is a finding too, and the rest is looked at."""
+    try:
+        async for each in found:
+            yield each
+    except JournalError as exc:
+        yield Finding(name=name, state="wrong", found=str(exc), do=_DAMAGED)
 
 
 async def _clock(journal: Journal) -> AsyncIterator[Finding]:
