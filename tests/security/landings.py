@@ -66,7 +66,6 @@ def judged_landing(
             ended = await asyncio.wait_for(handle.halt(), 60)
             for asked in await on.approvals():
                 shown = await on.approval(asked.id)
-                return Judged(cast("dict[str, Any]", shown.args), shown.id, str(ended.status), ended.why)
                 assert isinstance(shown.args, dict)
                 return Judged(shown.args, shown.id, str(ended.status), ended.why)
             return Judged(None, "", str(ended.status), ended.why)

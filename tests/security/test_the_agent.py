@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import struct
@@ -11,7 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,21 +28,36 @@ from amends import (
     SagaDefinition,
     SagaStatus,
     Secret,
+    Settings,
     Work,
     action,
     saga,
 )
-from amends.changeset import Changeset, Files, Landed, Limits as ChangesetLimits, Terms, Unverified, take_back
-from amends.changeset import Changeset, Files, Landed, Limits as TreeLimits, Terms, Unverified, take_back
+from amends.bootstrap import Opening
+from amends.changeset import (
+    Changeset,
+    Files,
+    Landed,
+    Limits as TreeLimits,
+    Terms,
+    Unverified,
+    take_back,
+)
 from amends.changeset.disk import Disk, Spot
 from amends.changeset.home import Home
+from amends.clock import SystemClock
+from amends.core.values import SagaId, StepId
 from amends.errors import InputError, LimitError, NotDone
 from amends.evidence.texts import visible
+from amends.journal.sqlite import SqliteJournal
 from amends.runtime.checked import login
 from amends.runtime.registry import Registry
 from tests.cli.shell import Shell
+from tests.runtime.test_approvals import parked
+from tests.security.held import desk
 from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
 from tests.security.leaks import everything_about, leaks
+from tests.security.removals import FORGET, MARK, STRIP, broken_index, edit, failed_saga, removals, verdicts
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
@@ -316,250 +332,6 @@ ROWS = {
         _writes("job.py", b"# tidy up\r-" + EVIL + b"\n"),
         "args.changed_lines: {gt: 0}",
         "+# tidy up\\r-" + EVIL.decode(),
-import asyncio
-import contextlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, cast
-
-import pytest
-
-from amends import Coordinator, Settings, Work, action, saga
-from amends.bootstrap import Opening
-from amends.changeset import Files
-from amends.clock import SystemClock
-from amends.core.values import SagaId, StepId
-from amends.journal.sqlite import SqliteJournal
-from tests.runtime.test_approvals import parked
-from tests.security.held import desk
-from tests.security.removals import FORGET, MARK, STRIP, broken_index, edit, failed_saga, removals, verdicts
-
-# -- evidence that is removed -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("more", [(), (MARK,)], ids=["bare", "marked as pruned"])
-def test_what_is_stripped_from_a_journal_without_a_record_is_damage(tmp_path: Path, more: tuple[str, ...]) -> None:
-    """Digests are put in the place of what the entries of a failed saga held, which takes no key."""
-    shell = failed_saga(tmp_path)
-    assert [said.code for said in verdicts(shell)] == [0, 0, 0]
-    edit(shell, STRIP, *more)
-    for said in verdicts(shell):
-        assert said.code == 8, said
-        assert "gone" in said.out
-    assert [said.code for said in verdicts(shell, "--removed-unrecorded")][1:] == [0, 0]
-
-
-def test_an_agent_forgets_nothing_under_its_own_name(tmp_path: Path) -> None:
-    """The agent has what it did removed, as itself or as the system; and without a reason nobody does."""
-    shell = failed_saga(tmp_path)
-    for name in ("agent:desk", "system:local"):
-        assert (
-            "is not a person, and only people remove what sagas held"
-            in shell(*FORGET, "--why", "tidying up", "--by", name).complaint
-        )
-    assert "--why" in shell(*FORGET).err
-    assert "is not a person" in shell("prune", "--older-than", "0s", "--by", "agent:desk").complaint
-    assert [said.code for said in verdicts(shell)] == [0, 0, 0]
-    assert "card.charge" in shell("saga", "show", "bad").out
-
-
-def test_who_removed_what_and_why_is_signed_and_told_by_every_verifier(tmp_path: Path) -> None:
-    """Somebody removes what sagas held, and nobody is to find out who."""
-    shell = failed_saga(tmp_path)
-    said = shell(*FORGET, "--why", "the year is over", "--by", "person:ann")
-    assert (said.code, said.out) == (0, "removed what 9 entries held\n")
-    for told in verdicts(shell):
-        assert told.code == 0, told
-        assert "person:ann" in told.out
-        assert "removed what 9 entries of 2 sagas held" in told.out
-        assert "the year is over" in told.out
-    for told in verdicts(shell, "--json"):
-        (found,) = removals(told)
-        assert (found["by"], found["why"], found["sagas"], found["entries"]) == ("person:ann", "the year is over", 2, 9)
-    assert "what entries 1 to 5 held was removed by person:ann: the year is over" in shell("saga", "show", "bad").out
-
-
-def test_a_person_does_not_remove_what_they_asked_for_themselves(tmp_path: Path) -> None:
-    """Outside development, the owner of a saga has its evidence removed by their own decision."""
-    shell = failed_saga(tmp_path)
-    given = ("--input", '{"cents": 2}', "--env", "production", "--actor", "agent:desk", "--label", "owner=person:olga")
-    assert shell("run", "pay:pay", "--id", "hers", *given).code == 0
-    said = shell(*FORGET, "--why", "tidy", "--by", "person:Olga", "--json")
-    (done,) = said.records
-    assert (done["sagas"], done["refused"]) == (2, 1)
-    assert "removed" not in shell("saga", "show", "hers").out
-    assert shell(*FORGET, "--why", "tidy", "--by", "person:ann").out == "removed what 4 entries held\n"
-
-
-def test_a_record_that_nobody_signed_excuses_nothing(tmp_path: Path) -> None:
-    """Whoever has the file and no key strips it by amends itself: right hashes, a right tree, and no signature."""
-    shell = failed_saga(tmp_path)
-
-    async def strip() -> None:
-        journal = await SqliteJournal.open(tmp_path / "amends.db", SystemClock())
-        await journal.remove_payloads(by="person:ann", why="the year is over", ended_before=SystemClock().now() + 1)
-        await journal.close()
-
-    asyncio.run(strip())
-    assert [said.code for said in verdicts(shell)] == [8, 8, 8]
-
-
-# -- a journal that cannot be used ------------------------------------------------------------------------------------
-
-
-def test_an_index_that_lacks_rows_is_found_by_verify_and_by_doctor(tmp_path: Path) -> None:
-    """Every entry is as it was signed, and the index by which a saga is found was changed behind its back."""
-    shell = failed_saga(tmp_path)
-    broken_index(shell, "saga_status", "UPDATE saga SET status = 'running' WHERE name = 'good'")
-    said = shell("evidence", "verify", "--key", "@pub")
-    assert said.code == 8
-    assert "the journal's file is damaged: " in said.out
-    assert "saga_status" in said.out
-    assert "docs/operations.md#a-damaged-journal" in said.out
-    doctor = shell("doctor")
-    assert doctor.code == 1
-    assert "wrong file " in doctor.out
-
-
-def test_a_saga_that_nobody_can_read_is_found_though_every_entry_is_signed(tmp_path: Path) -> None:
-    """The row of the journal's policies says that they end elsewhere: every command refuses, and entries verify."""
-    shell = failed_saga(tmp_path)
-    shell.policy("{id: one, when: {topic: x}, decision: deny}")
-    assert shell("policy", "adopt", "policy.yaml", "--why", "first", "--by", "person:ann").code == 0
-    edit(shell, "UPDATE saga SET hash = zeroblob(32) WHERE name = 'amends.policy'")
-    said = shell("evidence", "verify", "--key", "@pub")
-    assert said.code == 8
-    assert "covered" in said.out
-    assert "saga amends.policy cannot be read: " in said.out
-    doctor = shell("doctor")
-    assert doctor.code == 1
-    assert "saga amends.policy cannot be read: " in " ".join(doctor.out.split())
-
-
-# -- what was approved is what runs -----------------------------------------------------------------------------------
-
-ASKED = """
-version: v1
-default: allow
-rules:
-  - {id: somebody-looks, when: {topic: [test.pay, amends.changeset.land], phase: forward}, decision: require_human}
-"""
-
-
-@pytest.mark.parametrize("way", ["the caller's object", "what was shown", "the history"])
-def test_arguments_that_change_after_the_approval_do_not_run(way: str) -> None:
-    """The object that was passed, or what a person was shown, is changed between the question and the call."""
-    paid: list[Any] = []
-
-    @action("test.pay", no_rollback="it is paid")
-    def pay(order: dict[str, Any]) -> None:
-        paid.append(order)
-
-    order: dict[str, Any] = {"to": "ann", "lines": [{"cents": 5}]}
-
-    @saga("test.paying")
-    async def paying(s: Work) -> None:
-        await s.do(pay, order)
-
-    def change(found: Any) -> None:
-        found["to"] = "eve"
-        found["lines"][0]["cents"] = 5_000_000
-
-    async def whole() -> None:
-        async with desk(ASKED) as on:
-            handle = await on.start(paying, id="s", actor="agent:bot")
-            asked = await parked(on, "s")
-            shown = await on.approval(asked)
-            if way == "the caller's object":
-                change(order)
-            elif way == "what was shown":
-                change(cast("dict[str, Any]", shown.args)["order"])
-            else:
-                steps = (await on.show("s")).saga.steps
-                change(cast("dict[str, Any]", steps[StepId("1")].args)["order"])
-            await on.grant(asked, by="person:ann", digest=shown.digest)
-            await asyncio.wait_for(handle, 60)
-
-    asyncio.run(whole())
-    assert [(each["to"], each["lines"][0]["cents"]) for each in paid] in ([("ann", 5)], [])
-
-
-def test_what_is_done_otherwise_than_it_was_asked_for_is_asked_again() -> None:
-    """`s.ask` for a small payment is granted, and a large one is done."""
-    paid: list[int] = []
-
-    @action("test.pay", no_rollback="it is paid")
-    def pay(cents: int) -> None:
-        paid.append(cents)
-
-    @saga("test.paying")
-    async def paying(s: Work) -> None:
-        await s.ask(pay, 5)
-        await s.do(pay, 5_000_000)
-
-    async def whole() -> None:
-        async with desk(ASKED) as on:
-            await on.start(paying, id="s", actor="agent:bot")
-            first = await parked(on, "s")
-            await on.grant(first, by="person:ann")
-            while not [row for row in await on.approvals(saga="s") if row.id != first]:
-                await asyncio.sleep(0.001)
-            assert paid == []
-
-    asyncio.run(asyncio.wait_for(whole(), 60))
-    assert paid == []
-
-
-@pytest.mark.parametrize("turn", range(6))
-def test_grants_and_refusals_at_once_have_it_run_once_or_not_at_all(turn: int, tmp_path: Path) -> None:
-    """Three people grant at the same moment, every second time one refuses, and three processes resume."""
-    paid: list[int] = []
-
-    @action("test.pay", no_rollback="it is paid")
-    def pay(cents: int) -> None:
-        paid.append(cents)
-
-    @saga("test.paying")
-    async def paying(s: Work) -> None:
-        await s.do(pay, 5)
-
-    (tmp_path / "policy.yaml").write_text(ASKED, encoding="utf-8")
-
-    async def whole() -> tuple[list[bool], str]:
-        async with contextlib.AsyncExitStack() as stack:
-            first = await stack.enter_async_context(opened(tmp_path, policy=str(tmp_path / "policy.yaml")))
-            await first.start(paying, id="s", actor="agent:bot")
-            asked = await parked(first, "s")
-            others = [first, *[await stack.enter_async_context(opened(tmp_path)) for _ in range(2)]]
-            people = [on.grant(asked, by=f"person:p{place}") for place, on in enumerate(others)]
-            if turn % 2:
-                people.insert(turn % 3, others[0].refuse(asked, by="person:no", why="no"))
-            answers = await asyncio.gather(*people, return_exceptions=True)
-            await asyncio.gather(*[on.resume() for on in others])
-            row = await first.journal.saga(SagaId("s"))
-            assert row is not None
-            kinds = [entry.name.partition("/")[0] for entry in (await first.show("s")).entries]
-            taken = [not isinstance(answer, BaseException) for answer in answers]
-            assert sum(taken) == 1, answers
-            return taken, "refused" if "approval.refused" in kinds else "granted"
-
-    _, answer = asyncio.run(asyncio.wait_for(whole(), 60))
-    assert paid == ([5] if answer == "granted" else [])
-
-
-def opened(place: Path, policy: str | None = None) -> Opening:
-    numbers = Settings(poll_s=0.02, park_s=0.0)
-    return Coordinator.open(str(place / "amends.db"), policy=policy, settings=numbers, env="production", signals=False)
-
-
-HANDS: dict[str, Callable[[Path], None]] = {
-    "a file of the layer": lambda layer: _each(layer, "job.py", lambda path: path.write_text("evil\n")),
-    "one more file in the layer": lambda layer: _each(
-        layer, "job.py", lambda path: path.with_name("more.py").write_text("evil\n")
-    ),
-    "a link in its place": lambda layer: _each(layer, "job.py", _linked),
-    "the record of the layer": lambda layer: _each(
-        layer, "sealed.json", lambda path: path.write_text(path.read_text().replace("job.py", "evil.py"))
     ),
 }
 
@@ -1250,9 +1022,6 @@ def test_denying_what_is_in_a_folder_denies_the_folder(landing_tree: Path) -> No
     """`secrets/**` let a chmod of the folder itself land."""
     (landing_tree / "secrets").mkdir(mode=0o700)
     with pytest.raises(LimitError, match=r"secrets/\*\* is denied"):
-        _landed(
-            landing_tree, lambda files: files.chmod("secrets", 0o777), limits=ChangesetLimits(denied=("secrets/**",))
-        )
         _landed(landing_tree, lambda files: files.chmod("secrets", 0o777), limits=TreeLimits(denied=("secrets/**",)))
 
 
@@ -1276,9 +1045,6 @@ def test_where_case_does_not_count_patterns_do_not_count_it(
     """On such a disk `SECRETS/key` is `secrets/key`."""
     monkeypatch.setattr(Home, "is_case_blind", property(lambda _: True))
     with pytest.raises(LimitError, match="is denied"):
-        _landed(
-            landing_tree, lambda files: files.make_folder("SECRETS"), limits=ChangesetLimits(denied=("secrets/**",))
-        )
         _landed(landing_tree, lambda files: files.make_folder("SECRETS"), limits=TreeLimits(denied=("secrets/**",)))
 
 
@@ -1387,6 +1153,238 @@ def test_a_damaged_layer_ends_its_landing_and_is_not_tried_again(
     assert "is not what was sealed" in judged.why
     assert b"evil" not in job.read_bytes()
     assert b"E" not in job.read_bytes()
+
+
+# -- evidence that is removed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [(), (MARK,)], ids=["bare", "marked as pruned"])
+def test_what_is_stripped_from_a_journal_without_a_record_is_damage(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Digests are put in the place of what the entries of a failed saga held, which takes no key."""
+    shell = failed_saga(tmp_path)
+    assert [said.code for said in verdicts(shell)] == [0, 0, 0]
+    edit(shell, STRIP, *more)
+    for said in verdicts(shell):
+        assert said.code == 8, said
+        assert "gone" in said.out
+    assert [said.code for said in verdicts(shell, "--removed-unrecorded")][1:] == [0, 0]
+
+
+def test_an_agent_forgets_nothing_under_its_own_name(tmp_path: Path) -> None:
+    """The agent has what it did removed, as itself or as the system; and without a reason nobody does."""
+    shell = failed_saga(tmp_path)
+    for name in ("agent:desk", "system:local"):
+        assert (
+            "is not a person, and only people remove what sagas held"
+            in shell(*FORGET, "--why", "tidying up", "--by", name).complaint
+        )
+    assert "--why" in shell(*FORGET).err
+    assert "is not a person" in shell("prune", "--older-than", "0s", "--by", "agent:desk").complaint
+    assert [said.code for said in verdicts(shell)] == [0, 0, 0]
+    assert "card.charge" in shell("saga", "show", "bad").out
+
+
+def test_who_removed_what_and_why_is_signed_and_told_by_every_verifier(tmp_path: Path) -> None:
+    """Somebody removes what sagas held, and nobody is to find out who."""
+    shell = failed_saga(tmp_path)
+    said = shell(*FORGET, "--why", "the year is over", "--by", "person:ann")
+    assert (said.code, said.out) == (0, "removed what 9 entries held\n")
+    for told in verdicts(shell):
+        assert told.code == 0, told
+        assert "person:ann" in told.out
+        assert "removed what 9 entries of 2 sagas held" in told.out
+        assert "the year is over" in told.out
+    for told in verdicts(shell, "--json"):
+        (found,) = removals(told)
+        assert (found["by"], found["why"], found["sagas"], found["entries"]) == ("person:ann", "the year is over", 2, 9)
+    assert "what entries 1 to 5 held was removed by person:ann: the year is over" in shell("saga", "show", "bad").out
+
+
+def test_a_person_does_not_remove_what_they_asked_for_themselves(tmp_path: Path) -> None:
+    """Outside development, the owner of a saga has its evidence removed by their own decision."""
+    shell = failed_saga(tmp_path)
+    given = ("--input", '{"cents": 2}', "--env", "production", "--actor", "agent:desk", "--label", "owner=person:olga")
+    assert shell("run", "pay:pay", "--id", "hers", *given).code == 0
+    said = shell(*FORGET, "--why", "tidy", "--by", "person:Olga", "--json")
+    (done,) = said.records
+    assert (done["sagas"], done["refused"]) == (2, 1)
+    assert "removed" not in shell("saga", "show", "hers").out
+    assert shell(*FORGET, "--why", "tidy", "--by", "person:ann").out == "removed what 4 entries held\n"
+
+
+def test_a_record_that_nobody_signed_excuses_nothing(tmp_path: Path) -> None:
+    """Whoever has the file and no key strips it by amends itself: right hashes, a right tree, and no signature."""
+    shell = failed_saga(tmp_path)
+
+    async def strip() -> None:
+        journal = await SqliteJournal.open(tmp_path / "amends.db", SystemClock())
+        await journal.remove_payloads(by="person:ann", why="the year is over", ended_before=SystemClock().now() + 1)
+        await journal.close()
+
+    asyncio.run(strip())
+    assert [said.code for said in verdicts(shell)] == [8, 8, 8]
+
+
+# -- a journal that cannot be used ------------------------------------------------------------------------------------
+
+
+def test_an_index_that_lacks_rows_is_found_by_verify_and_by_doctor(tmp_path: Path) -> None:
+    """Every entry is as it was signed, and the index by which a saga is found was changed behind its back."""
+    shell = failed_saga(tmp_path)
+    broken_index(shell, "saga_status", "UPDATE saga SET status = 'running' WHERE name = 'good'")
+    said = shell("evidence", "verify", "--key", "@pub")
+    assert said.code == 8
+    assert "the journal's file is damaged: " in said.out
+    assert "saga_status" in said.out
+    assert "docs/operations.md#a-damaged-journal" in said.out
+    doctor = shell("doctor")
+    assert doctor.code == 1
+    assert "wrong file " in doctor.out
+
+
+def test_a_saga_that_nobody_can_read_is_found_though_every_entry_is_signed(tmp_path: Path) -> None:
+    """The row of the journal's policies says that they end elsewhere: every command refuses, and entries verify."""
+    shell = failed_saga(tmp_path)
+    shell.policy("{id: one, when: {topic: x}, decision: deny}")
+    assert shell("policy", "adopt", "policy.yaml", "--why", "first", "--by", "person:ann").code == 0
+    edit(shell, "UPDATE saga SET hash = zeroblob(32) WHERE name = 'amends.policy'")
+    said = shell("evidence", "verify", "--key", "@pub")
+    assert said.code == 8
+    assert "covered" in said.out
+    assert "saga amends.policy cannot be read: " in said.out
+    doctor = shell("doctor")
+    assert doctor.code == 1
+    assert "saga amends.policy cannot be read: " in " ".join(doctor.out.split())
+
+
+# -- what was approved is what runs -----------------------------------------------------------------------------------
+
+ASKED = """
+version: v1
+default: allow
+rules:
+  - {id: somebody-looks, when: {topic: [test.pay, amends.changeset.land], phase: forward}, decision: require_human}
+"""
+
+
+@pytest.mark.parametrize("way", ["the caller's object", "what was shown", "the history"])
+def test_arguments_that_change_after_the_approval_do_not_run(way: str) -> None:
+    """The object that was passed, or what a person was shown, is changed between the question and the call."""
+    paid: list[Any] = []
+
+    @action("test.pay", no_rollback="it is paid")
+    def pay(order: dict[str, Any]) -> None:
+        paid.append(order)
+
+    order: dict[str, Any] = {"to": "ann", "lines": [{"cents": 5}]}
+
+    @saga("test.paying")
+    async def paying(s: Work) -> None:
+        await s.do(pay, order)
+
+    def change(found: Any) -> None:
+        found["to"] = "eve"
+        found["lines"][0]["cents"] = 5_000_000
+
+    async def whole() -> None:
+        async with desk(ASKED) as on:
+            handle = await on.start(paying, id="s", actor="agent:bot")
+            asked = await parked(on, "s")
+            shown = await on.approval(asked)
+            if way == "the caller's object":
+                change(order)
+            elif way == "what was shown":
+                change(cast("dict[str, Any]", shown.args)["order"])
+            else:
+                steps = (await on.show("s")).saga.steps
+                change(cast("dict[str, Any]", steps[StepId("1")].args)["order"])
+            await on.grant(asked, by="person:ann", digest=shown.digest)
+            await asyncio.wait_for(handle, 60)
+
+    asyncio.run(whole())
+    assert [(each["to"], each["lines"][0]["cents"]) for each in paid] in ([("ann", 5)], [])
+
+
+def test_what_is_done_otherwise_than_it_was_asked_for_is_asked_again() -> None:
+    """`s.ask` for a small payment is granted, and a large one is done."""
+    paid: list[int] = []
+
+    @action("test.pay", no_rollback="it is paid")
+    def pay(cents: int) -> None:
+        paid.append(cents)
+
+    @saga("test.paying")
+    async def paying(s: Work) -> None:
+        await s.ask(pay, 5)
+        await s.do(pay, 5_000_000)
+
+    async def whole() -> None:
+        async with desk(ASKED) as on:
+            _ = await on.start(paying, id="s", actor="agent:bot")
+            first = await parked(on, "s")
+            await on.grant(first, by="person:ann")
+            while not [row for row in await on.approvals(saga="s") if row.id != first]:
+                await asyncio.sleep(0.001)
+            assert paid == []
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+    assert paid == []
+
+
+@pytest.mark.parametrize("turn", range(6))
+def test_grants_and_refusals_at_once_have_it_run_once_or_not_at_all(turn: int, tmp_path: Path) -> None:
+    """Three people grant at the same moment, every second time one refuses, and three processes resume."""
+    paid: list[int] = []
+
+    @action("test.pay", no_rollback="it is paid")
+    def pay(cents: int) -> None:
+        paid.append(cents)
+
+    @saga("test.paying")
+    async def paying(s: Work) -> None:
+        await s.do(pay, 5)
+
+    (tmp_path / "policy.yaml").write_text(ASKED, encoding="utf-8")
+
+    async def whole() -> tuple[list[bool], str]:
+        async with contextlib.AsyncExitStack() as stack:
+            first = await stack.enter_async_context(opened(tmp_path, policy=str(tmp_path / "policy.yaml")))
+            _ = await first.start(paying, id="s", actor="agent:bot")
+            asked = await parked(first, "s")
+            others = [first, *[await stack.enter_async_context(opened(tmp_path)) for _ in range(2)]]
+            people = [on.grant(asked, by=f"person:p{place}") for place, on in enumerate(others)]
+            if turn % 2:
+                people.insert(turn % 3, others[0].refuse(asked, by="person:no", why="no"))
+            answers = await asyncio.gather(*people, return_exceptions=True)
+            await asyncio.gather(*[on.resume() for on in others])
+            row = await first.journal.saga(SagaId("s"))
+            assert row is not None
+            kinds = [entry.name.partition("/")[0] for entry in (await first.show("s")).entries]
+            taken = [not isinstance(answer, BaseException) for answer in answers]
+            assert sum(taken) == 1, answers
+            return taken, "refused" if "approval.refused" in kinds else "granted"
+
+    _, answer = asyncio.run(asyncio.wait_for(whole(), 60))
+    assert paid == ([5] if answer == "granted" else [])
+
+
+def opened(place: Path, policy: str | None = None) -> Opening:
+    numbers = Settings(poll_s=0.02, park_s=0.0)
+    return Coordinator.open(str(place / "amends.db"), policy=policy, settings=numbers, env="production", signals=False)
+
+
+HANDS: dict[str, Callable[[Path], None]] = {
+    "a file of the layer": lambda layer: _each(layer, "job.py", lambda path: path.write_text("evil\n")),
+    "one more file in the layer": lambda layer: _each(
+        layer, "job.py", lambda path: path.with_name("more.py").write_text("evil\n")
+    ),
+    "a link in its place": lambda layer: _each(layer, "job.py", _linked),
+    "the record of the layer": lambda layer: _each(
+        layer, "sealed.json", lambda path: path.write_text(path.read_text().replace("job.py", "evil.py"))
+    ),
+}
+
+
 def _linked(path: Path) -> None:
     path.unlink()
     path.symlink_to("/etc/passwd")

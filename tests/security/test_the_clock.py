@@ -9,6 +9,8 @@ import pytest
 
 from amends import Coordinator, RefusedError, Work, action, saga
 from amends.testing.clock import ManualClock
+from tests.runtime.support import QuickClock
+from tests.security.held import desk
 
 # -- deadlines --------------------------------------------------------------------------------------------------------
 
@@ -144,9 +146,6 @@ def test_entries_are_never_older_than_those_before_them(tmp_path: Path) -> None:
 async def deadline_nap_nothing(s: Work) -> None:
     """Do nothing."""
 
-from amends import Work, action, saga
-from tests.runtime.support import QuickClock
-from tests.security.held import desk
 
 # -- rates ------------------------------------------------------------------------------------------------------------
 
