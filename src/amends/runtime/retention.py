@@ -195,11 +195,19 @@ async def _decided(journal: Journal, by: str, sagas: Iterable[SagaId]) -> tuple[
     own, others = set[SagaId](), set[SagaId]()
     for saga in sagas if by.startswith(PERSON) else ():
         try:
-            if own_decision(await journal.saga(saga), by, f"remove what saga {saga} held"):
+            begun = await _begun(journal, saga)
+            env = None if begun is None else begun.taken_for or begun.env
+            if own_decision(begun, by, f"remove what saga {saga} held", env=env):
                 own.add(saga)
         except RefusedError:
             others.add(saga)
     return frozenset(own), frozenset(others)
+
+
+async def _begun(journal: Journal, saga: SagaId) -> e.SagaStarted | None:
+    async for entry in journal.read(saga):
+        return entry.event if not entry.is_removed and isinstance(entry.event, e.SagaStarted) else None
+    return None
 
 
 def spared_by(holds: Iterable[str], keep: Iterable[str] = ()) -> Spared:
