@@ -8,7 +8,8 @@ The blocks of a page run in order, in one fresh directory and one fresh process:
 - ```console holds commands after `$ `, each followed by what it prints. `amends`, `python` and `cat` are run. Of
   `make`, the target must exist. The rest sets up a shell and is left alone.
 
-What differs from run to run (times, ids, durations) is not compared. To have the pages show what is printed now:
+What differs from run to run (times, ids, durations) is not compared; the login name is shown as `you`. To have the
+pages show what is printed now:
 
     python tests/test_docs.py --write
 """
@@ -31,6 +32,8 @@ from typing import Any
 
 import pytest
 
+from amends.runtime.checked import login
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PROSE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "adr").glob("*.md"))]
@@ -40,6 +43,8 @@ LEFT_ALONE = frozenset({".", "cd", "git", "mkdir", "pip"})
 FENCES = frozenset({"python", "yaml", "output", "console", "text", "json", "toml", "mermaid"})
 PATIENCE_S = 120
 KILLED = signal.SIGKILL
+READER = "person:you"
+"""Who the reader is, where a page shows the login name of whoever runs a command."""
 
 
 def named(path: Path) -> str:
@@ -193,7 +198,8 @@ def performed(page: Path, place: Path) -> dict[int, str]:
     ended = subprocess.run(words, cwd=work, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     if ended.returncode:
         raise AssertionError(f"{named(page)} does not run:\n{ended.stdout}{ended.stderr}")
-    return {int(line): text for line, text in json.loads(answer.read_text(encoding="utf-8")).items()}
+    found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
+    return {int(line): text.replace(login(), READER) for line, text in found.items()}
 
 
 # Links

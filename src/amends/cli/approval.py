@@ -90,8 +90,8 @@ def grant(
     """Agree to what is asked, as it is shown.
 
     On a terminal it is shown first, and confirmed. Elsewhere give --digest, which says what was seen, or --yes, which
-    takes whatever is asked by now. Who asked for it, who owns or acts for them, and who has agreed already cannot grant
-    it. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
+    takes whatever is asked by now. Who has agreed already cannot grant it, nor, outside development, who asked for it,
+    owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
     """
     from amends.cli import asked
     from amends.cli.output import Output

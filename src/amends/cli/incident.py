@@ -176,9 +176,10 @@ def retry(
 ) -> int:
     """Try again what an incident stopped at.
 
-    --let-run is for a person who takes it on themselves, and who neither asked for the saga nor owns it. --mitigate is
-    for a person too: the saga goes back instead, as with `amends saga cancel --mitigate`. The exit code is 0 once the
-    saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
+    For a person who, outside development, neither asked for the saga nor owns it. With --let-run they take on
+    themselves what the gate refused. With --mitigate the saga goes back instead, as with `amends saga cancel
+    --mitigate`. The exit code is 0 once the saga has ended, 4 if it needs a person again, 6 if another process goes on
+    with it.
     """
     from amends.cli import session
     from amends.runtime.handle import Ended

@@ -119,8 +119,8 @@ def list_pauses(*, journal: str, as_json: bool) -> None:
 def unpause(*, journal: str, as_json: bool, by: str | None, **given: Any) -> None:  # noqa: ANN401 - the options above
     """End the pause of exactly this kind, and have its sagas go on.
 
-    The processes that drive them go on by themselves; what no process drives is gone on with by `amends resume` or
-    `amends work`.
+    For a person; of one saga, outside development, who has not asked for it themselves. The processes that drive them
+    go on by themselves; what no process drives is gone on with by `amends resume` or `amends work`.
     """
     import asyncio
 

@@ -168,8 +168,9 @@ def coverage(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
 def adopt(*, file: str, why: str, by: str | None, journal: str, as_json: bool) -> None:
     """Have a policy judge from now on, in every process on this journal.
 
-    Its text goes on record, with who adopted it and why; the file is not read again. Running processes take it up
-    within a second or so. What people were asked under the policy before no longer counts, and is judged again.
+    For a person. Its text goes on record, with who adopted it and why; the file is not read again. Running processes
+    take it up within a second or so. What people were asked under the policy before no longer counts, and is judged
+    again.
     """
     from amends.bootstrap import Coordinator, journal_file
     from amends.cli import judged
