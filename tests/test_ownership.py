@@ -183,17 +183,17 @@ def test_a_descriptor_that_was_handed_over_is_nobody_elses() -> None:
     os.write(writes, b"version: v1")
     os.close(writes)
     try:
-        assert ownership.read(f"/dev/fd/{reads}", DOCUMENT, most=100, error=RefusedError) == b"version: v1"
+        assert ownership.read_own(f"/dev/fd/{reads}", DOCUMENT, most=100, error=RefusedError) == b"version: v1"
     finally:
         os.close(reads)
 
 
 def test_a_file_is_read_up_to_a_bound_and_a_fault_is_raised_as_the_callers_error(place: Path) -> None:
     path = made(place / "p.yaml", text="123456")
-    assert ownership.read(path, DOCUMENT, most=4, error=RefusedError) == b"1234"
+    assert ownership.read_own(path, DOCUMENT, most=4, error=RefusedError) == b"1234"
     path.chmod(0o666)
     with pytest.raises(RefusedError, match="chmod go-w"):
-        ownership.read(path, DOCUMENT, most=4, error=RefusedError)
+        ownership.read_own(path, DOCUMENT, most=4, error=RefusedError)
 
 
 def test_a_name_need_not_be_text(place: Path) -> None:

@@ -124,7 +124,7 @@ def journal_faults(path: str | os.PathLike[str], *, group: int | None = None) ->
             yield found
 
 
-def require_journal(
+def require_own_journal(
     path: str | os.PathLike[str], *, error: Callable[[str], AmendsError], group: int | None = None
 ) -> None:
     """Raise `error` at the first of its faults."""
@@ -132,7 +132,7 @@ def require_journal(
         raise error(str(found))
 
 
-def read(
+def read_own(
     path: str | os.PathLike[str],
     kind: Kind,
     *,
@@ -213,9 +213,9 @@ class _Look:
             if self._kind is DOCUMENT and stat.S_ISDIR(about.st_mode):
                 return None  # reading it says so
             wanted = "a directory" if self._kind.is_directory else "a regular file"
-            return Fault(path, f"{path} is not {wanted}", f"{self._kind.word} needs one; give another path")
+            return Fault(path, f"{path} is not {wanted}", f"{self._kind.word} is one; give another path")
         if not self._kind.is_directory and not stat.S_ISREG(about.st_mode):
-            return Fault(path, f"{path} is not a regular file", f"{self._kind.word} needs one; give another path")
+            return Fault(path, f"{path} is not a regular file", f"{self._kind.word} is one; give another path")
         if not self._is_ours(about, path):
             return self._foreign(path, about)
         return self._too_open(path, about)

@@ -286,7 +286,8 @@ def test_what_has_changed_since_it_was_shown_is_not_granted(amends: Shell) -> No
 def test_another_policy_voids_what_was_granted_and_people_are_asked_again(amends: Shell) -> None:
     asked = amends.approval()
     assert amends.here("approval", "grant", asked, "--yes", "--by", "person:ann").code == 0
-    resumed = amends.here("resume", "office", "--policy", amends.policy(ONE))
+    assert amends.here("policy", "adopt", amends.policy(ONE), "--why", "x", "--by", "person:ann").code == 0
+    resumed = amends.here("resume", "office", "--policy", "policy.yaml")
     assert resumed.code == 6
     assert resumed.out.splitlines()[:3] == [
         "saga l-1 waiting",

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_told_with_what_to_do(amends: Shell) -> None:
     (amends.place / "bare.py").write_text(BARE, encoding="utf-8")
     found = checks(amends, "--module", "bare")
     assert (found["incidents"]["state"], found["incidents"]["do"]) == ("look", "amends incident list")
-    assert (found["rights"]["state"], found["rights"]["do"]) == ("wrong", "chmod 600 amends.db.key")
+    assert (found["rights"]["state"], found["rights"]["do"]) == ("wrong", f"chmod 600 {amends.place}/amends.db.key")
     assert found["actions"]["found"] == "undeclared: mail.send"
     assert found["drills"]["found"] == "never drilled: mail.send"
     assert amends("doctor", "--module", "bare").code == 1

@@ -348,11 +348,11 @@ def test_where_none_was_adopted_the_built_in_one_is_shown(amends: Shell) -> None
     assert amends.here("policy", "show", "--json").records[0]["adopted_at"] is None
 
 
-def test_running_and_resuming_can_name_a_policy_which_is_adopted(money: Shell) -> None:
+def test_a_new_journal_begins_with_the_policy_that_is_named_and_no_other_is_adopted_by_that(money: Shell) -> None:
     assert money.here("run", "shop:chat", "--policy", "money.yaml").code == 0
     write(money, "other.yaml", MONEY.replace("100000", "5000"))
-    assert money.here("resume", "shop", "--policy", "other.yaml").code == 0
+    assert "amends policy adopt other.yaml" in money.here("resume", "shop", "--policy", "other.yaml").complaint
+    assert money.here("resume", "shop", "--policy", "money.yaml").code == 0
     assert [(one["by"], one["why"]) for one in adopted(money)] == [
-        ("system:local", "a coordinator was opened with money.yaml"),
-        ("system:local", "a coordinator was opened with other.yaml"),
+        ("system:local", "the journal begins with money.yaml"),
     ]

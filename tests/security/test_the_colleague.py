@@ -340,7 +340,7 @@ def test_doctor_names_whatever_is_not_ours_alone(tmp_path: Path) -> None:
         *(str(tmp_path / name) for name in ("amends.db", "amends.db-wal", "amends.db.key", "amends.toml")),
         str(tmp_path / "policy.yaml"),
     }
-    assert wrong[str(planted)]["do"] == f"run: chmod 600 {planted}"
+    assert wrong[str(planted)]["do"] == f"chmod 600 {planted}"
 
 
 # -- what is only named -----------------------------------------------------------------------------------------------

@@ -133,11 +133,11 @@ def _has_table(file: str) -> bool:
 
 
 def _text(file: str) -> str:
-    from amends import ownership
     from amends.errors import InputError
+    from amends.ownership import DOCUMENT, read_own
 
     try:
-        return ownership.read(file, ownership.DOCUMENT, most=_LARGEST_FILE, error=InputError).decode("utf-8")
+        return read_own(file, DOCUMENT, most=_LARGEST_FILE, error=InputError).decode("utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise InputError(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
 

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal
 
-from amends import ownership
 from amends.bootstrap import has_another_key, journal_file, open_journal, sharing_group
 from amends.cli import configured
 from amends.cli.looks import moment
@@ -26,6 +25,7 @@ from amends.evidence.timeline import span
 from amends.gate.load import builtin_policy, load_policy
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal, PersonQuery, SagaQuery, SagaRow
+from amends.ownership import KEY, fault, journal_faults, user
 from amends.runtime.controls import scope_of
 from amends.runtime.drills import drilled_at, last_passed, scheduled
 from amends.runtime.pauses import Pauses
@@ -60,9 +60,8 @@ async def examine(address: str, policy: str | None, *, how_journal: str, how_pol
     if path is None or not path.exists():
         found += [each async for each in _policy(None, policy, how_policy)]
     else:
-        rights = [*_rights(path)]
-        found += rights
-        is_refused = any(each.state == "wrong" for each in rights)
+        found += _rights(path)
+        is_refused = any(journal_faults(path, group=_group()))
         inside = _policy(None, policy, how_policy) if is_refused else _inside(address, policy, how_policy)
         found += [each async for each in inside]
     found += _actions_without_journal() if path is None or not path.exists() else ()
@@ -96,32 +95,38 @@ def _files(path: Path) -> list[Path]:
 def _configuration() -> Iterator[Finding]:
     """The file that commands go by, where it is not believed: then they refuse, and this looks on without it."""
     if configured.refused():
-        do = "until then every command refuses it; doctor goes on as if it were not there"
+        do = "until then every command refuses it; this one goes on as if it were not there"
         yield Finding(name="settings", state="wrong", found=configured.refused(), do=do)
+    try:
+        sharing_group(configured.journal_group())
+    except InputError as exc:
+        yield Finding(name="settings", state="wrong", found=str(exc), do="name another group, or none")
+
+
+def _group() -> int | None:
+    """The group that shares the journal; one that is not there, or that we are not in, shares nothing here."""
+    try:
+        return sharing_group(configured.journal_group())
+    except InputError:
+        return None
 
 
 def _rights(path: Path) -> Iterator[Finding]:
     """Whose the journal, its directory and its key are, and who else could change them."""
-    try:
-        group = sharing_group(configured.journal_group())
-    except InputError as exc:
-        yield Finding(name="rights", state="wrong", found=str(exc), do="mend journal_group, or leave it out")
-        return
-    kept = beside(path)
-    faults = [*ownership.journal_faults(path, group=group)]
-    own = ownership.fault(kept, ownership.KEY, group=group)
+    group, kept = _group(), beside(path)
+    faults = [*journal_faults(path, group=group)]
+    own = fault(kept, KEY, group=group)
     is_anothers = has_another_key(path, None, group)
     faults += [own] if own is not None and own not in faults and not is_anothers else []
-    for each in faults:
-        yield Finding(name="rights", state="wrong", found=each.what, do=each.do)
+    wrong = {each.path for each in faults}
+    for file in _files(path):
+        if str(file.absolute()) not in wrong and not (is_anothers and file.absolute() == kept):
+            yield Finding(name="rights", state="ok", found=f"{file} ({file.stat().st_mode & 0o7777:o})")
     if is_anothers:
-        what = f"{kept} is the key of {ownership.user(kept.lstat().st_uid)}; what is written here is signed by them"
+        what = f"{kept} is the key of {user(kept.lstat().st_uid)}; what is written here is signed by them"
         yield Finding(name="rights", state="look", found=what, do="have them run amends now and then, or work")
-    if not faults:
-        shared = "" if group is None else f" and of group {ownership.group_name(group)}"
-        yield Finding(
-            name="rights", state="ok", found=f"{path.parent.absolute()} and the journal are yours{shared} alone"
-        )
+    for each in faults:
+        yield Finding(name="rights", state="wrong", found=each.what, do=each.do.removeprefix("run: "))
 
 
 async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIterator[Finding]:

@@ -107,7 +107,7 @@ def with_policy(command: F) -> F:
         default=configured.policy,
         envvar="AMENDS_POLICY",
         show_envvar=True,
-        help="Go by this policy from now on; it is adopted, on record, unless it is the one in force.",
+        help="The policy that has to be in force; a journal that holds nothing yet begins with it.",
     )(command)
 
 

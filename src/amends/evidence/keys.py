@@ -33,8 +33,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from amends import ownership
 from amends.errors import EvidenceKeyError
+from amends.ownership import KEY as BESIDE_JOURNAL, SECRET, read_own
 
 KEY: Final = "AMENDS_EVIDENCE_KEY"
 KEY_FILE: Final = "AMENDS_EVIDENCE_KEY_FILE"
@@ -167,9 +167,9 @@ class KeyFile:
             raise _unusable(self.path, exc) from None
 
     def _load(self, path: Path, *, follows_links: bool) -> Ed25519PrivateKey | None:
-        kind = ownership.SECRET if follows_links else ownership.KEY
+        kind = SECRET if follows_links else BESIDE_JOURNAL
         try:
-            text = ownership.read(path, kind, most=LARGEST_FILE, error=EvidenceKeyError, group=self._group)
+            text = read_own(path, kind, most=LARGEST_FILE, error=EvidenceKeyError, group=self._group)
         except FileNotFoundError:
             return None
         except OSError as exc:

@@ -21,8 +21,8 @@ from typing import Final, TypeAlias, cast
 
 import yaml
 
-from amends import ownership
 from amends.core.values import LARGEST_INT
+from amends.ownership import DOCUMENT, read_own
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, shown
 
 LARGEST_FILE: Final = 256 * 1024
@@ -53,7 +53,7 @@ def read_file(path: str | PathLike[str], mistakes: Mistakes) -> bytes:
     Raises the error of `mistakes`.
     """
     try:
-        return ownership.read(path, ownership.DOCUMENT, most=LARGEST_FILE + 1, error=mistakes.refused)
+        return read_own(path, DOCUMENT, most=LARGEST_FILE + 1, error=mistakes.refused)
     except (OSError, ValueError) as exc:
         raise mistakes.unreadable(getattr(exc, "strerror", None) or str(exc)) from None
 

@@ -20,13 +20,13 @@ from typing import Final, cast
 
 import apsw
 
-from amends import ownership
 from amends.errors import JournalAccessError, JournalDamagedError, JournalVersionError
 from amends.journal.codec import FIRST, chain
 from amends.journal.sqlite import troubles
 from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database
 from amends.journal.tree import Tree
+from amends.ownership import require_own_journal
 
 APPLICATION: Final = 0x616D6E64  # "amnd"
 VERIFIED_AT_OPEN: Final = 64
@@ -80,7 +80,7 @@ def open_to_read(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Datab
 
 def _make(path: Path, group: int | None) -> None:
     """Check that what is there is ours alone; make the file so where there is none."""
-    ownership.require_journal(path, error=JournalAccessError, group=group)
+    require_own_journal(path, error=JournalAccessError, group=group)
     try:
         with _making:
             if not path.exists():

@@ -16,9 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, cast
 
-from amends import ownership
 from amends.clock import SystemClock
 from amends.errors import InputError, SecretUnavailableError, WebhookRefusedError
+from amends.ownership import SECRET, read_own
 
 ID: Final = "webhook-id"
 TIMESTAMP: Final = "webhook-timestamp"
@@ -118,7 +118,7 @@ def secrets_from(env: str, file: str | PathLike[str] | None) -> tuple[bytes, ...
 
 def _kept(path: Path) -> str:
     try:
-        kept = ownership.read(path, ownership.SECRET, most=_LARGEST_FILE, error=SecretUnavailableError)
+        kept = read_own(path, SECRET, most=_LARGEST_FILE, error=SecretUnavailableError)
         return kept.decode("ascii")
     except OSError as exc:
         raise SecretUnavailableError(f"the webhook secret in {path} cannot be read: {exc.strerror}") from None
