@@ -99,7 +99,7 @@ class Coordinator(runtime.Coordinator):
                     notify=notify,
                     executor=None if seen is None else seen.executor(numbers.threads),
                     telemetry=seen,
-                    digest_key=digest_key(journal, evidence_key),
+                    digest_key=digest_key(journal, evidence_key, journal_group=group),
                 )
                 await made.__aenter__()
                 if seen is not None:
@@ -255,13 +255,15 @@ def evidence_notary(journal: Path | None, evidence_key: str | None = None, *, gr
     return KeyNotary(key_source(journal, evidence_key, os.environ, group=group))
 
 
-def digest_key(address: str, evidence_key: str | None = None) -> DigestKey | None:
+def digest_key(address: str, evidence_key: str | None = None, *, journal_group: str | None = None) -> DigestKey | None:
     """The key that digests of secrets are made with in the journal at an address; None where its key is not to be had.
 
     It follows from the key that signs, which lies outside the journal.
     """
     try:
-        return DigestKey.of(evidence_notary(journal_file(address), evidence_key).derived("digests of secrets"))
+        group = sharing_group(journal_group)
+        notary = evidence_notary(journal_file(address), evidence_key, group=group)
+        return DigestKey.of(notary.derived("digests of secrets"))
     except EvidenceKeyError:
         return None
 
