@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import hmac
 import json
@@ -31,7 +32,7 @@ HIDDEN: Final = "[secret]"
 """What stands in a text in the place of a secret."""
 SHORTEST: Final = 6
 """Characters that a value has at least which is looked for in every text, and each line or spelling of a value."""
-MOST: Final = 1024
+MOST: Final = 256
 """Values that a process remembers to look for, the newest."""
 _CONTAINERS: Final = frozenset({dict, list})
 _KEYED: Final = "hmac-sha256:"
@@ -242,8 +243,13 @@ def _note(value: str) -> None:
                 del _seen[next(iter(_seen))]
 
 
-def _spellings(value: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=MOST)
+def _spellings(value: str) -> tuple[str, ...]:
     """A value, and the ways in which it is usually spelled in errors and files; a long text line by line, too."""
+    return tuple(dict.fromkeys(_spelled(value)))
+
+
+def _spelled(value: str) -> Iterator[str]:
     bare = value.strip()
     if not bare:
         return
@@ -251,7 +257,7 @@ def _spellings(value: str) -> Iterator[str]:
     yield bare
     if len(bare) < SHORTEST:
         return
-    yield from (line for each in bare.splitlines() if len(line := each.strip()) >= SHORTEST)
+    yield from (line for each in bare.split("\n") if len(line := each.strip()) >= SHORTEST)
     raw = bare.encode("utf-8", "surrogateescape")
     for encoded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw)):
         yield encoded.decode().rstrip("=")

@@ -54,7 +54,7 @@ def review(files: Any) -> dict[str, Json]:  # noqa: ANN401 - given the whole cha
         "binary_files": looked.binary_files,
         "modes_changed": looked.modes_changed,
         "widest_line": looked.widest_line,
-        "paths": [untold(path) for path in paths[:MOST_PATHS]],
+        "paths": [*untold("\0".join(paths[:MOST_PATHS])).split("\0")] if paths else [],
         "diff": _fitting(diff, changeset.id),
         "diff_digest": hashlib.sha256(diff.encode()).hexdigest(),
     }
