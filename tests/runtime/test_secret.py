@@ -218,3 +218,9 @@ def test_a_process_remembers_the_newest_values_and_not_all() -> None:
     for number in range(MOST):
         Secret(f"value-number-{number:04}").reveal()
     assert scrub("the-oldest-value value-number-0001") == "the-oldest-value [secret]"
+
+
+def test_a_value_that_is_no_proper_text_is_found_all_the_same() -> None:
+    odd = "\ud800-no-text\udc80"
+    assert Secret(odd).stored(SALT) == Secret(odd).stored(SALT)
+    assert scrub(f"<{odd}>", [Secret(odd)]) == "<[secret]>"

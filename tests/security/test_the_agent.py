@@ -733,6 +733,37 @@ def test_one_login_does_not_run_and_grant_its_own_step(tmp_path: Path) -> None:
     assert amends.world == ["wiped"]
 
 
+# -- secrets, in what commands print and in what lands ----------------------------------------------------------------
+
+LOUD = """
+import os, sys
+for stream in (sys.stdout, sys.stderr):
+    stream.write("x" * 70_001 + os.environ["BANK_TOKEN"] + "y" * 70_001 + "\\n" + os.environ["BANK_TOKEN"] + "\\n")
+sys.exit(int(sys.argv[1]))
+"""
+LOUD_SAGA = """
+version: v1
+saga: loud
+secrets: [BANK_TOKEN]
+steps:
+  - id: l
+    run: [python3, loud.py, "0"]
+    compensate: {run: [python3, loud.py, "3"], retry: 1}
+"""
+
+
+def test_a_command_s_long_output_on_both_streams_and_its_way_back_elsewhere_tell_no_secret(bank: Shell) -> None:
+    """The token stands between 70 KB before and behind it, on each stream, forward and back, in two processes."""
+    (bank.place / "loud.py").write_text(LOUD, encoding="utf-8")
+    (bank.place / "loud.yaml").write_text(LOUD_SAGA, encoding="utf-8")
+    ran = bank("run", "loud.yaml", "--id", "y", BANK_TOKEN=TOKEN)
+    back = bank("saga", "cancel", "y", "--by", "person:kim", BANK_TOKEN=TOKEN)
+    assert (ran.code, back.code) == (0, 4), (ran.code, back.code, back.err[-500:])
+    said = everything_about(bank, "y") + ran.out + ran.err + back.out + back.err
+    assert "[secret]" in said
+    assert leaks(said, TOKEN) == []
+
+
 WRITES = """
 version: v1
 saga: writes

@@ -258,7 +258,7 @@ def _spelled(value: str) -> Iterator[str]:
     if len(bare) < SHORTEST:
         return
     yield from (line for each in bare.split("\n") if len(line := each.strip()) >= SHORTEST)
-    raw = bare.encode("utf-8", "surrogateescape")
+    raw = bare.encode("utf-8", "surrogatepass")
     for encoded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw)):
         yield encoded.decode().rstrip("=")
     yield json.dumps(bare)[1:-1]
