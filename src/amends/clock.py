@@ -15,6 +15,7 @@ from typing import Final, Protocol
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _SET_FORTH_MS: Final = 1_000
 """The two clocks drift apart by less; by more, somebody has set the wall clock forth."""
+_TRUSTED_MS: Final = 100
 
 
 class Clock(Protocol):
@@ -68,21 +69,32 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._wall = clock.now
         self._from = (clock.now(), clock.elapsed())
         """A moment, by both clocks; one value, since threads ask too."""
+        self._least = self._trusted_to = 0
 
     def now(self) -> int:
-        now, elapsed = self._clock.now(), self._clock.elapsed()
+        now = self._wall()
+        if self._least <= now < self._trusted_to:  # both clocks were compared just now, and every step asks
+            self._least = now
+            return now
+        return self._compared(now)
+
+    def _compared(self, now: int) -> int:
+        elapsed = self._clock.elapsed()
         at, since = self._from
-        least = at + int((elapsed - since) * 1000)
+        least = max(self._least, at + int((elapsed - since) * 1000))
         if now > least + _SET_FORTH_MS:
             self._from = (now, elapsed)
-        return max(least, now)
+        self._least = max(now, least)
+        self._trusted_to = now + _TRUSTED_MS if now >= least else 0
+        return self._least
 
     def not_before(self, at: int) -> None:
         """It has been that late already."""
         if at > self.now():
-            self._from = (at, self._clock.elapsed())
+            self._from, self._least, self._trusted_to = (at, self._clock.elapsed()), at, 0
 
     def elapsed(self) -> float:
         return self._clock.elapsed()

@@ -6,6 +6,7 @@ from typing import IO, cast
 import pytest
 
 from amends.clock import SystemClock
+from amends.runtime.checked import login
 from tests.cli.shell import PATIENCE_S, Shell
 
 TWO = "{id: two, when: {topic: account.delete}, decision: require_human, approvals: 2, approvers: ['person:*@office']}"
@@ -194,10 +195,10 @@ def test_what_was_shown_is_granted_and_resuming_goes_on(amends: Shell) -> None:
 
 def test_whoever_is_logged_in_answers_unless_said_otherwise(amends: Shell) -> None:
     asked = amends.approval()
-    said = amends("approval", "grant", asked, "--yes", "--json", LOGNAME="kim")
+    said = amends("approval", "grant", asked, "--yes", "--json", LOGNAME="kim", USER="kim")
     (granted,) = said.records
     assert (said.code, granted["type"], granted["status"]) == (0, "approval", "granted")
-    assert granted["signers"] == ["person:kim"]
+    assert granted["signers"] == [login()]
 
 
 def test_a_refusal_is_told_and_takes_the_saga_back(amends: Shell) -> None:

@@ -6,6 +6,7 @@ from typing import IO, cast
 import apsw
 import pytest
 
+from amends.runtime.checked import login
 from tests.cli.shell import PATIENCE_S, Shell
 
 NO_SUCH = [
@@ -261,12 +262,12 @@ def test_debug_shows_the_traceback(amends: Shell) -> None:
     assert said.err.splitlines()[-1].startswith("amends.errors.JournalAccessError: there is no journal")
 
 
-def test_a_person_whom_the_environment_does_not_name_is_named_by_the_system(amends: Shell) -> None:
+def test_a_person_is_named_by_the_system_whatever_the_environment_says(amends: Shell) -> None:
     incident = amends.incident()
     (amends.place / "unjammed").touch()
     words = ("incident", "retry", incident, "--module", "shop", "--json")
-    said = amends(*words, LOGNAME="", USER="", LNAME="", USERNAME="")
-    assert said.of_type("entry")[0]["body"]["by"].startswith("person:")
+    said = amends(*words, LOGNAME="kim", USER="kim", LNAME="", USERNAME="")
+    assert said.of_type("entry")[0]["body"]["by"] == login()
 
 
 def test_the_version_is_told(amends: Shell) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from amends.runtime.checked import login
 from tests.cli.shell import Said, Shell
 
 MONEY = """\
@@ -354,5 +355,5 @@ def test_a_new_journal_begins_with_the_policy_that_is_named_and_no_other_is_adop
     assert "amends policy adopt other.yaml" in money.here("resume", "shop", "--policy", "other.yaml").complaint
     assert money.here("resume", "shop", "--policy", "money.yaml").code == 0
     assert [(one["by"], one["why"]) for one in adopted(money)] == [
-        ("system:local", "the journal begins with money.yaml"),
+        (login(), "the journal begins with money.yaml"),
     ]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from amends.runtime.checked import login
 from tests.cli.shell import PATIENCE_S, Shell
 
 LAMP = '{"item": "lamp", "cents": 900}'
@@ -114,7 +115,7 @@ def test_whoever_is_logged_in_asks_unless_said_otherwise(amends: Shell) -> None:
     bought(amends, "b-1")
     said = amends("saga", "cancel", "b-1", "--module", "shop", "--json", LOGNAME="ann")
     assert said.code == 0
-    assert said.of_type("entry")[0]["body"]["by"] == "person:ann"
+    assert said.of_type("entry")[0]["body"]["by"] == login()
     assert said.records[-1]["status"] == "rolled_back"
 
 

@@ -22,7 +22,7 @@ DECLARES = """
 version: v1
 environments:
   production: [eu-live]
-  qa: ["qa-*"]
+  development: ["qa-*"]
 rules: []
 """
 WALL = """
@@ -68,9 +68,16 @@ def test_an_undeclared_action_is_refused_by_every_word_for_production(tmp_path: 
     assert judge(builtin_policy(), denied.facts).rule == denied.rule
 
 
-@pytest.mark.parametrize("env", ["dev", "ci", "test", "staging", "development"])
-def test_elsewhere_it_is_let_through(tmp_path: Path, env: str) -> None:
+@pytest.mark.parametrize("env", ["dev", "ci", "test", "development"])
+def test_in_development_it_is_let_through(tmp_path: Path, env: str) -> None:
     assert ended(tmp_path, env) is SagaStatus.COMPLETED
+
+
+@pytest.mark.parametrize("env", ["staging", "stage", "staging-eu"])
+def test_what_is_not_development_is_as_strict_as_production(tmp_path: Path, env: str) -> None:
+    assert ended(tmp_path, env) is SagaStatus.ROLLED_BACK
+    (denied,) = verdicts(tmp_path)
+    assert (denied.rule, denied.facts.env) == ("builtin-undeclared", "staging")
 
 
 def test_a_word_that_nobody_declared_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +162,7 @@ def test_the_command_line_refuses_in_prod_and_says_what_a_word_was_taken_for(ame
 
 
 def test_amends_toml_says_which_words_stand_for_what(amends: Shell) -> None:
-    amends.place.joinpath("amends.toml").write_text('[environments]\nqa = ["qa-*"]\n')
+    amends.place.joinpath("amends.toml").write_text('[environments]\ndevelopment = ["qa-*"]\n')
     said = amends("run", "shop:paint", "--env", "qa-7")
     assert (said.code, said.err) == (0, "")
     amends.place.joinpath("amends.toml").write_text('[environments]\nqa = ["prod", "*"]\n')
