@@ -107,6 +107,8 @@ def test_the_search_comes_before_the_cut(bank: Shell) -> None:
 
 @pytest.mark.parametrize("secret", [SHORT, TOKEN])
 def test_what_the_saga_s_function_raises_is_searched_for_the_secrets_of_its_input(tmp_path: Path, secret: str) -> None:
+    """The saga's own function quotes a secret of its input in the error that it raises."""
+
     @saga("quotes.its.input")
     async def quotes(s: Work, token: Secret, how: str) -> None:
         said = f"the bank refused <{token.reveal()}>"
@@ -168,6 +170,7 @@ def test_a_completed_child_s_compensation_does_not_tell_its_parent_s_secret(tmp_
 
 
 def test_a_child_s_compensation_has_the_secret_in_the_process_that_gave_it(tmp_path: Path) -> None:
+    """A child that completed is taken back, and its compensation quotes the secret of its parent."""
     back: list[str] = []
 
     @action("child.deposit")
@@ -208,6 +211,8 @@ def quoting(fails: Callable[[str], None]) -> SagaDefinition:
 
 
 def test_an_action_s_plain_repeated_and_chained_errors_do_not_tell_its_secret(tmp_path: Path) -> None:
+    """An action quotes its secret in an error, again in each attempt, and in the error behind the error."""
+
     def plain(token: str) -> None:
         raise ValueError(f"refused <{token}>")
 
@@ -233,6 +238,8 @@ def test_an_action_s_plain_repeated_and_chained_errors_do_not_tell_its_secret(tm
 
 
 def test_validation_and_probe_do_not_tell_it_either(tmp_path: Path) -> None:
+    """A validation or a probe quotes the secret of the step that it is about."""
+
     @action("look.at", read_only=True, retries=ONCE)
     def look(token: Secret) -> int:
         return 1
@@ -536,6 +543,8 @@ def test_nobody_calls_themselves_by_the_runtime_s_names(tmp_path: Path, by: str)
 
 @pytest.mark.parametrize("by", ["person:olga", "person:Olga", "person:ol\uff47a"])
 def test_who_owns_the_agent_does_not_decide_for_it_outside_development(tmp_path: Path, by: str) -> None:
+    """The owner of a saga, or who acts for them, decides about what they asked for."""
+
     async def tries(coordinator: Coordinator) -> None:
         asked = await deciding_asked(coordinator)
         for answer in (coordinator.grant(asked, by=by), coordinator.refuse(asked, by=by, why="w")):
@@ -547,6 +556,8 @@ def test_who_owns_the_agent_does_not_decide_for_it_outside_development(tmp_path:
 
 
 def test_in_development_they_do_and_the_record_says_own_decision(tmp_path: Path) -> None:
+    """The control: in development one person may do both, and the record does not hide it."""
+
     async def decides(coordinator: Coordinator) -> None:
         granted = await coordinator.grant(await deciding_asked(coordinator), by="person:olga")
         assert granted.own == ("person:olga",)
@@ -624,6 +635,8 @@ def test_a_name_written_in_two_ways_is_one_person(tmp_path: Path) -> None:
     ],
 )
 def test_labels_that_would_protect_nothing_are_refused(tmp_path: Path, labels: dict[str, str], says: str) -> None:
+    """An owner or a delegate is written so that the rule about them never applies."""
+
     async def tries(coordinator: Coordinator) -> None:
         if not says:
             kept = (await coordinator.run(deciding_pay, id="p-1", labels=labels)).id
@@ -803,6 +816,7 @@ def test_what_verifies_a_landing_sees_a_small_environment_and_tells_no_secret(ba
 
 
 def test_a_python_saga_s_verification_sees_a_small_environment_too(bank: Shell, tree: Path) -> None:
+    """The command that verifies a saga's files prints the environment, with secrets in it."""
     ran = bank("run", "bank:keep_token", "--id", "k", BANK_TOKEN=TOKEN, OTHER_TOKEN="x")
     assert ran.code == 0, ran
     (tree / "code").write_text("3", encoding="utf-8")
@@ -831,6 +845,7 @@ def test_the_diff_of_a_landing_does_not_tell_what_a_step_wrote_of_its_secret(ban
 
 
 def test_nor_does_one_that_a_person_lands_or_looks_at_in_another_process(bank: Shell, tree: Path) -> None:
+    """A person lands, or looks at, what a step wrote, in a process that never had its secret."""
     (bank.place / "leaves.yaml").write_text(WRITES.replace("land: put, verify: [python3, check.py]", ""), "utf-8")
     assert bank("run", "leaves.yaml", "--id", "w", BANK_TOKEN=TOKEN).code == 0
     (row,) = bank("changeset", "list", "--root", "tree", "--json").of_type("changeset")
@@ -845,6 +860,8 @@ def test_nor_does_one_that_a_person_lands_or_looks_at_in_another_process(bank: S
 
 @pytest.mark.parametrize("secret", [SHORT, TOKEN, f"-----BEGIN KEY-----\n{TOKEN}\n{TOKEN[::-1]}\n-----END KEY-----"])
 def test_what_a_python_step_wrote_of_its_secret_is_in_no_diff_on_record(tmp_path: Path, secret: str) -> None:
+    """A step writes its secret into a file, and the landing's diff goes on record."""
+
     @action("conf.write")
     def write(files: Files, token: Secret) -> None:
         files.write_text("conf", token.reveal())
@@ -983,6 +1000,7 @@ def test_a_file_that_became_setuid_meanwhile_does_not_take_the_agents_content(la
 
 
 def test_taking_a_landing_back_gives_a_program_its_powers_again(landing_tree: Path) -> None:
+    """The control: a landing that took powers from a program is taken back, and nothing is lost."""
     program = landing_tree / "job.py"
     program.chmod(0o4755)
     with Changeset.open(landing_tree, terms=Terms(provider="api")) as changeset:
@@ -1008,6 +1026,7 @@ def test_folders_with_bits_that_they_did_not_have_do_not_land(mode: int, landing
 
 
 def test_a_folder_in_a_setgid_folder_is_setgid_as_anywhere(landing_tree: Path) -> None:
+    """The control: a folder gets the bit that its own folder gives it, and no other."""
     (landing_tree / "shared").mkdir()
     (landing_tree / "shared").chmod(0o2775)
 
@@ -1039,6 +1058,7 @@ def test_a_landed_file_keeps_the_list_of_who_may_use_it(landing_tree: Path) -> N
 
 
 def test_a_file_that_a_tool_moves_has_no_more_rights_for_its_group_than_its_list_said(landing_tree: Path) -> None:
+    """A tool moves a file whose access list keeps its group out, so that only the mode is left."""
     os.setxattr(landing_tree / "key", "system.posix_acl_access", _access(group=4))
 
     def moves(files: Files) -> None:

@@ -100,6 +100,7 @@ def test_nor_after_a_reboot_once_something_was_written_late(tmp_path: Path) -> N
 
 
 def test_in_time_by_the_machine_s_clocks_it_is_granted(tmp_path: Path) -> None:
+    """The control: a grant within its time counts, so refusing the others says something."""
     first = ManualClock()
     in_time = ManualClock(now=first.now() + DEADLINE_HOUR_S * 500, elapsed=first.elapsed() + DEADLINE_HOUR_S / 2)
 
@@ -130,6 +131,7 @@ def test_a_clock_that_was_set_back_has_nobody_wait_for_it_to_catch_up(tmp_path: 
 
 
 def test_entries_are_never_older_than_those_before_them(tmp_path: Path) -> None:
+    """The clock is set back, so that what comes later looks as if it came before."""
     first = ManualClock()
     set_back = ManualClock(now=first.now() - DEADLINE_HOUR_S * 1000, elapsed=1.0)
 
