@@ -345,7 +345,7 @@ def test_python_and_tools_see_each_others_work(provider: str, tree: Path, opener
 def shown(files: Files, tree: Path, place: Path) -> dict[bytes, tuple[object, ...]]:
     """The view as a tool sees it, whole."""
     place.mkdir()
-    ran = files.run(["cp", "-a", ".", str(place)])
+    ran = files.run(["cp", "-a", ".", str(place)], confine=False)
     assert ran.ok, ran.stderr
     found = seen(place)
     found.pop(b"")

@@ -542,7 +542,8 @@ def test_an_unknown_provider_and_one_that_does_not_work_are_refused(tree: Path) 
 
 def forbid_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> probe.Probed:
-        return probe.Probed(namespaces="unshare: Operation not permitted", overlay="unshare: Operation not permitted")
+        no = "unshare: Operation not permitted"
+        return probe.Probed(namespaces=no, overlay=no, confinement=no)
 
     monkeypatch.setattr(probe, "_probed", refused)
 

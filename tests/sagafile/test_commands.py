@@ -13,6 +13,7 @@ import pytest
 from amends.bootstrap import Coordinator
 from amends.core.contracts import key_of
 from amends.core.events import AttemptLost
+from amends.errors import SagaFileError
 from amends.runtime.handle import Ended
 from amends.runtime.listing import History
 from amends.runtime.registry import PROCESS
@@ -291,3 +292,60 @@ def children() -> set[int]:
         if int(parent) == os.getpid() and state != "Z":
             found.add(int(path.parent.name))
     return found
+
+
+CAPABILITIES = "grep -h '^CapEff' /proc/self/status"
+NONE = "0" * 16
+
+
+def said(place: Path, step: str, **given: Any) -> str:
+    """What the one command of a step printed."""
+    ended, _ = run(place, f"steps:\n  - {{id: s, {step}}}\nresult: {{out: '${{steps.s.stdout}}'}}\n", **given)
+    assert ended.result is not None, ended
+    return str(ended.result["out"])
+
+
+def test_a_command_has_no_capabilities_unless_it_says_that_nothing_keeps_it_in(tmp_path: Path) -> None:
+    """What root can do, a step of a file cannot, unless its author has said so for everybody to read."""
+    own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    assert said(tmp_path, f'shell: "{CAPABILITIES}"').split()[1] == NONE
+    assert said(tmp_path, f'shell: "{CAPABILITIES}", confine: false').split() == own.split()
+    assert (tmp_path / "a.db").exists()
+
+
+def test_a_command_can_ask_to_be_confined(tmp_path: Path) -> None:
+    """It works on no files: nothing but its scratch space can be written, and the journal cannot be read."""
+    shell = "touch here; cat a.db; cat a.db.key; echo t > $TMPDIR/t && cat $TMPDIR/t"
+    ended, history = run(
+        tmp_path, f"steps:\n  - {{id: s, shell: '{shell}', confine: true}}\nresult: {{out: '${{steps.s.stdout}}'}}\n"
+    )
+    assert ended.result == {"out": "t"}
+    assert not (tmp_path / "here").exists()
+    assert '\\"confine\\":true' in texts(history)
+
+
+def test_a_command_can_go_without_a_network(tmp_path: Path) -> None:
+    devices = "tail -n +3 /proc/net/dev | cut -d: -f1"
+    assert said(tmp_path, f'shell: "{devices}", network: false').split() == ["lo"]
+    assert said(tmp_path, f'shell: "{devices}", network: false, confine: true').split() == ["lo"]
+    assert "lo" in said(tmp_path, f'shell: "{devices}"').split()
+
+
+def test_what_holds_for_all_commands_of_a_file_can_be_said_once(tmp_path: Path) -> None:
+    steps = f"""
+confine: true
+network: false
+steps:
+  - {{id: s, shell: "{CAPABILITIES}; touch x; true"}}
+  - {{id: t, shell: "touch y", confine: false}}
+result: {{out: '${{steps.s.stdout}}'}}
+"""
+    ended, _ = run(tmp_path, steps)
+    assert ended.result["out"].split()[1] == NONE
+    assert [path.name for path in tmp_path.glob("[xy]")] == ["y"]
+
+
+@pytest.mark.parametrize("word", ["confine: yes please", "network: 0"])
+def test_a_word_that_is_neither_true_nor_false_is_refused(word: str, tmp_path: Path) -> None:
+    with pytest.raises(SagaFileError, match="true or false"):
+        run(tmp_path, f"steps:\n  - {{id: s, run: [ls], {word}}}\n")

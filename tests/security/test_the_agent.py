@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -36,6 +38,7 @@ from amends import (
 from amends.bootstrap import Opening
 from amends.changeset import (
     Changeset,
+    Dropped,
     Files,
     Landed,
     Limits as TreeLimits,
@@ -45,15 +48,30 @@ from amends.changeset import (
 )
 from amends.changeset.disk import Disk, Spot
 from amends.changeset.home import Home
+from amends.changeset.views import probe
 from amends.clock import SystemClock
+from amends.core.events import AttemptFailed
 from amends.core.values import SagaId, StepId
-from amends.errors import InputError, LimitError, NotDone
+from amends.errors import InputError, LimitError, NotDone, ViewError
 from amends.evidence.texts import visible
+from amends.evidence.timeline import timeline
 from amends.journal.sqlite import SqliteJournal
+from amends.private import claim_journal
 from amends.runtime.checked import login
 from amends.runtime.registry import Registry
 from tests.cli.shell import Shell
 from tests.runtime.test_approvals import parked
+from tests.security.confinement import (
+    USERS,
+    VIEWS,
+    in_a_loop,
+    kept_in_of,
+    terms,
+    unconfined_work,
+    verified_work,
+    work,
+    worked,
+)
 from tests.security.held import desk
 from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
 from tests.security.leaks import everything_about, leaks
@@ -1479,3 +1497,285 @@ def test_a_layer_that_changes_between_the_approval_and_the_landing_does_not_land
     landed = {path.name: path.read_text() for path in tree.iterdir() if path.is_file()}
     assert landed in ({"job.py": "old\n"}, {"job.py": "reviewed\n"}), landed
     assert not (tree / "job.py").is_symlink()
+
+
+# -- the journal is not part of the work ------------------------------------------------------------------------------
+
+OVER_THE_JOURNAL = {
+    "writes junk over it": "echo junk > amends.db",
+    "puts another journal in its place": "cp ../lax.db amends.db",
+    "makes a log that SQLite would replay": "cp ../lax.db amends.db-wal",
+    "makes its shared memory": "echo x > amends.db-shm",
+    "makes a key of its own": "echo x > amends.db.key",
+    "renames a file over it": "echo junk > other; mv other amends.db",
+    "links a file to its name": "ln note.txt amends.db",
+    "makes a link of its name": "ln -s /etc/passwd amends.db",
+    "makes a folder of its name": "mkdir amends.db",
+    "makes a folder of its key's name": "mkdir amends.db.key && echo x > amends.db.key/x",
+}
+
+
+def _tree_with_a_journal(place: Path, name: str = "amends.db") -> Path:
+    tree = place / "tree"
+    (tree / name).parent.mkdir(parents=True)
+    (tree / "note.txt").write_text("note\n")
+    return tree
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+@pytest.mark.parametrize("attack", OVER_THE_JOURNAL)
+@in_a_loop
+async def test_a_tool_cannot_land_over_the_journal_in_its_tree(attack: str, provider: str, tmp_path: Path) -> None:
+    """The tool works in its view only, and lets the landing move a file over the live journal."""
+    tree = _tree_with_a_journal(tmp_path)
+    (tmp_path / "lax.db").write_bytes(b"SQLite format 3\0")
+    ended = await worked(tree, OVER_THE_JOURNAL[attack], provider)
+    assert ended.status == "rolled_back"
+    assert {path.name for path in tree.iterdir()} == {"note.txt", "amends.db", "amends.db.key"}
+    async with Coordinator.open(str(tree / "amends.db")) as coordinator:
+        shown = await coordinator.show(ended.id)
+    why = next(entry.event.error for entry in shown.entries if isinstance(entry.event, AttemptFailed))
+    assert "which is not part of the work" in why
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+@pytest.mark.parametrize(
+    "script",
+    ["rm -rf kept", "rm -rf kept && echo x > kept", "mv kept away", "rm -rf kept && ln -s /tmp kept"],
+)
+@in_a_loop
+async def test_a_tool_cannot_land_over_the_folder_that_holds_the_journal(
+    script: str, provider: str, tmp_path: Path
+) -> None:
+    """The folder above the journal is removed, replaced or renamed."""
+    tree = _tree_with_a_journal(tmp_path, "kept/amends.db")
+    (tree / "kept/data").write_text("data\n")
+    ended = await worked(tree, script, provider, journal=tree / "kept/amends.db")
+    assert ended.status == "rolled_back"
+    assert {path.name for path in (tree / "kept").iterdir()} == {"data", "amends.db", "amends.db.key"}
+
+
+@pytest.mark.parametrize("provider", VIEWS)
+@in_a_loop
+async def test_a_tree_that_holds_the_journal_is_worked_on_and_nobody_sees_the_journal(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`s.files(".")` beside amends.db is the natural case: it lands, and the journal is neither seen nor touched."""
+    tree = _tree_with_a_journal(tmp_path)
+    monkeypatch.chdir(tree)
+    ended = await worked(Path(), "ls -A; rm -rf ./* ./.[!.]*; echo new > new.txt", provider, journal=Path("amends.db"))
+    assert ended.status == "completed"
+    assert ended.result["said"] == "note.txt\n"
+    assert sorted(ended.result["applied"]) == ["new.txt", "note.txt"]
+    assert {path.name for path in tree.iterdir()} == {"new.txt", "amends.db", "amends.db.key"}
+    async with Coordinator.open("amends.db") as coordinator:
+        assert (await coordinator.show(ended.id)).status == "completed"
+
+
+@pytest.mark.parametrize("provider", [*VIEWS, "api"])
+@in_a_loop
+async def test_what_python_reads_diffs_drops_and_rebases_never_has_the_journal(provider: str, tmp_path: Path) -> None:
+    tree = _tree_with_a_journal(tmp_path, "kept/amends.db")
+    (tree / "kept/data").write_text("data\n")
+    async with Coordinator.open(str(tree / "kept/amends.db")):
+        before = (tree / "kept/amends.db").stat()
+        with Changeset.open(tree, terms=terms(provider)) as changeset:
+            with changeset.begin("one") as files:
+                assert files.names("kept") == ["data"]
+                assert sorted(files.glob("**/*")) == ["kept", "kept/data", "note.txt"]
+                assert not files.exists("kept/amends.db")
+                with pytest.raises(FileNotFoundError):
+                    files.read_bytes("kept/amends.db.key")
+                files.write_text("kept/data", "one\n")
+            with changeset.begin("two") as files:
+                files.write_text("note.txt", "two\n")
+                files.promote("kept")
+            assert isinstance(changeset.drop_step(1), Dropped)
+            assert "amends.db" not in changeset.diff()
+            assert changeset.paths() == ("note.txt",)
+            with pytest.raises(LimitError, match=r"kept/amends.db is a journal of amends"), changeset.begin() as files:
+                files.write_text("kept/amends.db", "junk")
+            assert isinstance(changeset.land(), Landed)
+        after = (tree / "kept/amends.db").stat()
+    assert (before.st_ino, before.st_size) == (after.st_ino, after.st_size)
+
+
+def test_a_journal_that_nobody_in_this_process_knows_is_not_landed_over(tmp_path: Path) -> None:
+    """Another program's journal, deep in the tree: it is known by what it is, when something would land over it."""
+    tree = _tree_with_a_journal(tmp_path, "deep/down/other.db")
+    made = "import asyncio, sys; from amends import Coordinator\nasync def main():\n    async with Coordinator.open("
+    subprocess.run(
+        [sys.executable, "-c", f"{made}sys.argv[1]): pass\nasyncio.run(main())", tree / "deep/down/other.db"],
+        check=True,
+    )
+    for name in ("other.db", "other.db-wal", "other.db.key"):
+        with Changeset.open(tree) as changeset:
+            with changeset.begin() as files:
+                files.write_text(f"deep/down/{name}", "junk")
+            with pytest.raises(LimitError, match=rf"{name} belongs to the journal deep/down/other.db"):
+                changeset.land()
+    (tree / "top.db").write_bytes((tree / "deep/down/other.db").read_bytes())
+    with Changeset.open(tree) as changeset, changeset.begin() as files:
+        assert "top.db" not in files.names()
+
+
+@pytest.mark.parametrize("name", [".tree.changesets", "sub/.other.changesets", ".amends-landing-1"])
+def test_a_tool_cannot_land_a_state_directory(name: str, tmp_path: Path) -> None:
+    """A plan that whoever opens a changeset next would finish is itself landed as work."""
+    tree = _tree_with_a_journal(tmp_path)
+    with Changeset.open(tree) as changeset:
+        files = changeset.begin()
+        files.make_folder(f"{name}/landings/evil", parents=True)
+        files.write_text(f"{name}/landings/evil/plan.json", "{}")
+        with pytest.raises(LimitError, match="the state of changesets"):
+            files.seal()
+
+
+# -- a tool is kept in ------------------------------------------------------------------------------------------------
+
+LOOK = r"""
+grep -E '^(Cap|NoNewPrivs)' /proc/self/status
+for each in /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /sys/kernel/mm/ksm/run \
+    "$JOURNAL" "$STATE/x" "$HOME/x"
+do echo x >> "$each" && echo "WROTE $each"; done
+for each in "$JOURNAL" "$JOURNAL.key" "$STATE/root.json" "$OTHER/root.json"
+do cat "$each" && echo "READ $each"; done
+ls "$OTHER"; find /dev -type b -writable
+echo in >> "$TMPDIR/scratch" && echo scratch
+env
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("provider", VIEWS)
+def test_a_tool_has_no_capabilities_no_secrets_and_no_way_to_write_outside(
+    provider: str, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the key and the environment, and, as root, writes to proc."""
+    monkeypatch.setenv("AMENDS_EVIDENCE_KEY", "dont-show-1")
+    monkeypatch.setenv("BANK_TOKEN", "dont-show-2")
+    with USERS[user]() as place:
+        tree, journal = _tree_with_a_journal(place), place / "amends.db"
+        journal.write_text("what is in the journal")
+        (place / "amends.db.key").write_text("what is in the key")
+        claim_journal(journal)
+        (place / "next").mkdir()
+        Changeset.open(place / "next").close()
+        env = {"JOURNAL": str(journal), "STATE": f"{place}/.tree.changesets", "OTHER": f"{place}/.next.changesets"}
+        with Changeset.open(tree, terms=terms(provider)) as changeset, changeset.begin() as files:
+            ran = files.run(["sh", "-c", LOOK], env=env)
+        assert ran.confinement == "confined"
+        said = ran.stdout + ran.stderr
+        assert dict(re.findall(r"^(Cap\w+|NoNewPrivs):\s*(\w+)", said, re.MULTILINE)) == {
+            **dict.fromkeys(["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"], "0" * 16),
+            "NoNewPrivs": "1",
+        }
+        assert "scratch\n" in ran.stdout
+        for never in ("WROTE", "READ", "what is in", "dont-show", "/dev/"):
+            assert never not in ran.stdout, said
+        assert journal.read_text() == "what is in the journal"
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_tool_cannot_get_out_by_namespaces_of_its_own(user: str) -> None:
+    """An ordinary user may make user namespaces, and is root in them: what was masked is to stay masked."""
+    with USERS[user]() as place:
+        tree, journal = _tree_with_a_journal(place), place / "amends.db"
+        journal.write_text("what is in the journal")
+        claim_journal(journal)
+        attack = (
+            f"unshare -Urm sh -c 'umount {journal}; mount -o remount,rw /; mount -t proc proc /proc; cat {journal}'"
+        )
+        with Changeset.open(tree) as changeset, changeset.begin() as files:
+            ran = files.run(["sh", "-c", f"{attack}; cat {journal}; echo x > {place}/out"])
+        assert "what is in" not in ran.stdout
+        assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_tool_without_network_reaches_nobody_but_itself(user: str) -> None:
+    """It sends what it has read to somebody outside."""
+    talk = (
+        "import socket; s=socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname()); print(1)"
+    )
+    with USERS[user]() as place, socket.create_server(("127.0.0.1", 0)) as server:
+        reach = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5); print(2)"
+        with Changeset.open(_tree_with_a_journal(place)) as changeset, changeset.begin() as files:
+            alone = files.run([sys.executable, "-I", "-c", talk], network=False)
+            assert (alone.stdout, alone.confinement) == ("1\n", "confined, without network")
+            assert not files.run([sys.executable, "-I", "-c", reach], network=False).ok
+            assert files.run([sys.executable, "-I", "-c", reach]).stdout == "2\n"
+
+
+@in_a_loop
+async def test_a_tool_that_is_not_confined_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it gets it, and neither the timeline nor the evidence forgets."""
+    monkeypatch.setenv("BANK_TOKEN", "seen")
+    tree = _tree_with_a_journal(tmp_path)
+    async with Coordinator.open(str(tmp_path / "j.db")) as coordinator:
+        ended = await coordinator.run(unconfined_work, str(tree), "echo $BANK_TOKEN")
+        kept_in = await coordinator.run(work, str(tree), "echo $BANK_TOKEN; false", "auto")
+        lines = [line.text for line in timeline((await coordinator.show(ended.id)).entries)]
+        evidence, other = await ended.evidence(), await kept_in.evidence()
+    assert (ended.result, kept_in.result["said"]) == ("seen\n", "\n")
+    assert any("succeeded (not confined: it was asked for)" in line for line in lines)
+    assert kept_in_of(evidence) == "not confined: it was asked for"
+    assert kept_in_of(other) == "confined"
+
+
+@in_a_loop
+async def test_where_the_machine_cannot_confine_the_record_says_why_and_asking_for_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no = "unshare: Operation not permitted"
+    monkeypatch.setattr(probe, "_probed", lambda *_: probe.Probed(namespaces=no, overlay=no, confinement=no))
+    monkeypatch.setenv("BANK_TOKEN", "dont-show")
+    tree = _tree_with_a_journal(tmp_path)
+    ended = await worked(tree, "echo $BANK_TOKEN; grep CapEff /proc/self/status", journal=tmp_path / "j.db")
+    assert ended.result["said"].split() == ["CapEff:", "0" * 16]
+    assert kept_in_of(await ended.evidence()) == f"not confined: {no}"
+    with Changeset.open(tree, terms=Terms(confine=True)) as changeset, changeset.begin() as files:
+        with pytest.raises(ViewError, match="confine=True is asked for, and cannot be had here: unshare"):
+            files.run(["true"])
+        with pytest.raises(ViewError, match="network=False is asked for"):
+            files.run(["true"], confine=False, network=False)
+
+
+@in_a_loop
+async def test_the_command_that_verifies_a_landing_is_kept_in_and_on_record_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs what the agent has written."""
+    monkeypatch.setenv("BANK_TOKEN", "dont-show")
+    tree = _tree_with_a_journal(tmp_path)
+    (tree / "check").write_text(f'echo $BANK_TOKEN > out; touch {tmp_path}/escaped; test -z "$BANK_TOKEN"\n')
+    async with Coordinator.open(str(tmp_path / "j.db")) as coordinator:
+        ended = await coordinator.run(verified_work, str(tree), ["sh", "check"])
+        evidence = await ended.evidence()
+    assert ended.status == "completed"
+    assert not (tmp_path / "escaped").exists()
+    assert kept_in_of(evidence, -1) == "confined"
+
+
+@pytest.mark.parametrize("provider", ["copy", "clone", "overlay"])
+def test_dropping_a_step_that_put_a_link_in_a_folders_place_removes_nothing_outside(
+    provider: str, tmp_path: Path
+) -> None:
+    """The names in the folder are those of files elsewhere: taking the step back follows the link to them."""
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    for folder in (tree / "folder", outside):
+        folder.mkdir(parents=True)
+        (folder / "precious").write_text("precious\n")
+    try:
+        changeset = Changeset.open(tree, terms=terms(provider))
+    except ViewError:
+        assert provider == "clone"  # not on this file system
+        return
+    with changeset:
+        files = changeset.begin()
+        ran = files.run(["sh", "-c", f"rm -r folder && ln -s {outside} folder"])
+        assert ran.ok, ran.stderr
+        files.drop()
+        with changeset.begin() as files:
+            assert files.read_text("folder/precious") == "precious\n"
+    assert (outside / "precious").read_text() == "precious\n"

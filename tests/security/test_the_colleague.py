@@ -1,22 +1,46 @@
 """Attacks by a colleague: another user of the machine who can make files in a directory that is not theirs alone."""
 
 import asyncio
+import contextlib
+import json
 import os
 import shlex
 import shutil
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import apsw
 import pytest
 
 from amends import Coordinator, ownership
-from amends.errors import JournalAccessError, PolicyNotInForceError
+from amends.changeset import (
+    Changeset,
+    Landed,
+    Terms,
+    codec,
+    diff,
+    doctor,
+    late_writes,
+    list_changesets,
+    prune,
+    queue,
+    show,
+    take_back,
+)
+from amends.changeset.plan import Do
+from amends.errors import (
+    ChangesetDamagedError,
+    ChangesetError,
+    JournalAccessError,
+    PolicyNotInForceError,
+    RootError,
+)
 from amends.runtime.policies import Policies
 from tests.cli.shell import Said, Shell
 from tests.security import others
+from tests.security.planted import EVIL, Fields, Victim, rewrite
 
 # -- ownership --------------------------------------------------------------------------------------------------------
 
@@ -398,3 +422,223 @@ def test_a_journal_that_holds_sagas_does_not_begin_with_a_policy_any_more(tmp_pa
     assert shell.here("run", "shop:chat").code == 0
     complaint = shell.here("run", "shop:chat", "--policy", "lax.yaml").complaint
     assert "the built-in one judges; adopt it, saying why: amends policy adopt lax.yaml" in complaint
+
+
+# -- the state of changesets ------------------------------------------------------------------------------------------
+
+ASKS: dict[str, Callable[[Path], object]] = {
+    "open": Changeset.open,
+    "list": list_changesets,
+    "queue": queue,
+    "late": late_writes,
+    "prune": prune,
+    "doctor": doctor,
+    "show": lambda tree: show(tree, "c"),
+    "diff": lambda tree: diff(tree, "c"),
+    "land again": lambda tree: take_back(tree, landing=EVIL),
+}
+
+
+def _by_another_user(victim: Victim) -> None:
+    """Where only one user is to be had, their directory is one that anybody can write."""
+    victim.state.chmod(0o777)
+    if os.geteuid() == 0:
+        for path in (victim.state, *victim.state.rglob("*")):
+            os.chown(path, others.STRANGER, others.STRANGER)
+
+
+def _open_to_all(victim: Victim) -> None:
+    victim.state.chmod(0o777)
+
+
+def _open_to_a_group(victim: Victim) -> None:
+    os.chown(victim.state, -1, 1 if os.geteuid() == 0 else -1)
+    victim.state.chmod(0o720 if os.geteuid() == 0 else 0o702)
+
+
+def _behind_a_link(victim: Victim) -> None:
+    elsewhere = victim.state.with_name("elsewhere")
+    victim.state.rename(elsewhere)
+    victim.state.symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("how", [_by_another_user, _open_to_all, _open_to_a_group, _behind_a_link])
+def test_a_planted_state_directory_is_refused_and_its_landing_is_not_finished(
+    how: Callable[[Victim], None], ask: str, tmp_path: Path
+) -> None:
+    """Beside a tree in a sticky directory somebody makes its state, with a landing whose tree is another's home."""
+    tmp_path.chmod(0o1777)
+    victim = Victim(tmp_path)
+    victim.have_state()
+    victim.plant(lambda plan: plan["trees"][0].update(root=str(victim.home / ".ssh")), path="authorized_keys")
+    how(victim)
+    with pytest.raises(RootError) as refused:
+        ASKS[ask](victim.tree)
+    assert ".tree.changesets" in str(refused.value)
+    assert victim.is_untouched()
+    assert (victim.tree / "in/authorized_keys").read_text() == "mine\n"
+
+
+def _at(*way: str | int, to: Any) -> Callable[[Fields, Victim], None]:
+    def change(fields: Any, victim: Victim) -> None:
+        for part in way[:-1]:
+            fields = fields[part]
+        fields[way[-1]] = to(victim) if callable(to) else to
+
+    return change
+
+
+def _act(name: str, to: object) -> Callable[[Fields, Victim], None]:
+    return _at("trees", 0, "acts", 0, name, to=to)
+
+
+def _tree(name: str, to: object) -> Callable[[Fields, Victim], None]:
+    return _at("trees", 0, name, to=to)
+
+
+def _another_root(fields: Fields, victim: Victim) -> None:
+    """The tree of the landing is somebody's home."""
+    fields["trees"][0]["root"] = str(victim.home / ".ssh")
+    new = fields["trees"][0]["acts"][0]["old"] is None
+    fields["trees"][0]["acts"][0]["path"] = "new_keys" if new else "authorized_keys"
+
+
+def _another_tree(fields: Fields, victim: Victim) -> None:
+    """The same acts once more, in a tree that knows of no landing."""
+    ssh = {"root": str(victim.home / ".ssh"), "home": str(victim.home), "room": fields["trees"][0]["room"]}
+    fields["trees"].append({**fields["trees"][0], **ssh})
+
+
+def _another_tree_of_ours(fields: Fields, victim: Victim) -> None:
+    Changeset.open(victim.home).close()
+    home = str(victim.home.with_name(".home.changesets"))
+    acts = [{**fields["trees"][0]["acts"][0], "path": ".ssh/authorized_keys"}]
+    more = {"root": str(victim.home), "home": home, "acts": acts}
+    fields["trees"].append({**fields["trees"][0], **more})
+
+
+PLANTED = {
+    "root": _another_root,
+    "home": _tree("home", lambda victim: str(victim.home)),
+    "room": _tree("room", lambda victim: str(victim.home)),
+    "room in the tree": _tree("room", lambda victim: f"{victim.home}/.amends-landing-{EVIL}"),
+    "absolute path": _act("path", lambda victim: str(victim.home / ".ssh/authorized_keys")),
+    "path that goes up": _act("path", "../home/.ssh/authorized_keys"),
+    "path that goes up inside": _act("path", "in/../../home/.ssh/authorized_keys"),
+    "path through a link": _act("path", "link/authorized_keys"),
+    "empty path": _act("path", ""),
+    "path with a zero": _act("path", "in/authorized_keys\\x00"),
+    "times that go up": _tree("times", [["../home", 1]]),
+    "times that are absolute": _tree("times", lambda victim: [[str(victim.home), 1]]),
+    "id": _at("id", to="../../../home/x"),
+    "another id": _at("id", to="other"),
+    "changeset": _at("changeset", to="../../../../home"),
+    "no tree": _at("trees", to=[]),
+    "another tree": _another_tree,
+    "another tree of ours": _another_tree_of_ours,
+}
+
+
+@pytest.mark.parametrize("do", [Do.SWAP, Do.PUT, Do.TAKE])
+@pytest.mark.parametrize("field", PLANTED)
+def test_no_field_of_a_planted_plan_leads_out_of_its_tree(field: str, do: Do, tmp_path: Path) -> None:
+    """A plan that got into a state directory of ours, by whatever way: nothing but the tree is touched by it."""
+    victim = Victim(tmp_path)
+    victim.have_state()
+    (victim.tree / "link").symlink_to(victim.home / ".ssh")
+    if do is Do.PUT:
+        (victim.tree / "in/authorized_keys").unlink()
+    victim.plant(lambda plan: PLANTED[field](plan, victim), do=do)
+    with contextlib.suppress(ChangesetError):
+        Changeset.open(victim.tree).close()
+    with contextlib.suppress(ChangesetError):
+        tuple(late_writes(victim.tree))
+    assert victim.is_untouched()
+    assert victim.home.stat().st_mtime_ns > 10**9
+
+
+@pytest.mark.parametrize("name", ["{home}", "{home}/.amends-landing-evil", "link"])
+def test_a_landing_that_was_never_decided_removes_nothing_but_its_own_room(name: str, tmp_path: Path) -> None:
+    """Its record says that its room is somebody's home, and what was only staged is thrown away."""
+    victim = Victim(tmp_path)
+    victim.have_state()
+    folder = victim.plant(lambda _: None)
+    (folder / "plan.json").unlink()
+    room = name.format(home=victim.home)
+    if name == "link":
+        (victim.tree / f".amends-landing-{EVIL}").symlink_to(victim.home)
+        room = str(victim.tree / f".amends-landing-{EVIL}")
+    (folder / "begun.json").write_bytes(codec.dumps({"first": str(folder), "room": room, "time": 1}))
+    with contextlib.suppress(ChangesetError):
+        Changeset.open(victim.tree).close()
+    assert victim.is_untouched()
+
+
+def test_a_landing_does_not_believe_a_plan_that_lies_elsewhere(tmp_path: Path) -> None:
+    """Its record says that its plan is with the first tree, whose state directory somebody else made."""
+    victim = Victim(tmp_path)
+    victim.have_state()
+    folder = victim.plant(lambda plan: _tree("root", str(victim.home / ".ssh"))(plan, victim), path="authorized_keys")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "landings").mkdir(parents=True)
+    folder.rename(elsewhere / "landings" / EVIL)
+    folder.mkdir()
+    first = str(elsewhere / "landings" / EVIL)
+    (folder / "begun.json").write_bytes(codec.dumps({"first": first, "room": str(folder), "time": 1}))
+    with pytest.raises(ChangesetDamagedError, match="no state directory of a tree"):
+        Changeset.open(victim.tree)
+    elsewhere.chmod(0o777)
+    with pytest.raises(ChangesetDamagedError, match="can be written by other users"):
+        Changeset.open(victim.tree)
+    assert victim.is_untouched()
+
+
+def _first_path(path: str) -> Callable[[Fields], None]:
+    def change(layer: Fields) -> None:
+        layer["trees"][0][0]["path"] = path
+
+    return change
+
+
+def test_no_path_of_a_record_a_layer_or_a_log_leads_out_of_its_tree(tmp_path: Path) -> None:
+    victim = Victim(tmp_path)
+    out = "../../../../../home/.ssh/authorized_keys"
+    with Changeset.open(victim.tree, id="c", terms=Terms(provider="copy")) as changeset, changeset.begin() as files:
+        files.write_text("in/authorized_keys", "ours\n")
+        files.write_text("new", "new\n")
+    folder = victim.state / "changesets/c"
+    ws = json.loads((folder / "ws/0.json").read_text())
+    ws["known"][out] = [1]
+    (folder / "ws/0.json").write_text(json.dumps(ws))
+    with Changeset.open(victim.tree, id="c") as changeset:
+        changeset.begin().drop()
+    assert victim.is_untouched()
+    kept = (folder / "layers/1/sealed.json").read_bytes()
+    for path in (out, str(victim.home / ".ssh/authorized_keys"), "in/../../home/x", ""):
+        rewrite(folder / "layers/1/sealed.json", _first_path(path))
+        with pytest.raises(ChangesetDamagedError, match="no path inside a tree"):
+            Changeset.open(victim.tree, id="c")
+        (folder / "layers/1/sealed.json").write_bytes(kept)
+    shutil.rmtree(folder / "layers/1/0/in")
+    (folder / "layers/1/0/in").symlink_to(victim.home / ".ssh")
+    with Changeset.open(victim.tree, id="c") as changeset, pytest.raises(ChangesetDamagedError, match="behind a link"):
+        changeset.land()
+    rewrite(folder / "record.json", lambda record: record.update(landing="../../../home", life="landed"))
+    with pytest.raises(ChangesetDamagedError, match="no landing's id"):
+        show(victim.tree, "c")
+    assert victim.is_untouched()
+
+
+def test_a_log_that_names_what_it_replaced_elsewhere_shows_nothing_of_it(tmp_path: Path) -> None:
+    victim = Victim(tmp_path)
+    secret = victim.home / ".ssh/authorized_keys"
+    with Changeset.open(victim.tree, id="c") as changeset:
+        with changeset.begin() as files:
+            files.write_text("in/authorized_keys", "ours\n")
+        assert isinstance(changeset.land(), Landed)
+    rewrite(victim.state / "log/1.json", lambda log: log["paths"][0].update(kept=str(secret)))
+    (victim.state / "objects").rename(victim.state / "gone")
+    (victim.state / "objects").mkdir()
+    with pytest.raises(ChangesetDamagedError, match="nothing that was replaced"):
+        diff(victim.tree, "c")

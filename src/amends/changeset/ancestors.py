@@ -24,14 +24,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from amends.changeset import codec
-from amends.changeset.codec import Fields, items, number, state_of, text
+from amends.changeset.codec import items, number, state_of
 from amends.changeset.delta import Change
 from amends.changeset.disk import opened, spot
-from amends.changeset.home import Home
+from amends.changeset.home import Home, kept_at
 from amends.changeset.look import about_path
 from amends.changeset.model import UNKNOWN, Ancestor, Kind, State
 from amends.changeset.objects import Objects
-from amends.changeset.paths import parents, unspell
+from amends.changeset.paths import parents
 
 _PATIENCE: Final = 1_000_000
 
@@ -46,7 +46,7 @@ class Ancestry:
         self._objects = objects
         self._since_ns = since_ns
         self._earlier = earlier
-        self._landed = _first_changes(home.log_after(landing))
+        self._landed = _first_changes(home, landing)
         self._steady: dict[bytes, bool] = {}
 
     def of(self, change: Change) -> Ancestor:
@@ -101,20 +101,15 @@ class Ancestry:
         return self._steady[folder]
 
 
-def _first_changes(log: list[Fields]) -> dict[bytes, tuple[State | None, int, bytes | None]]:
+def _first_changes(home: Home, since: int) -> dict[bytes, tuple[State | None, int, bytes | None]]:
     """What each path was before the first of these landings changed it: state, change time, where its content is."""
     found: dict[bytes, tuple[State | None, int, bytes | None]] = {}
-    for landing in log:
+    for landing in home.log_after(since):
         for value in items(landing["paths"]):
             fields = codec.fields_of(value)
-            kept = fields.get("kept")
             found.setdefault(
-                unspell(text(fields["path"])),
-                (
-                    state_of(fields["old"]),
-                    number(fields["old_ctime_ns"]),
-                    None if kept is None else unspell(text(kept)),
-                ),
+                codec.path_of(fields["path"]),
+                (state_of(fields["old"]), number(fields["old_ctime_ns"]), kept_at(home, landing, fields)),
             )
     return found
 

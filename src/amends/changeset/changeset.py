@@ -13,6 +13,7 @@ layer that was sealed and not journaled is dropped then, as if the seal had not 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -34,8 +35,10 @@ from amends.changeset.resolve import write_drafts
 from amends.changeset.results import Sealed
 from amends.changeset.shelf import Shelf
 from amends.changeset.steps import Steps
+from amends.changeset.tools import Ran
 from amends.changeset.troubles import told
 from amends.changeset.unified import Overview
+from amends.changeset.validate import Validated
 from amends.changeset.verify import Verification
 from amends.changeset.views.probe import Answer, choose
 from amends.changeset.views.protocol import Budget
@@ -49,6 +52,8 @@ class Changeset(Steps):
 
     answers: tuple[Answer, ...] = ()
     """What the providers said, up to the one that was chosen."""
+    confinement: str = ""
+    """How the command that verified its landing was kept in, where there was one."""
 
     @classmethod
     def open(  # noqa: PLR0913 - what can be chosen, each by name
@@ -256,7 +261,7 @@ class Changeset(Steps):
         """Bring all of it into the trees, or nothing: Landed, Conflicted, or Unverified.
 
         `verify` is a command that runs in the view over the trees of now, for at most `verify_s`; it has to end with 0.
-        `verify_env` is all that it sees of the environment; otherwise that of this process.
+        `verify_env` is all that it sees of the environment; otherwise it sees what commands in a view see.
         `wait_s` bounds the time in the line of landings; ChangesetBusyError says who is ahead. The landing gets
         `landing_id`, with a number behind it if it has to be tried again.
         """
@@ -267,12 +272,18 @@ class Changeset(Steps):
         self._require_unlanded()
         check, case = None, self._case(landing_id)
         if verify is not None:
-            check = Verification(
-                verify, self._ground, self.provider, self._shelf.folder, case.opener, verify_s, env=verify_env
-            ).run
+            command = Verification(
+                verify, self._ground, self.provider, self._shelf.folder, case.opener, verify_s, verify_env, self.terms
+            )
+            check = functools.partial(self._verified, command)
         ended = landing.land(case, verify=check, wait_s=wait_s)
         self._record = self._shelf.record()
         return ended
+
+    def _verified(self, command: Verification, found: Sequence[Validated]) -> Ran:
+        ran = command.run(found)
+        self.confinement = ran.confinement
+        return ran
 
     def _require_no_branch(self) -> None:
         if self.branch_of is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar, cast
 
@@ -21,14 +22,15 @@ from amends.changeset.model import (
     Terms,
     Totals,
 )
-from amends.changeset.paths import spell, unspell
-from amends.errors import ChangesetDamagedError
+from amends.changeset.paths import relative, spell, unspell
+from amends.errors import ChangesetDamagedError, PathError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Fields: TypeAlias = dict[str, Json]
 T = TypeVar("T")
 
 FORMAT: Final = 1
+_NAME: Final = re.compile(r"[^/\x00-\x1f.\ud800-\udfff][^/\x00-\x1f\ud800-\udfff]{0,199}")
 _HURT: Final = "bring it back from a backup; where there is none, keep a copy and remove it"
 
 
@@ -112,6 +114,26 @@ def fields_of(value: Json) -> Fields:
     return value
 
 
+def path_of(value: Json, *, root: bool = False) -> bytes:
+    """A path that a record names: below its tree, and nowhere else. `root`: or the tree itself."""
+    path = unspell(text(value))
+    try:
+        is_below = not path.startswith(b"/") and relative(path, b"/") == path and (bool(path) or root)
+    except PathError:
+        is_below = False
+    if not is_below:
+        raise ChangesetDamagedError(f"a record names {spell(path)!r}, which is no path inside a tree; {_HURT}")
+    return path
+
+
+def name_of(value: Json) -> str:
+    """The name of a folder that a record names: one name, and no way to another place."""
+    said = text(value)
+    if not _NAME.fullmatch(said):
+        raise ChangesetDamagedError(f"a record names {said!r}, which is no landing's id; {_HURT}")
+    return said
+
+
 def optional(value: Json, build: Callable[[Json], T]) -> T | None:
     return None if value is None else build(value)
 
@@ -148,7 +170,7 @@ def _entry_of(value: Json) -> Entry:
     else:
         ancestor = Ancestor(state=state_of(items(said)[0]))
     return Entry(
-        path=unspell(text(fields["path"])),
+        path=path_of(fields["path"]),
         state=state_of(fields["state"]),
         before=before,
         ancestor=ancestor,
@@ -253,6 +275,7 @@ def record_fields(record: Record) -> Fields:
             "reads": texts(terms.reads),
             "ephemeral": texts(terms.ephemeral),
             "confine": terms.confine,
+            **({} if terms.network else {"network": False}),
             "limits": {
                 "files": limits.files,
                 "lines": limits.lines,
@@ -274,9 +297,9 @@ def record_of(fields: Fields) -> Record:
         life=Life(text(fields["life"])),
         opened_at=number(fields["opened_at"]),
         ended_at=optional(fields["ended_at"], number),
-        landing=optional(fields["landing"], text),
+        landing=optional(fields["landing"], name_of),
         kept_from=optional(fields["kept_from"], lambda value: Life(text(value))),
-        inverse_of=optional(fields["inverse_of"], text),
+        inverse_of=optional(fields["inverse_of"], name_of),
         branch_of=optional(branch.get("of"), text),
         forked_at=number(branch.get("forked_at", 0)),
         saga=text(fields.get("saga", "")),
@@ -291,7 +314,8 @@ def _terms_of(fields: Fields) -> Terms:
         isolation=Isolation(text(fields["isolation"])),
         reads=tuple(map(text, items(fields["reads"]))),
         ephemeral=tuple(map(text, items(fields["ephemeral"]))),
-        confine=bool(fields["confine"]),
+        confine=optional(fields["confine"], bool),
+        network=bool(fields.get("network", True)),
         limits=Limits(
             files=optional(limits["files"], number),
             lines=optional(limits["lines"], number),

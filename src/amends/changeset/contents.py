@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from amends.changeset.codec import fields_of, items, text
+from amends.changeset.codec import fields_of, items, path_of
 from amends.changeset.disk import digest_of
-from amends.changeset.home import Home
+from amends.changeset.home import Home, kept_at
 from amends.changeset.look import content_at, readable
 from amends.changeset.model import Kind, Layer, State
 from amends.changeset.net import net_changes
 from amends.changeset.objects import Objects
-from amends.changeset.paths import unspell
 from amends.changeset.shelf import Shelf, content_in
 from amends.changeset.texts import LARGEST_TEXT, lines_in, widest_in
 from amends.changeset.unified import MOST_SHOWN, Bulk, Overview, Shown, overview, unified
@@ -84,13 +83,14 @@ class Contents:
             for entry in layer.trees[self._tree]:
                 if entry.path == path and entry.state is not None and entry.state.digest == state.digest:
                     yield content_in(self._shelf, layer.number, self._tree, path)
-        yield self._home.root + b"/" + path
+        if self._home.hidden.why_not(path, is_folder=True) is None:
+            yield self._home.root + b"/" + path
         for landing in reversed(self._home.log_after(0)):
             for value in items(landing["paths"]):
                 fields = fields_of(value)
-                kept = fields.get("kept")
-                if kept is not None and unspell(text(fields["path"])) == path:
-                    yield unspell(text(kept))
+                kept = kept_at(self._home, landing, fields)
+                if kept is not None and path_of(fields["path"]) == path:
+                    yield kept
 
 
 def shown_net(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int) -> Iterator[Shown]:

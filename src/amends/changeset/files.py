@@ -53,7 +53,8 @@ class Files:
         changeset: str,
         number: int,
         name: str,
-        confine: bool,
+        confine: bool | None,
+        network: bool,
         ways: Ways,
     ) -> None:
         self.changeset = changeset
@@ -63,6 +64,8 @@ class Files:
         self._view = view
         self._layer = layer
         self._confine = confine
+        self._network = network
+        self._confinements: list[str] = []
         self._ways = ways
         self._is_open = True
         self._running: list[Running] = []
@@ -107,6 +110,11 @@ class Files:
         self._stopped.set()
         for each in tuple(self._running):
             each.cancel()
+
+    @property
+    def confinement(self) -> str:
+        """How the commands that were started in it were kept in, each way once; nothing where none was."""
+        return "; ".join(dict.fromkeys(self._confinements))
 
     def read_bytes(self, path: Given) -> bytes:
         stack, at = self._place(path)
@@ -232,12 +240,16 @@ class Files:
         input: bytes = b"",
         output: int = OUTPUT,
         confine: bool | None = None,
+        network: bool | None = None,
     ) -> Ran:
         """Run a command in the view to its end, or to the timeout's, with all that it starts.
 
-        `env` is added to the environment. With `confine`, whatever it writes outside the view fails.
+        It is confined where this machine can: whatever it writes outside the view fails, it has no capabilities, sees
+        no journal and no key, and of the environment the little that every program needs, and `env`. With
+        `confine=True` it is confined or does not run; with `confine=False` it is not, has the whole environment, and
+        that is on record. With `network=False` it has a network of its own, with nothing in it.
         """
-        running = self.start(command, env=env, cwd=cwd, input=input, output=output, confine=confine)
+        running = self.start(command, env=env, cwd=cwd, input=input, output=output, confine=confine, network=network)
         try:
             return running.wait(timeout_s)
         except KeyboardInterrupt:
@@ -254,6 +266,7 @@ class Files:
         input: bytes = b"",
         output: int = OUTPUT,
         confine: bool | None = None,
+        network: bool | None = None,
         inherits: bool = True,
         streams: tuple[Bounded, Bounded] | None = None,
     ) -> Running:
@@ -270,13 +283,16 @@ class Files:
             Launch(
                 command=command,
                 cwd=self.roots[root] + (b"/" + at if at else b""),
-                env=None if env is None else {**os.environ, **env} if inherits else env,
+                env=env,
+                inherits=inherits,
                 input=input,
                 output=output,
                 streams=streams,
                 confine=self._confine if confine is None else confine,
+                network=self._network if network is None else network,
             ),
         )
+        self._confinements.append(running.confinement)
         self._running.append(running)
         if self._stopped.is_set():  # in the meantime
             running.cancel()

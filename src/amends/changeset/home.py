@@ -24,12 +24,15 @@ import os
 from collections.abc import Generator, Sequence
 from typing import Final
 
+from amends import ownership, private
 from amends.changeset import calls, codec
 from amends.changeset.codec import Fields
 from amends.changeset.disk import FOLDER, Disk, Sync, opened, spot
+from amends.changeset.hidden import Hidden, hidden_in, look_for
 from amends.changeset.look import content_at, open_root
-from amends.changeset.paths import Given, beneath, name, spell
-from amends.errors import ChangesetBusyError, RootError
+from amends.changeset.paths import Given, beneath, name, spell, unspell
+from amends.changeset.stack import Stack
+from amends.errors import ChangesetBusyError, ChangesetDamagedError, RootError
 
 FOLDERS: Final = (b"changesets", b"landings", b"landed", b"log", b"queue", b"objects", b"trash")
 
@@ -40,17 +43,38 @@ class Home:
     def __init__(self, root: bytes, path: bytes) -> None:
         self.root = root
         self.path = path
+        self._found: frozenset[bytes] | None = None
+        self._hidden: tuple[int, Hidden] | None = None
+
+    @property
+    def hidden(self) -> Hidden:
+        """What of the tree is amends' own."""
+        if self._found is None:
+            self._found = look_for(self.root)
+        if self._hidden is None or self._hidden[0] != private.count():
+            self._hidden = (private.count(), hidden_in(self.root, self._found))
+        return self._hidden[1]
+
+    def look_again(self) -> None:
+        """See what of the tree is amends' own by now."""
+        self._found = self._hidden = None
+
+    def stack(self, lowers: Sequence[bytes]) -> Stack:
+        """The tree under these folders, newest first, without what is amends' own."""
+        return Stack((*lowers, self.root), self.root, self.hidden.places)
 
     @classmethod
     def of(cls, root: bytes, state: bytes | None = None) -> Home:
-        """The tree's home, which need not be there yet. Raises RootError where there is no tree or no place."""
+        """The tree's home, which need not be there yet.
+
+        Raises RootError where there is no tree or no place, and where somebody else could have written what is there.
+        """
         real = os.path.realpath(root)
         os.close(open_root(real))
-        if state is None:
-            return cls(real, _default(real))
-        place = os.path.realpath(state)
+        place = _default(real) if state is None else os.path.realpath(state)
         if beneath(place, real) is not None:
             raise RootError(f"the state directory {spell(place)} lies inside the tree {spell(real)}; put it elsewhere")
+        ownership.require(place, ownership.STATE, error=RootError)
         return cls(real, place)
 
     def within(self, *parts: bytes) -> bytes:
@@ -78,9 +102,16 @@ class Home:
                 write_record(disk, self.path, b"root.json", {"root": spell(self.root), "inode": inode})
         disk.sync_folder(spot(os.path.dirname(self.path)), Sync.RECORD_FOLDER)
 
+    def _said(self) -> Fields:
+        return codec.loads(content_at(self.within(b"root.json")), f"{spell(self.path)}/root.json")
+
+    def said_root(self) -> bytes:
+        """The tree that it was made for, as it was called then."""
+        return unspell(codec.text(self._said()["root"]))
+
     def require_root(self) -> None:
         """Raise RootError if the tree is not the one that this home was made for."""
-        said = codec.loads(content_at(self.within(b"root.json")), f"{spell(self.path)}/root.json")
+        said = self._said()
         folder = open_root(self.root)
         try:
             inode = os.fstat(folder).st_ino
@@ -131,6 +162,25 @@ class Home:
         return sorted(os.fsdecode(each) for each in os.listdir(self.within(b"changesets")))
 
 
+def landing_folder(home: bytes, id: str) -> bytes:
+    return home + b"/landings/" + id.encode()
+
+
+def landed_folder(home: bytes, id: str) -> bytes:
+    return home + b"/landed/" + id.encode()
+
+
+def kept_at(home: Home, landing: Fields, path: Fields) -> bytes | None:
+    """Where a landing in the log keeps what it replaced at a path; None where that was nothing."""
+    kept = path.get("kept")
+    if kept is None:
+        return None
+    number = name(unspell(codec.text(kept)))
+    if not number.isdigit():
+        raise ChangesetDamagedError(f"the log of {spell(home.path)} names {kept!r}, which is nothing that was replaced")
+    return landed_folder(home.path, codec.name_of(landing["landing"])) + b"/undo/" + number
+
+
 def homes_of(roots: Sequence[Given], state: Given | None) -> tuple[Home, ...]:
     """The trees' homes. Raises RootError for no tree, the same one twice, or one inside another."""
     if not roots:
@@ -162,9 +212,14 @@ def _default(root: bytes) -> bytes:
     beside = os.path.join(above, b"." + name(root) + b".changesets")
     if name(root) and (os.path.isdir(beside) or (os.access(above, os.W_OK) and not os.path.ismount(root))):
         return beside
-    state = os.environb.get(b"XDG_STATE_HOME") or os.path.expanduser(b"~/.local/state")
     short = hashlib.sha256(root).hexdigest()[:16].encode()
-    return os.path.join(state, b"amends", b"changesets", (name(root) or b"root") + b"-" + short)
+    return os.path.join(common_state(), (name(root) or b"root") + b"-" + short)
+
+
+def common_state() -> bytes:
+    """Where the state directories are that cannot lie beside their trees."""
+    state = os.environb.get(b"XDG_STATE_HOME") or os.path.expanduser(b"~/.local/state")
+    return os.path.join(state, b"amends", b"changesets")
 
 
 @contextlib.contextmanager

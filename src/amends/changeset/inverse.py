@@ -14,33 +14,31 @@ from amends.changeset import codec, marks
 from amends.changeset.access import access_of, give_access
 from amends.changeset.contents import Contents
 from amends.changeset.disk import Disk, Sync, spot
-from amends.changeset.home import Home, write_record
+from amends.changeset.home import Home, landed_folder, write_record
 from amends.changeset.look import about_path, state_at
 from amends.changeset.model import Ancestor, Begun, Entry, Kind, Layer, Life, Record, State, Terms, Totals
 from amends.changeset.objects import Objects
 from amends.changeset.paths import parents, spell
-from amends.changeset.plan import Do, Plan, TreePlan, read_plan
-from amends.changeset.recovery import landed_folder
+from amends.changeset.plan import Do, Plan, TreePlan
+from amends.changeset.plans import load_plan
 from amends.changeset.seal import sync_layer
 from amends.changeset.shelf import Shelf
 from amends.changeset.stack import Found
 from amends.changeset.views.protocol import upper_of
 from amends.changeset.writing import copy_one
 from amends.clock import Clock
-from amends.errors import ChangesetLifeError
+from amends.errors import ChangesetDamagedError, ChangesetLifeError
 
 
 def plan_of_landing(home: Home, landing: str) -> Plan:
     """Raises ChangesetLifeError if the landing is not known here, or what it replaced is no longer kept."""
-    path = landed_folder(home.path, landing) + b"/plan.json"
-    try:
-        with open(path, "rb") as file:
-            return read_plan(file.read(), spell(path))
-    except FileNotFoundError:
+    plan = load_plan(home, landed_folder(home.path, codec.name_of(landing)))
+    if plan is None:
         raise ChangesetLifeError(
             f"landing {landing} of {spell(home.root)} cannot be taken back: it is not known, or it was pruned; "
             "put back by hand what it changed"
-        ) from None
+        )
+    return plan
 
 
 def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, clock: Clock, disk: Disk) -> Shelf:
@@ -116,8 +114,10 @@ def _entries(plan: Plan, tree: TreePlan, upper: bytes) -> Iterator[Entry]:
 def _lay(path: bytes, state: State | None, kept: bytes | None, upper: bytes) -> None:
     """Put a path into the layer's folder, as a view would need it."""
     target = upper + b"/" + path
-    if state is None and _is_hidden(path, upper):
-        return
+    if _is_hidden(path, upper):
+        if state is None:
+            return
+        raise ChangesetDamagedError(f"a landing replaced {spell(path)}, and something above it that was no folder")
     for folder in reversed(list(parents(path))):
         if about_path(upper + b"/" + folder) is None:
             os.mkdir(upper + b"/" + folder, 0o755)

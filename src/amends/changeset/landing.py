@@ -25,11 +25,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
 
+from amends.changeset import limits
 from amends.changeset.access import access_of, give_access
 from amends.changeset.disk import Disk, Spot, Sync, opened, spot
-from amends.changeset.home import Home, write_record
-from amends.changeset.late import ABORTED
-from amends.changeset.limits import power_broken
+from amends.changeset.home import Home, landed_folder, landing_folder, write_record
 from amends.changeset.line import turn
 from amends.changeset.look import about_at, folder_of, open_root, readable
 from amends.changeset.model import Isolation, Kind, Layer, Life, Terms
@@ -37,12 +36,11 @@ from amends.changeset.net import Net, net_changes
 from amends.changeset.objects import Objects
 from amends.changeset.paths import name as name_of, spell
 from amends.changeset.plan import STAGED, Act, Plan, TreePlan, acts_for, touched_folders
+from amends.changeset.plans import ABORTED, new_room
 from amends.changeset.recovery import (
     abort,
     carry_out,
     is_logged,
-    landed_folder,
-    landing_folder,
     recover,
     retire,
     seal_plan,
@@ -101,9 +99,10 @@ class Case:
 
 
 def check(case: Case) -> list[Validated]:
-    """What a landing would do, were it done now."""
+    """What a landing would do, were it done now. Raises LimitError where it would land over files of amends."""
     found: list[Validated] = []
     for tree, home in enumerate(case.homes):
+        _require_none_of_ours(home, net_changes(case.layers, tree))
         root = open_root(home.root)
         try:
             content = functools.partial(case.content, tree)
@@ -121,6 +120,18 @@ def check(case: Case) -> list[Validated]:
             validated.conflicts += strict_conflicts(home, case.since(tree), case.shelf.id, case.terms.reads, seen)
         found.append(validated)
     return found
+
+
+def _require_none_of_ours(home: Home, changes: Sequence[Net]) -> None:
+    """Asked before anything of the tree is opened: a journal that is read here would lose its locks."""
+    home.look_again()
+    hidden = home.hidden
+    said = [
+        hidden.why_not(net.path, is_folder=net.ours is not None and net.ours.kind is Kind.FOLDER) for net in changes
+    ]
+    broken = [each for each in said if each is not None] or list(hidden.why_not_over(net.path for net in changes))
+    if broken:
+        raise LimitError(f"it cannot land: {limits.said(broken)}", broken=tuple(broken))
 
 
 def conflicts_of(found: Sequence[Validated]) -> tuple[Conflict, ...]:
@@ -181,7 +192,7 @@ def _require_no_powers(case: Case, found: Sequence[Validated]) -> None:
         return
     for each in found:
         for wanted in each.wanted:
-            if broken := power_broken(wanted.path, wanted.old, wanted.new):
+            if broken := limits.power_broken(wanted.path, wanted.old, wanted.new):
                 raise LimitError(f"it cannot land: {broken}", broken=(broken,))
 
 
@@ -248,8 +259,7 @@ def _planned(case: Case, found: list[Validated]) -> Plan:
     for each in found:
         home = each.home
         acts = acts_for(each.wanted)
-        folder = landing_folder(home.path, landing)
-        room = folder if home.can_move_into() else home.root + b"/.amends-landing-" + landing.encode()
+        room = new_room(home, landing)
         times = tuple(_times(home.root, touched_folders(acts)))
         number = home.newest_landing() + 1
         trees.append(TreePlan(root=home.root, home=home.path, room=room, sequence=number, acts=acts, times=times))

@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from amends.changeset import codec
 from amends.changeset.aside import SHORT, look
-from amends.changeset.codec import Fields, text
+from amends.changeset.codec import Fields
 from amends.changeset.disk import FOLDER, Spot, opened, spot
 from amends.changeset.home import Home
-from amends.changeset.look import about_at, content_at
+from amends.changeset.look import about_at
 from amends.changeset.model import Kind, same
-from amends.changeset.paths import spell, unspell
-from amends.changeset.plan import Act, Do, Plan, TreePlan, read_plan
+from amends.changeset.paths import spell
+from amends.changeset.plan import Act, Do, TreePlan
+from amends.changeset.plans import ABORTED, load_plan
 from amends.dataclass import dataclass
-
-ABORTED = b".aborted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,7 @@ def late_in(home: Home) -> Iterator[LateWrite]:
 
 def late_of(home: Home, folder: bytes) -> Iterator[LateWrite]:
     """In one landing's folder."""
-    plan = plan_of_folder(folder)
+    plan = load_plan(home, folder)
     tree = None if plan is None else next((tree for tree in plan.trees if tree.home == home.path), None)
     if plan is None or tree is None:
         return
@@ -75,19 +73,6 @@ def late_of(home: Home, folder: bytes) -> Iterator[LateWrite]:
             name=plan.name,
             at=plan.at,
         )
-
-
-def plan_of_folder(folder: bytes) -> Plan | None:
-    """The plan of a landing that is over. Of one in several trees it is with the first, wherever that has moved."""
-    place = folder
-    begun = folder + b"/begun.json"
-    if os.path.exists(begun):
-        first = unspell(text(codec.loads(content_at(begun), spell(begun))["first"]))
-        place = os.path.dirname(os.path.dirname(first)) + b"/landed/" + os.path.basename(folder)
-    try:
-        return read_plan(content_at(place + b"/plan.json"), spell(place))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _in_landed(tree: TreePlan, folder: bytes) -> Iterator[tuple[Act, bytes]]:

@@ -7,6 +7,9 @@ own paths, and starts the command as a child of process 1 of that namespace. Whe
 the others, whatever they did to get away; and it ends when the command does, when LIFELINE is closed, which is also
 what happens when the runtime is killed, or when this program dies.
 
+A confined command sees the whole file system read-only but for the views and a folder for scratch, a proc that it
+cannot write to, and nothing of the paths that SPEC masks. It has no capabilities, and gets none by what it starts.
+
 Without namespaces it does the same as well as it can: it adopts orphans, and kills whatever descends from it; where
 SPEC says so, only after it has asked the command's process group to end, and given it some seconds.
 
@@ -30,10 +33,13 @@ if TYPE_CHECKING:
 
     Spec = dict[str, Any]
 
-NEWNS, NEWUSER, NEWPID = 0x00020000, 0x10000000, 0x20000000
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
-CAP_SYS_ADMIN = 21
+NEWNS, NEWUSER, NEWPID, NEWNET = 0x00020000, 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
+PR_SET_PDEATHSIG, PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 23, 24, 36, 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+CAP_SYS_ADMIN, CAP_VERSION_3, MOST_CAPS = 21, 0x20080522, 64
+INET, DATAGRAM, SIOCSIFFLAGS, UP_AND_RUNNING = 2, 2, 0x8914, b"\x41\0"
+DEVICES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 MOUNT_SETATTR, AT_RECURSIVE, RDONLY = 442, 0x8000, 1
 HERE = -100
 LOOK_S = 0.05
@@ -69,12 +75,14 @@ def set_read_only(path: bytes, *, read_only: bool) -> None:
     called("mount_setattr", result)
 
 
-def enter_namespaces(*, with_user: bool) -> None:
+def enter_namespaces(*, with_user: bool, with_network: bool) -> None:
+    """`with_network`: it has that of the machine; otherwise one of its own, with a loopback and nothing else."""
     uid, gid = os.geteuid(), os.getegid()
+    kinds = NEWNS | NEWPID | (0 if with_network else NEWNET)
     if not with_user:
-        called("unshare", libc.unshare(NEWNS | NEWPID))
+        called("unshare", libc.unshare(kinds))
         return
-    called("unshare", libc.unshare(NEWUSER | NEWNS | NEWPID))
+    called("unshare", libc.unshare(kinds | NEWUSER))
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
@@ -86,7 +94,7 @@ def mount_view(view: Spec) -> None:
         mount(view["bind"].encode("latin-1"), target, None, MS_BIND | MS_REC)
         return
     os.chdir(view["scratch"].encode("latin-1"))  # short names, and none that the option's commas and colons could break
-    lowers = ":".join([*map(str, range(view["lowers"])), "b"])
+    lowers = ":".join([*map(str, range(view["lowers"])), *(["m"] if view["masked"] else []), "b"])
     options = f"lowerdir={lowers},upperdir=u,workdir=inner,userxattr"
     try:
         mount(b"overlay", target, b"overlay", 0, f"{options},volatile".encode())
@@ -95,16 +103,88 @@ def mount_view(view: Spec) -> None:
 
 
 def confine(spec: Spec) -> None:
-    """Make all but the views read-only; give scratch space that nobody outside sees."""
+    """Make all but the views read-only, mask what nobody may read, and give room that nobody outside sees.
+
+    That room lies over a folder of ours, which is hidden by it: `tmp` in it can be written to.
+    """
     writable = [view["target"].encode("latin-1") for view in spec["views"]]
-    for place in (spec["tmp"].encode("latin-1"), b"/dev/shm"):
+    room = spec["room"].encode("latin-1")
+    mount(b"tmpfs", room, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0711")
+    masks = [path.encode("latin-1") for path in spec["masks"]]
+    empty = room + b"/masked"
+    os.close(os.open(empty, os.O_CREAT | os.O_WRONLY, 0))
+    for path in masks:
+        mask(path, empty)
+    if os.geteuid() == 0:
+        leave_plain_devices(room + b"/dev")
+    os.mkdir(room + b"/tmp")
+    for place in (room + b"/tmp", b"/dev/shm"):
         if os.path.isdir(place):
             mount(b"tmpfs", place, b"tmpfs", MS_NOSUID | MS_NODEV)
             writable.append(place)
     set_read_only(b"/", read_only=True)
     for place in writable:
         set_read_only(place, read_only=False)
-    called("prctl", libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def mask(path: bytes, empty: bytes) -> None:
+    """Let nobody read what is there: a folder is empty, a file is one that may not be opened."""
+    if os.path.islink(path):
+        return
+    if os.path.isdir(path):
+        mount(b"tmpfs", path, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=0000")
+    elif os.path.exists(path):
+        mount(empty, path, None, MS_BIND)
+
+
+def leave_plain_devices(room: bytes) -> None:
+    """Root may write to a disk's device without any capability, and on a read-only file system too: leave it none."""
+    if not os.path.isdir(b"/dev"):
+        return
+    os.mkdir(room)
+    mount(b"tmpfs", room, b"tmpfs", MS_NOSUID, b"mode=0755")
+    for name in DEVICES:
+        if os.path.exists(b"/dev/" + name):
+            os.close(os.open(room + b"/" + name, os.O_CREAT | os.O_WRONLY, 0o600))
+            mount(b"/dev/" + name, room + b"/" + name, None, MS_BIND)
+    for name in (b"shm", b"pts"):
+        os.mkdir(room + b"/" + name)
+    if os.path.isdir(b"/dev/pts"):
+        mount(b"/dev/pts", room + b"/pts", None, MS_BIND | MS_REC)
+    links = {b"fd": b"/proc/self/fd", b"ptmx": b"pts/ptmx"}
+    links |= {b"std" + name: b"/proc/self/fd/%d" % number for number, name in enumerate((b"in", b"out", b"err"))}
+    for name, target in links.items():
+        os.symlink(target, room + b"/" + name)
+    mount(room, b"/dev", None, MS_BIND | MS_REC)
+
+
+class CapHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+def drop_capabilities() -> None:
+    """Have none, and get none by starting a program: all sets are emptied, and the bound on what could come back."""
+    header, sets = CapHeader(CAP_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    called("capget", libc.capget(ctypes.byref(header), sets))
+    if not any(sets):
+        return  # an ordinary user has none; what a program with powers of its own gives them is the system's business
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    for number in range(MOST_CAPS):
+        is_in = libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0)
+        if is_in < 0:
+            break
+        if is_in and libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
+            called("prctl", libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))  # the other way to get none back
+            break
+    called("capset", libc.capset(ctypes.byref(header), (ctypes.c_uint32 * 6)()))
+
+
+def raise_loopback() -> None:
+    """In a network of its own a command can talk to itself."""
+    file = libc.socket(INET, DATAGRAM, 0)
+    if file >= 0:
+        libc.ioctl(file, ctypes.c_ulong(SIOCSIFFLAGS), b"lo".ljust(16, b"\0") + UP_AND_RUNNING.ljust(24, b"\0"))
+        os.close(file)
 
 
 def set_up(spec: Spec) -> None:
@@ -112,10 +192,14 @@ def set_up(spec: Spec) -> None:
     mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     for view in spec["views"]:
         mount_view(view)
+    if not spec["network"]:
+        raise_loopback()
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
     if spec["confine"]:
         confine(spec)
+        flags |= MS_RDONLY
     with contextlib.suppress(OSError):  # a container may forbid it; then its /proc shows the processes outside
-        mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        mount(b"proc", b"/proc", b"proc", flags)
     if os.geteuid() == 0:  # root could undo the mounts otherwise
         called("prctl", libc.prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0))
 
@@ -130,6 +214,10 @@ def start(spec: Spec, command: list[bytes], report: int) -> int:
         signal.set_wakeup_fd(-1)
         os.setsid()
         os.chdir(spec["cwd"].encode("latin-1"))
+        if spec["confine"]:
+            called("prctl", libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        if spec["powerless"] and sys.platform == "linux":
+            drop_capabilities()
         os.execvp(command[0], command)  # noqa: S606 - the user's own command, without a shell
     except OSError as exc:
         os.write(report, f"error {os.fsdecode(command[0])}: {exc.strerror}\n".encode("utf-8", "backslashreplace"))
@@ -231,11 +319,11 @@ def in_namespaces(spec: Spec, command: list[bytes], lifeline: int, report: int) 
     with_user = spec["userns"] or os.geteuid() != 0
     try:
         try:
-            enter_namespaces(with_user=with_user)
+            enter_namespaces(with_user=with_user, with_network=spec["network"])
         except PermissionError:
             if with_user:
                 raise
-            enter_namespaces(with_user=True)
+            enter_namespaces(with_user=True, with_network=spec["network"])
     except OSError as exc:
         os.write(report, f"error {exc.strerror}\n".encode())
         return

@@ -124,7 +124,12 @@ def diff(root: Given, id: str, *, step: int | None = None, state: Given | None =
 def _homes(record: Record, home: Home, state: Given | None) -> tuple[Home, ...]:
     if len(record.roots) == 1:
         return (home,)
-    return homes_of(record.roots, None if state is None else os.path.dirname(home.path))
+    homes = homes_of((home.root, *record.roots[1:]), None if state is None else os.path.dirname(home.path))
+    for other in homes[1:]:
+        if not other.is_made:
+            raise ChangesetDamagedError(f"changeset {record.id} names {spell(other.root)}, which has no changesets")
+        other.require_root()
+    return homes
 
 
 def conflicts_of(root: Given, id: str, *, state: Given | None = None) -> tuple[Conflict, ...]:

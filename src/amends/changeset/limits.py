@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from amends.changeset.delta import Change
+from amends.changeset.hidden import Hidden
 from amends.changeset.model import Kind, Limits, State, Totals
 from amends.changeset.paths import DEEPEST, LONGEST_PATH, Patterns, folded, join, name, parent, spell
 from amends.changeset.stack import Stack, leads_out
@@ -38,11 +39,13 @@ def too_deep(path: bytes) -> LimitError:
 
 
 def kinds_broken(
-    changes: Sequence[Change], view: Stack, limits: Limits, *, is_case_blind: bool = False
+    changes: Sequence[Change], view: Stack, limits: Limits, hidden: Hidden, *, is_case_blind: bool = False
 ) -> Iterator[str]:
-    """What no step may leave behind, whatever its numbers: devices, other users' powers, ways out of the tree."""
+    """What no step may leave behind, whatever its numbers: files of amends, devices, others' powers, ways out."""
     denied = Patterns(limits.denied, is_case_blind=is_case_blind)
     for change in changes:
+        if (ours := hidden.why_not(change.path, is_folder=_is_folder(change.after))) is not None:
+            yield ours
         if change.is_ephemeral:
             continue
         path, after = spell(change.path), change.after
@@ -77,6 +80,10 @@ def power_broken(path: bytes, before: State | None, after: State | None, view: S
             f"chmod it to {after.mode & 0o777:o}, and have a person give it back what it needs once it has landed"
         )
     return None
+
+
+def _is_folder(state: State | None) -> bool:
+    return state is not None and state.kind is Kind.FOLDER
 
 
 def _special(state: State | None) -> int:

@@ -225,8 +225,10 @@ class Terms:
     """With strict isolation: the globs that it reads; none given means the whole tree."""
     limits: Limits = field(default_factory=Limits)
     ephemeral: tuple[str, ...] = EPHEMERAL
-    confine: bool = False
-    """Whether what a tool writes outside the view fails."""
+    confine: bool | None = None
+    """Whether tools are confined. None: where this machine can; True: always, or they do not run; False: never."""
+    network: bool = True
+    """False: tools have a network of their own, with nothing in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,18 @@ from enum import StrEnum
 from typing import Final
 
 from amends.changeset import codec
-from amends.changeset.codec import Fields, Json, fields_of, items, number, state_fields, state_of, text
+from amends.changeset.codec import (
+    Fields,
+    Json,
+    fields_of,
+    items,
+    name_of,
+    number,
+    path_of,
+    state_fields,
+    state_of,
+    text,
+)
 from amends.changeset.model import Kind, State
 from amends.changeset.paths import depth, parent, spell, unspell
 from amends.dataclass import dataclass
@@ -156,7 +167,7 @@ def _act_fields(act: Act) -> Fields:
 
 def plan_of(fields: Fields) -> Plan:
     return Plan(
-        id=text(fields["id"]),
+        id=name_of(fields["id"]),
         changeset=text(fields["changeset"]),
         name=text(fields["name"]),
         at=number(fields["at"]),
@@ -171,7 +182,7 @@ def _tree_of(fields: Fields) -> TreePlan:
         room=unspell(text(fields["room"])),
         sequence=number(fields["sequence"]),
         acts=tuple(_act_of(fields_of(value)) for value in items(fields["acts"])),
-        times=tuple((unspell(text(pair[0])), number(pair[1])) for pair in map(items, items(fields["times"]))),
+        times=tuple((path_of(pair[0], root=True), number(pair[1])) for pair in map(items, items(fields["times"]))),
     )
 
 
@@ -179,7 +190,7 @@ def _act_of(fields: Fields) -> Act:
     return Act(
         number=number(fields["number"]),
         do=Do(text(fields["do"])),
-        path=unspell(text(fields["path"])),
+        path=path_of(fields["path"]),
         old=state_of(fields["old"]),
         new=state_of(fields["new"]),
         old_ctime_ns=number(fields["old_ctime_ns"]),

@@ -12,15 +12,15 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from amends.changeset.aside import holds_held
-from amends.changeset.codec import fields_of, items, number, text
+from amends.changeset.codec import fields_of, items, name_of, number, text
 from amends.changeset.disk import Disk, spot
-from amends.changeset.home import Home, empty_trash, homes_of, throw_away
+from amends.changeset.home import Home, empty_trash, homes_of, landed_folder, throw_away
 from amends.changeset.inverse import plan_of_landing
-from amends.changeset.late import ABORTED, late_of, plan_of_folder
+from amends.changeset.late import late_of
 from amends.changeset.model import Life, Record
 from amends.changeset.objects import Objects
 from amends.changeset.paths import Given
-from amends.changeset.recovery import landed_folder
+from amends.changeset.plans import ABORTED, load_plan
 from amends.changeset.resolve import draft_folder
 from amends.changeset.shelf import Shelf
 from amends.clock import Clock, SystemClock
@@ -137,7 +137,7 @@ def _may_go(home: Home, folder: bytes, *, late: bool) -> bool:
 def _forget_aborted(home: Home, disk: Disk, *, before: float, late: bool) -> None:
     for name in os.listdir(home.within(b"landed")):
         folder = home.within(b"landed", name)
-        plan = plan_of_folder(folder) if name.endswith(ABORTED) else None
+        plan = load_plan(home, folder) if name.endswith(ABORTED) else None
         if plan is not None and plan.at <= before and _may_go(home, folder, late=late):
             throw_away(disk, home, folder, name)
 
@@ -155,7 +155,7 @@ def _forget_log(home: Home, disk: Disk) -> None:
     needed = min((_oldest_landing(shelf) for shelf in _unpruned(home)), default=newest)
     for landing in home.log_after(0):
         place = number(landing["sequence"])
-        is_kept = os.path.isdir(landed_folder(home.path, text(landing["landing"])))
+        is_kept = os.path.isdir(landed_folder(home.path, name_of(landing["landing"])))
         if place < min(needed, newest) and not is_kept:
             disk.remove(spot(home.within(b"log", b"%d.json" % place)))
 
@@ -186,7 +186,7 @@ def _forget_objects(home: Home) -> None:
     }
     is_at_work = any(shelf.open_numbers() for shelf in _unpruned(home))
     for landing in home.log_after(0):
-        if not is_at_work and not os.path.isdir(landed_folder(home.path, text(landing["landing"]))):
+        if not is_at_work and not os.path.isdir(landed_folder(home.path, name_of(landing["landing"]))):
             continue
         for value in items(landing["paths"]):
             for side in ("old", "new"):

@@ -27,22 +27,14 @@ from amends.changeset.apply import Applying
 from amends.changeset.aside import holds_held
 from amends.changeset.codec import number, text
 from amends.changeset.disk import Disk, Sync, opened, spot
-from amends.changeset.home import Home, throw_away, write_record
-from amends.changeset.late import ABORTED
+from amends.changeset.home import Home, landed_folder, landing_folder, throw_away, write_record
 from amends.changeset.look import content_at
 from amends.changeset.model import Life
 from amends.changeset.paths import spell, unspell
-from amends.changeset.plan import Plan, TreePlan, log_fields, plan_fields, read_plan
+from amends.changeset.plan import Plan, TreePlan, log_fields, plan_fields
+from amends.changeset.plans import ABORTED, first_folder, load_plan, room_of
 from amends.changeset.shelf import Shelf
 from amends.errors import ChangesetBusyError, LandingStuckError
-
-
-def landing_folder(home: bytes, id: str) -> bytes:
-    return home + b"/landings/" + id.encode()
-
-
-def landed_folder(home: bytes, id: str) -> bytes:
-    return home + b"/landed/" + id.encode()
 
 
 def recover(homes: Sequence[Home], disk: Disk, *, wait: bool) -> None:
@@ -54,7 +46,7 @@ def recover(homes: Sequence[Home], disk: Disk, *, wait: bool) -> None:
                 with contextlib.ExitStack() as locks:
                     for each in _involved(home, folder):
                         locks.enter_context(each.locked(wait=wait))
-                    settle(home, name.decode(), disk)
+                    settle(home, codec.name_of(os.fsdecode(name)), disk)
             except ChangesetBusyError:
                 continue
 
@@ -66,27 +58,9 @@ def _names(folder: bytes) -> list[bytes]:
         return []
 
 
-def _first_folder(folder: bytes) -> bytes:
-    """Where the plan is: here, or with the first tree."""
-    path = folder + b"/begun.json"
-    try:
-        said = codec.loads(content_at(path), spell(path))
-    except FileNotFoundError:
-        return folder
-    return unspell(text(said["first"]))
-
-
-def _plan_in(folder: bytes) -> Plan | None:
-    path = folder + b"/plan.json"
-    try:
-        return read_plan(content_at(path), spell(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
 def _involved(home: Home, folder: bytes) -> list[Home]:
     """The homes that a landing takes part in, in the order in which everybody locks them."""
-    plan = _plan_in(_first_folder(folder))
+    plan = load_plan(home, folder)
     trees = () if plan is None else plan.trees
     found = {home.path: home} | {tree.home: Home(tree.root, tree.home) for tree in trees}
     return [found[path] for path in sorted(found)]
@@ -97,15 +71,15 @@ def settle(home: Home, id: str, disk: Disk) -> None:
     folder = landing_folder(home.path, id)
     if not os.path.isdir(folder):
         return
-    first = _first_folder(folder)
+    first = first_folder(folder)
     if first != folder and not os.path.isdir(os.path.dirname(first)):
         raise LandingStuckError(
             f"landing {id} in {spell(home.root)} is not finished, and its plan is in {spell(first)}, which is not "
             "there; bring that directory back"
         )
-    plan = _plan_in(first)
+    plan = load_plan(home, folder)
     if plan is None:
-        discard_folder(home.path, id, disk)
+        discard_folder(home, id, disk)
         return
     try:
         if is_logged(plan):
@@ -158,20 +132,20 @@ def abort(plan: Plan, disk: Disk) -> tuple[bytes, ...]:
                 left += applying.left
                 is_settled &= applying.is_settled()
     for tree in reversed(plan.trees):
-        discard_folder(tree.home, plan.id, disk, keep=bool(left) or not is_settled)
+        discard_folder(Home(tree.root, tree.home), plan.id, disk, keep=bool(left) or not is_settled)
     return tuple(left)
 
 
-def discard_folder(home: bytes, id: str, disk: Disk, *, keep: bool = False) -> None:
+def discard_folder(home: Home, id: str, disk: Disk, *, keep: bool = False) -> None:
     """Throw a landing's folder away, and its room if that is in the tree.
 
     One that met other people's work on its way back, or whose files somebody still has open, is kept beside those that
     landed: see late.py.
     """
-    folder = landing_folder(home, id)
+    folder = landing_folder(home.path, id)
     if not os.path.isdir(folder):
         return
-    room, time = _room_of(folder)
+    room, time = _room_of(home, id, folder)
     if room != folder and os.path.isdir(room):
         if keep and holds_held(room):
             return
@@ -181,20 +155,20 @@ def discard_folder(home: bytes, id: str, disk: Disk, *, keep: bool = False) -> N
     if time is not None:
         disk.set_time(spot(os.path.dirname(room)), time)
     if keep:
-        disk.rename(spot(folder), spot(landed_folder(home, id + ABORTED.decode())))
+        disk.rename(spot(folder), spot(landed_folder(home.path, id + ABORTED.decode())))
     else:
-        throw_away(disk, Home(b"", home), folder, b"landing." + id.encode())
-    disk.sync_folder(spot(home + b"/landings"), Sync.ABORTED)
+        throw_away(disk, home, folder, b"landing." + id.encode())
+    disk.sync_folder(spot(home.within(b"landings")), Sync.ABORTED)
 
 
-def _room_of(folder: bytes) -> tuple[bytes, int | None]:
+def _room_of(home: Home, id: str, folder: bytes) -> tuple[bytes, int | None]:
     """Where a landing has its room, and, if that is in the tree, the time that the tree's root had before."""
     path = folder + b"/begun.json"
     try:
         said = codec.loads(content_at(path), spell(path))
     except FileNotFoundError:
         return folder, None
-    room = unspell(text(said["room"]))
+    room = room_of(home, id, unspell(text(said["room"])))
     return room, None if room == folder else number(said["time"])
 
 

@@ -191,8 +191,9 @@ def _require_limits(
 ) -> None:
     broken: list[str] = []
     for part, changes in zip(parts, found, strict=True):
-        view = Stack((part.upper, *part.below.parts), part.below.root)
-        broken += limits.kinds_broken(changes, view, terms.limits, is_case_blind=part.home.is_case_blind)
+        view = Stack((part.upper, *part.below.parts), part.below.root, part.below.hidden)
+        hidden, is_case_blind = part.home.hidden, part.home.is_case_blind
+        broken += limits.kinds_broken(changes, view, terms.limits, hidden, is_case_blind=is_case_blind)
         if terms.limits.portable_names or part.home.is_case_blind:
             broken += limits.collisions(changes, view)
     whole = Totals(

@@ -17,7 +17,7 @@ from amends.changeset.disk import Disk, spot
 from amends.changeset.home import Home, throw_away, write_record
 from amends.changeset.look import content_at
 from amends.changeset.model import LIFE, Kind, Layer, Life, Record, State
-from amends.changeset.paths import spell
+from amends.changeset.paths import parents, spell
 from amends.changeset.views.protocol import room_of, upper_of
 from amends.errors import (
     ChangesetBusyError,
@@ -176,5 +176,8 @@ def sealed_content(shelf: Shelf, number: int, tree: int, path: bytes, state: Sta
 
 
 def content_in(shelf: Shelf, number: int, tree: int, path: bytes) -> bytes:
-    """Where a layer has a path's content."""
-    return upper_of(shelf.layer_folder(number), tree) + b"/" + path
+    """Where a layer has a path's content. Raises ChangesetDamagedError if a link in the layer would lead elsewhere."""
+    upper = upper_of(shelf.layer_folder(number), tree)
+    if any(os.path.islink(upper + b"/" + folder) for folder in parents(path)):
+        raise ChangesetDamagedError(f"{spell(path)} in layer {number} of changeset {shelf.id} lies behind a link")
+    return upper + b"/" + path

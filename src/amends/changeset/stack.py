@@ -47,11 +47,19 @@ class Found:
 
 
 class Stack:
-    """`parts` are folders, newest first; the last may be the tree itself. Absolute links are taken by `root`."""
+    """`parts` are folders, newest first; the last may be the tree itself. Absolute links are taken by `root`.
 
-    def __init__(self, parts: Sequence[bytes], root: bytes) -> None:
+    What is in `hidden`, by its place on disk, is not there: see hidden.py.
+    """
+
+    def __init__(self, parts: Sequence[bytes], root: bytes, hidden: frozenset[bytes] = frozenset()) -> None:
         self.parts = tuple(parts)
         self.root = root
+        self.hidden = hidden
+
+    def below(self) -> Stack:
+        """The same without the newest part."""
+        return Stack(self.parts[1:], self.root, self.hidden)
 
     def find(self, path: bytes) -> Found | None:
         """What a path is, links not followed. None: nothing, or something above it is no folder."""
@@ -62,13 +70,12 @@ class Stack:
             found = self._merged(found.folders, name)
         return found
 
-    @staticmethod
-    def _merged(folders: Sequence[bytes], name: bytes) -> Found | None:
+    def _merged(self, folders: Sequence[bytes], name: bytes) -> Found | None:
         first: Found | None = None
         parts: list[bytes] = []
         for folder in folders:
             where = folder + b"/" + name if name else folder
-            about = about_path(where)
+            about = None if where in self.hidden else about_path(where)
             if about is None:
                 continue
             if name and marks.is_whiteout(where, about):

@@ -13,7 +13,6 @@ from amends.changeset.resolve import Resolving
 from amends.changeset.results import Dropped, Sealed
 from amends.changeset.seal import Part, seal_layer
 from amends.changeset.shelf import Shelf
-from amends.changeset.stack import Stack
 from amends.changeset.troubles import told
 from amends.changeset.views.protocol import Ground, View, room_of, upper_of
 from amends.clock import Clock
@@ -86,6 +85,7 @@ class Steps:
             raise ChangesetLifeError(f"step {self._open.number} is open; seal it or drop it first")
         for home in self.homes:
             home.require_root()  # it may have been moved away since it was opened
+            home.look_again()
         if self.life is Life.REVIEW:
             self._record = self._shelf.move_on(Life.ACTIVE, self._clock.now())
         if self.life is not Life.ACTIVE:
@@ -109,6 +109,7 @@ class Steps:
             number=number,
             name=name,
             confine=self.terms.confine,
+            network=self.terms.network,
             ways=Ways(
                 lambda: self._seal(begun), self._drop_newest, lambda branch: self._merge(layer, branch), self._resolve
             ),
@@ -145,7 +146,7 @@ class Steps:
             Part(
                 home=home,
                 upper=upper_of(folder, tree),
-                below=Stack((*self._lowers(tree), home.root), home.root),
+                below=home.stack(self._lowers(tree)),
                 existed=existed[tree],
                 met={} if self._resolving is None else self._resolving.met[tree],
             )

@@ -36,6 +36,8 @@ class Ran:
     cancelled: bool = False
     truncated: bool = False
     """Some output was left out; a line in its place says how much."""
+    confinement: str = ""
+    """How it was kept in: `confined`, or `not confined` and why."""
 
     @property
     def ok(self) -> bool:
@@ -55,6 +57,8 @@ class Mount:
     target: bytes
     scratch: bytes | None = None
     lowers: int = 0
+    masked: bool = False
+    """Of an overlay: whether a layer in `scratch` hides what of the tree is amends' own."""
     bind: bytes | None = None
 
 
@@ -68,9 +72,21 @@ class Launch:
     namespaces: bool = True
     userns: bool = False
     """Ask for a user namespace even where root could do without."""
-    confine: bool = False
-    tmp: bytes = b""
+    confine: bool | None = None
+    """None: where this machine can."""
+    network: bool = True
+    """False: a network of its own, with nothing in it but itself."""
+    powerless: bool = False
+    """Without any capability, also where it is not confined."""
+    room: bytes = b""
+    """A folder of ours that a confined command does not see: its scratch space lies over it."""
+    masks: tuple[bytes, ...] = ()
+    """What a confined command cannot read."""
+    why_not: str = ""
+    """Why it is not confined, though nobody asked for that."""
     env: Mapping[str, str] | None = None
+    inherits: bool = True
+    """Whether what it sees of our environment is added to `env`; otherwise that is all."""
     input: bytes = b""
     output: int = OUTPUT
     streams: tuple[Bounded, Bounded] | None = None
@@ -82,7 +98,12 @@ class Launch:
         views = [
             {"target": _latin(each.target), "bind": _latin(each.bind)}
             if each.bind is not None
-            else {"target": _latin(each.target), "scratch": _latin(each.scratch or b""), "lowers": each.lowers}
+            else {
+                "target": _latin(each.target),
+                "scratch": _latin(each.scratch or b""),
+                "lowers": each.lowers,
+                "masked": each.masked,
+            }
             for each in self.mounts
         ]
         return json.dumps(
@@ -90,8 +111,11 @@ class Launch:
                 "namespaces": self.namespaces,
                 "userns": self.userns,
                 "views": views,
-                "confine": self.confine,
-                "tmp": _latin(self.tmp),
+                "confine": bool(self.confine),
+                "network": self.network,
+                "powerless": self.powerless or bool(self.confine),
+                "room": _latin(self.room),
+                "masks": [_latin(path) for path in self.masks],
                 "cwd": _latin(self.cwd),
                 "grace_s": self.grace_s,
             }
@@ -100,6 +124,14 @@ class Launch:
 
 def _latin(path: bytes) -> str:
     return path.decode("latin-1")
+
+
+def confinement_of(asked: Launch) -> str:
+    """What goes on record of how a command was kept in."""
+    network = "" if asked.network else ", without network"
+    if asked.confine:
+        return f"confined{network}"
+    return f"not confined{network}: {asked.why_not or 'it was asked for'}"
 
 
 class Bounded:
@@ -139,6 +171,7 @@ class Running:
     """A command under way. `wait` for it in one thread; `cancel` it from any."""
 
     def __init__(self, asked: Launch, clock: Clock) -> None:
+        self.confinement = confinement_of(asked)
         self._clock = clock
         self._cancelled = False
         self._closing = threading.Lock()
@@ -200,6 +233,7 @@ class Running:
             timed_out=timed_out,
             cancelled=self._cancelled and ended_by_us,
             truncated=bool(out.left_out or err.left_out),
+            confinement=self.confinement,
         )
 
     def _read(self, timeout_s: float | None) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Protocol, TypeAlias
 
-from amends.changeset.codec import fields_of, items, number, text
+from amends.changeset.codec import fields_of, items, number, path_of, text
 from amends.changeset.disk import Spot
 from amends.changeset.home import Home
 from amends.changeset.judge import Clash, Judged, Ruling, judge
@@ -20,7 +20,7 @@ from amends.changeset.merge import Merged, merge
 from amends.changeset.model import Kind, State, same
 from amends.changeset.net import Net
 from amends.changeset.objects import Objects
-from amends.changeset.paths import Patterns, join, name, parent, spell, unspell
+from amends.changeset.paths import Patterns, join, name, parent, spell
 from amends.changeset.plan import Wanted
 from amends.changeset.report import Conflict, Winner
 
@@ -266,7 +266,7 @@ def _landed_since(home: Home, since: int) -> Iterator[tuple[bytes, Winner]]:
             at=number(landing["at"]),
         )
         for value in items(landing["paths"]):
-            yield unspell(text(fields_of(value)["path"])), winner
+            yield path_of(fields_of(value)["path"]), winner
 
 
 def _name_winners(conflicts: list[Conflict], home: Home, since: int) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from amends.changeset import marks
 from amends.changeset.disk import Disk, spot
 from amends.changeset.look import about_path, readable
-from amends.changeset.model import Kind, State
+from amends.changeset.model import Kind, State, Terms
 from amends.changeset.paths import parents, spell
 from amends.changeset.plan import Wanted
 from amends.changeset.tools import Launch, Ran
@@ -40,7 +40,8 @@ class Verification:
     """Of a tree: what opens that which would land at a path of it."""
     timeout_s: float | None = None
     env: Mapping[str, str] | None = None
-    """All that the command sees of the environment; None: that of this process."""
+    """All that the command sees of the environment; None: what commands in a view see of it."""
+    terms: Terms = field(default_factory=Terms)
 
     def run(self, found: Sequence[Validated]) -> Ran:
         place = self.folder + b"/verify"
@@ -66,7 +67,8 @@ class Verification:
         ground = replace(self.ground, folder=place, lowers=lowers, layers=lambda: ())
         view = named(self.provider, ground)
         view.begin()
-        running = view.start(layer, Launch(command=self.command, cwd=found[0].home.root, env=self.env))
+        asked = Launch(command=self.command, cwd=found[0].home.root, env=self.env, inherits=self.env is None)
+        running = view.start(layer, replace(asked, confine=self.terms.confine, network=self.terms.network))
         return running.wait(self.timeout_s)
 
 

@@ -96,7 +96,7 @@ def without(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], number
     for tree, home in enumerate(homes):
         below = [upper_of(shelf.layer_folder(each.number), tree) for each in reversed(layers[: number - 1])]
         above = [Above(shelf, layer, tree, parts[layer.number][tree]) for layer in over]
-        walk = Walk(shelf, home, Stack((*below, home.root), home.root), above, out, tree)
+        walk = Walk(shelf, home, home.stack(below), above, out, tree)
         found.conflicts += walk.conflicts()
         paths.append(frozenset(entry.path for entry in out.trees[tree]))
     hollow = replace(out, trees=tuple(() for _ in homes), totals=Totals(), is_dropped=True, formerly=())

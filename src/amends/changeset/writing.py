@@ -27,7 +27,7 @@ class Writing:
     def __init__(self, stack: Stack, room: bytes) -> None:
         self.stack = stack
         self.upper = stack.parts[0]
-        self._below = Stack(stack.parts[1:], stack.root)
+        self._below = stack.below()
         self._room = room
 
     def write(self, path: bytes, content: bytes, mode: int | None) -> None:

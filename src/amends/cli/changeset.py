@@ -522,9 +522,15 @@ def late(*, root: str, state: str | None, as_json: bool) -> None:
 def doctor(*, root: str, state: str | None, as_json: bool) -> None:
     """Say which providers of a view work here, and why the others do not."""
     from amends.changeset import doctor as ask
+    from amends.changeset.views.probe import confinement_trouble
     from amends.cli.output import Output
+    from amends.clock import SystemClock
 
     out = Output(as_json=as_json)
     for each in ask(root, state=state):
         out.record("provider", {"provider": each.provider, "usable": each.usable, "why": each.why})
         out.say((f"{each.provider:<9}", "bold"), ("works  " if each.usable else "not    "), each.why)
+    trouble = confinement_trouble(SystemClock())
+    out.record("confinement", {"usable": not trouble, "why": trouble})
+    why = trouble or "commands run confined, unless told not to"
+    out.say(("confine  ", "bold"), "not    " if trouble else "works  ", why)

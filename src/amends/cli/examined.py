@@ -64,6 +64,7 @@ async def examine(address: str, policy: str | None, *, how_journal: str, how_pol
         is_refused = any(journal_faults(path, group=_group()))
         inside = _policy(None, policy, how_policy) if is_refused else _inside(address, policy, how_policy)
         found += [each async for each in inside]
+    found.append(_confining())
     found += _actions_without_journal() if path is None or not path.exists() else ()
     return found
 
@@ -127,6 +128,18 @@ def _rights(path: Path) -> Iterator[Finding]:
         yield Finding(name="rights", state="look", found=what, do="have them run amends now and then, or work")
     for each in faults:
         yield Finding(name="rights", state="wrong", found=each.what, do=each.do.removeprefix("run: "))
+
+
+def _confining() -> Finding:
+    """Whether commands on files can be confined here."""
+    from amends.changeset.views.probe import confinement_trouble
+
+    trouble = confinement_trouble(SystemClock())
+    if not trouble:
+        what = "commands on files run confined: no writing outside, no capabilities, no journal, no key"
+        return Finding(name="confine", state="ok", found=what)
+    do = "allow user namespaces and mounts to whoever runs amends; until then each record says `not confined`"
+    return Finding(name="confine", state="look", found=f"commands cannot be confined here: {trouble}", do=do)
 
 
 async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import answer, drop, expire, record_verdict, use, void_all, void_outlived
@@ -329,23 +329,37 @@ def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
 def _outcome(saga: Saga, command: c.RecordOutcome) -> e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost:
     step, outcome = on_record(saga, command.step), command.outcome
     match outcome:
-        case Succeeded(result=result, opaque=opaque, layer=layer):
-            return e.AttemptSucceeded(step=step.id, attempt=step.attempts, result=result, opaque=opaque, layer=layer)
+        case Succeeded(result=result, opaque=opaque, layer=layer, confinement=kept_in):
+            return e.AttemptSucceeded(
+                step=step.id, attempt=step.attempts, result=result, opaque=opaque, layer=layer, confinement=kept_in
+            )
         case Failed(error=error, fatal=fatal, final=final, after_s=after_s):
             if step.unsure and may_stand(step):
                 why = f"{error}; an earlier attempt was lost, and may have taken effect"
                 retry_at = None if fatal or final else _settle_at(saga, step, command, after_s)
-                return e.AttemptLost(step=step.id, attempt=step.attempts, error=why, fatal=fatal, retry_at=retry_at)
+                return _ended(e.AttemptLost, step, outcome, retry_at, why)
             retry_at = None if fatal or final else _retry_at(saga, step, command, after_s)
-            return e.AttemptFailed(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
+            return _ended(e.AttemptFailed, step, outcome, retry_at, error)
         case Lost(error=error, fatal=fatal) if may_stand(step):
-            retry_at = None if fatal else _settle_at(saga, step, command)
-            return e.AttemptLost(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
+            return _ended(e.AttemptLost, step, outcome, None if fatal else _settle_at(saga, step, command), error)
         case Lost(error=error, fatal=fatal):
-            retry_at = None if fatal else _retry_at(saga, step, command)
-            return e.AttemptFailed(step=step.id, attempt=step.attempts, error=error, fatal=fatal, retry_at=retry_at)
+            return _ended(e.AttemptFailed, step, outcome, None if fatal else _retry_at(saga, step, command), error)
         case _:
             assert_never(outcome)
+
+
+_Bad = TypeVar("_Bad", e.AttemptFailed, e.AttemptLost)
+
+
+def _ended(kind: type[_Bad], step: Step, outcome: Failed | Lost, retry_at: int | None, error: str) -> _Bad:
+    return kind(
+        step=step.id,
+        attempt=step.attempts,
+        error=error,
+        fatal=outcome.fatal,
+        retry_at=retry_at,
+        confinement=outcome.confinement,
+    )
 
 
 def may_stand(step: Step) -> bool:

@@ -268,6 +268,8 @@ class AttemptSucceeded:
     result: Json
     opaque: str = ""
     layer: str = ""
+    confinement: str = ""
+    """Of commands that it ran on files: `confined`, or `not confined` and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +281,7 @@ class AttemptFailed:
     error: str
     fatal: bool
     retry_at: int | None
+    confinement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +293,7 @@ class AttemptLost:
     error: str
     fatal: bool
     retry_at: int | None
+    confinement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ class Succeeded:
     """Why the result itself could not be kept, where it could not."""
     layer: str = ""
     """Of an action that works on files: its layer, as number:digest. That it is on record makes it part of the saga."""
+    confinement: str = ""
+    """Of one that ran commands on files: how they were kept in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,7 @@ class Failed:
     """Not to be tried again, though nobody said Fatal."""
     after_s: float | None = None
     changed_since: bool = False
+    confinement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Lost:
     error: str
     fatal: bool = False
     timed_out: bool = False
+    confinement: str = ""
 
 
 Outcome: TypeAlias = Succeeded | Failed | Lost

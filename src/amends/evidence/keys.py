@@ -35,6 +35,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from amends.errors import EvidenceKeyError
 from amends.ownership import KEY as BESIDE_JOURNAL, SECRET, read_own
+from amends.private import claim_key
 
 KEY: Final = "AMENDS_EVIDENCE_KEY"
 KEY_FILE: Final = "AMENDS_EVIDENCE_KEY_FILE"
@@ -132,6 +133,7 @@ class KeyFile:
 
     def __init__(self, path: Path, *, follows_links: bool = True, group: int | None = None) -> None:
         self.path = path.absolute()
+        claim_key(self.path)
         self._next = self.path.with_name(f"{self.path.name}.next")
         self._follows_links = follows_links
         self._group = group

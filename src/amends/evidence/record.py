@@ -75,6 +75,7 @@ class _Told:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.steps: dict[StepId, None] = {}
         self.rules: dict[StepId, str] = {}
+        self.confinements: dict[StepId, str] = {}
         self.compensated: set[StepId] = set()
         self.stopped_at: int | None = None
         self.origins: dict[StepId, dict[str, Json]] = {}
@@ -83,6 +84,8 @@ class _Told:
         for entry in entries:
             event = entry.event
             self._traced(event)
+            if isinstance(event, (e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost)) and event.confinement:
+                self.confinements[event.step] = event.confinement
             if isinstance(event, (e.RollbackStarted, e.RollbackResumed)):
                 goes_back, self.stopped_at = True, None
             elif isinstance(event, (e.SagaRolledBack, e.SagaMitigated, e.SagaHalted)) and goes_back:
@@ -230,4 +233,5 @@ def _step(step: Step, told: _Told) -> dict[str, Json]:
         "attempts": step.attempts,
         "compensation_attempts": step.undo_attempts,
         "args_from": told.origins.get(step.id, {}),
+        **({"confinement": told.confinements[step.id]} if step.id in told.confinements else {}),
     }

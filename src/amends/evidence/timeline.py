@@ -317,15 +317,16 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return _lock(event, seen, at)
         case e.AttemptStarted(attempt=attempt):
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
-        case e.AttemptSucceeded(result=result, opaque=opaque):
+        case e.AttemptSucceeded(result=result, opaque=opaque, confinement=kept_in):
             files = changed(result) if seen.topic.startswith(CHANGESET) else None
             told = _of(result) if files is None else f": {files}"
             lacking = f"; its result was not kept: {said(opaque)}" if opaque else told
-            return direction, Tone.GOOD, f"succeeded{lacking}"
-        case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at):
-            return direction, Tone.BAD, f"failed{' for good' * fatal}: {said(error)}{_again(retry_at, at)}"
-        case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at):
-            last = ", and not tried again" * fatal
+            return direction, Tone.GOOD, f"succeeded{_kept_in(kept_in)}{lacking}"
+        case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
+            last = " for good" * fatal + _kept_in(kept_in)
+            return direction, Tone.BAD, f"failed{last}: {said(error)}{_again(retry_at, at)}"
+        case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
+            last = ", and not tried again" * fatal + _kept_in(kept_in)
             return direction, Tone.DOUBT, f"lost{last}: {said(error)}{_again(retry_at, at)}"
         case e.ProbeFound(result=result):
             return direction, Tone.GOOD, f"probe found that it happened{_of(result)}"
@@ -444,6 +445,11 @@ def _of(value: Json) -> str:
     if told is not None:
         return f": {visible(told, LONGEST_RESULT)}" if told else ""
     return "" if value is None else f": {spelled(value, LONGEST_RESULT)}"
+
+
+def _kept_in(confinement: str) -> str:
+    """How the commands of a step on files were kept in, where it ran any."""
+    return f" ({said(confinement)})" if confinement else ""
 
 
 def _again(retry_at: int | None, at: int) -> str:

@@ -56,6 +56,10 @@ def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
         made["stdin"] = bound(command.stdin, known)
     if command.cwd:
         made["cwd"] = bound(command.cwd, known)
+    if command.confine is not None:
+        made["confine"] = command.confine
+    if command.network is False:
+        made["network"] = False
     return made
 
 
@@ -160,6 +164,8 @@ class Commands:
             env=env,
             stdin=closed(words.get("stdin", ""), about),
             hidden=[*secrets.values()],
+            confine=words.get("confine"),
+            network=words.get("network", True),
         )
 
     def _ended(self, command: Command, printed: Printed, *, last: bool = False) -> Object:

@@ -60,7 +60,18 @@ class Commands:
             inherit=self._variables(found, "inherit"),
             secrets=self._variables(found, "secrets"),
             cwd=argument(found["cwd"].value, "cwd", mistakes, roots) if "cwd" in found else (),
+            confine=self._flag(found, "confine"),
+            network=self._flag(found, "network"),
         )
+
+    def _flag(self, found: Mapping[str, Entry], key: str) -> bool | None:
+        if key not in found:
+            return None
+        part = found[key].value
+        if isinstance(part, Scalar) and isinstance(part.value, bool):
+            return part.value
+        self._mistakes.wrong(part, key, "true or false")
+        return None
 
     def _variables(self, found: Mapping[str, Entry], key: str) -> tuple[str, ...]:
         if key not in found:
@@ -88,6 +99,8 @@ class Commands:
             secrets=tuple(dict.fromkeys((*shared.secrets, *own.secrets))),
             stdin=argument(found["stdin"].value, "stdin", mistakes, roots) if "stdin" in found else (),
             cwd=own.cwd or shared.cwd,
+            confine=shared.confine if own.confine is None else own.confine,
+            network=shared.network if own.network is None else own.network,
             does=words_of(found, mistakes),
             line=line,
         )

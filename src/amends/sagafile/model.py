@@ -42,6 +42,9 @@ class Command:
     secrets: tuple[str, ...] = ()
     stdin: Template = ()
     cwd: Template = ()
+    confine: bool | None = None
+    """None: as its kind of step is by default."""
+    network: bool | None = None
     exit_codes: Mapping[int, str] = field(default_factory=dict[int, str])
     otherwise: str = "lost"
     """What an exit code that is not named says."""

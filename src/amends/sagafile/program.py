@@ -12,11 +12,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from amends.changeset import Files
 from amends.changeset.tools import Bounded, Launch, Ran, Running
+from amends.changeset.views.confining import Alone
 from amends.clock import SystemClock
 from amends.dataclass import dataclass
 from amends.errors import CommandError, NotDone, ViewError
@@ -40,6 +42,9 @@ class Called:
     show: Show | None = None
     files: Files | None = None
     """The changeset that it works in; `cwd` is then seen from its tree."""
+    confine: bool | None = None
+    """None: on files where this machine can, elsewhere not; but without capabilities."""
+    network: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +87,31 @@ async def call(asked: Called) -> Printed:
 def _started(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
     words, given = list(asked.words), asked.stdin.encode()
     if asked.files is not None:
-        return asked.files.start(words, env=asked.env, inherits=False, cwd=str(asked.cwd), input=given, streams=streams)
+        return asked.files.start(
+            words,
+            env=asked.env,
+            inherits=False,
+            cwd=str(asked.cwd),
+            input=given,
+            streams=streams,
+            confine=asked.confine,
+            network=None if asked.network else False,
+        )
     launch = Launch(
         command=words,
         cwd=os.fsencode(asked.cwd),
         namespaces=False,
         env=asked.env,
+        inherits=False,
         input=given,
         streams=streams,
         grace_s=GRACE_S,
+        confine=False,
+        powerless=asked.confine is not False,
     )
+    if asked.confine or not asked.network:
+        inside = replace(launch, namespaces=True, confine=bool(asked.confine), network=asked.network)
+        return Alone(inside, SystemClock())
     return Running(launch, SystemClock())
 
 

@@ -75,6 +75,12 @@ _STARTED_WITH: Final[Mapping[str, Json]] = {
     "inherit": _told(_VARIABLES, "Variables that it takes from the environment of amends, by name."),
     "secrets": _told(_VARIABLES, "The same for values that no journal, log or page may show."),
     "cwd": _told(_TEXT, "Where it runs, seen from the file's directory, which is where it runs otherwise."),
+    "confine": _told(
+        _FLAG,
+        "true: it cannot write outside the saga's files, or does not run; false: it is kept in by nothing. Otherwise "
+        "steps on files are confined where the machine can, and no command has capabilities.",
+    ),
+    "network": _told(_FLAG, "false: it has no network."),
 }
 _COMMAND: Final[Mapping[str, Json]] = {
     "run": _told(_ARGUMENTS, "A program and its arguments; no shell reads them."),

@@ -23,8 +23,8 @@ class ApiView:
         return Writing(self.stack(layer, tree), room_of(layer))
 
     def stack(self, layer: bytes, tree: int) -> Stack:
-        root = self.ground.homes[tree].root
-        return Stack((upper_of(layer, tree), *self.ground.lowers(tree), root), root)
+        home = self.ground.homes[tree]
+        return home.stack((upper_of(layer, tree), *self.ground.lowers(tree)))
 
     def start(self, layer: bytes, asked: Launch) -> Running:
         raise ViewError("the provider `api` has no view that a tool could run in; `doctor` says what the others need")

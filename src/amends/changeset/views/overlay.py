@@ -10,12 +10,19 @@ Known of overlayfs: a folder that is in the tree cannot be renamed by rename(2) 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from dataclasses import replace
 from typing import Final
 
+from amends.changeset import marks
+from amends.changeset.home import Home
+from amends.changeset.look import about_path
+from amends.changeset.paths import join, parents
 from amends.changeset.tools import Launch, Mount, Running
 from amends.changeset.views.api import ApiView
+from amends.changeset.views.confining import kept_in
 from amends.changeset.views.protocol import room_of, upper_of
 from amends.errors import ViewError
 
@@ -29,12 +36,7 @@ class OverlayView(ApiView):
         room = room_of(layer) + b"/run%d" % len(os.listdir(room_of(layer)))
         os.mkdir(room)
         mounts = tuple(self._prepared(layer, room, tree) for tree in range(len(self.ground.homes)))
-        tmp = room + b"/tmp"
-        os.mkdir(tmp)
-        env = asked.env
-        if asked.confine:
-            env = {**(os.environ if env is None else env), "TMPDIR": os.fsdecode(tmp)}
-        whole = replace(asked, mounts=mounts, userns=self.ground.userns, tmp=tmp, env=env)
+        whole = replace(kept_in(asked, self.ground), mounts=mounts, userns=self.ground.userns)
         return Running(whole, self.ground.clock)
 
     def _prepared(self, layer: bytes, room: bytes, tree: int) -> Mount:
@@ -49,4 +51,29 @@ class OverlayView(ApiView):
         for number, lower in enumerate(lowers):
             os.symlink(lower, scratch + b"/%d" % number)
         os.symlink(root, scratch + b"/b")
-        return Mount(target=root, scratch=scratch, lowers=len(lowers))
+        mask = scratch + b"/m"
+        os.mkdir(mask, 0o700)
+        return Mount(target=root, scratch=scratch, lowers=len(lowers), masked=_white_out(self.ground.homes[tree], mask))
+
+
+def _white_out(home: Home, mask: bytes) -> bool:
+    """Have a layer that hides what is amends' own, to lie right over the tree. False: there is nothing to hide.
+
+    Its folders look as the tree's do: of a folder in several layers the newest is what a tool sees.
+    """
+    for path in sorted(home.hidden.paths):
+        above = list(reversed(list(parents(path))))
+        folders = [about_path(join(home.root, each)) for each in above]
+        if not all(about is not None and stat.S_ISDIR(about.st_mode) for about in folders):
+            continue  # it is not there, or not there but by a link
+        for each in above:
+            if about_path(join(mask, each)) is None:
+                os.mkdir(join(mask, each), 0o700)
+        marks.make_whiteout(join(mask, path))
+    for folder, _, _ in os.walk(mask, topdown=False):
+        about = os.lstat(join(home.root, folder[len(mask) + 1 :]))
+        with contextlib.suppress(PermissionError):
+            os.chown(folder, about.st_uid, about.st_gid)
+        os.chmod(folder, stat.S_IMODE(about.st_mode))
+        os.utime(folder, ns=(about.st_atime_ns, about.st_mtime_ns))
+    return bool(os.listdir(mask))

@@ -21,6 +21,7 @@ from amends.changeset.look import content_at
 from amends.changeset.paths import beneath, spell
 from amends.changeset.tools import Launch, run_to_end
 from amends.changeset.views.api import ApiView
+from amends.changeset.views.confining import Alone
 from amends.changeset.views.overlay import OverlayView
 from amends.changeset.views.protocol import Budget, Ground, View
 from amends.changeset.views.workspace import CopyView
@@ -31,6 +32,7 @@ from amends.errors import ChangesetDamagedError, ViewError
 
 PROVIDERS: Final = ("overlay", "clone", "copy", "api")
 _PATIENCE_S: Final = 20.0
+_FORM: Final = 2
 _TOUCH: Final = "open('.amends-probe', 'w').close()"
 
 
@@ -48,6 +50,8 @@ class Probed:
     namespaces: str
     """Empty: this machine lets us make them; else why not."""
     overlay: str
+    confinement: str
+    """Empty: a command can be confined; else why not."""
 
 
 _known: Final[dict[tuple[int, int], Probed]] = {}
@@ -88,12 +92,27 @@ def _answer(provider: str, homes: Sequence[Home], clock: Clock, disk: Disk, budg
 
 def named(provider: str, ground: Ground) -> View:
     """A provider's view, whether or not it works."""
-    if provider == "overlay":
-        return OverlayView(ground)
     if provider == "api":
         return ApiView(ground)
-    is_free = not any(_probed(home, ground.clock, ground.disk).namespaces for home in ground.homes)
-    return CopyView(replace(ground, namespaces=is_free and ground.namespaces), provider)
+    probed = [_probed(home, ground.clock, ground.disk) for home in ground.homes]
+    trouble = next((each.confinement for each in probed if each.confinement), "")
+    is_free = ground.namespaces and not any(each.namespaces for each in probed)
+    if not is_free:
+        trouble = trouble or "without namespaces nothing can be"
+    ground = replace(ground, namespaces=is_free, unconfinable=trouble)
+    return OverlayView(ground) if provider == "overlay" else CopyView(ground, provider)
+
+
+def confinement_trouble(clock: Clock) -> str:
+    """Why commands cannot be confined on this machine; nothing where they can."""
+    if sys.platform != "linux":
+        return "there are no namespaces on this system"
+    asked = Launch(command=[sys.executable, "-I", "-S", "-c", "pass"], cwd=b"/", confine=True)
+    try:
+        ran = Alone(asked, clock).wait(_PATIENCE_S)
+    except ViewError as exc:
+        return str(exc)
+    return "" if ran.ok else f"a confined command ended with {ran.returncode}: {ran.stderr.strip()[-200:]}"
 
 
 def _probed(home: Home, clock: Clock, disk: Disk) -> Probed:
@@ -104,16 +123,16 @@ def _probed(home: Home, clock: Clock, disk: Disk) -> Probed:
 
 
 def _remembered(home: Home, clock: Clock, disk: Disk) -> Probed:
-    key = f"{_boot()} {os.geteuid()} {sys.executable}"
+    key = f"{_FORM} {_boot()} {os.geteuid()} {sys.executable}"
     with contextlib.suppress(OSError, ChangesetDamagedError):
         said = codec.loads(content_at(home.within(b"probe.json")), "probe.json")
         if said.get("key") == key:
-            return Probed(namespaces=codec.text(said["namespaces"]), overlay=codec.text(said["overlay"]))
+            return Probed(namespaces="", overlay=codec.text(said["overlay"]), confinement="")
     found = _tried(home, clock, disk)
-    if found.overlay:
+    if found.namespaces or found.overlay or found.confinement:
         return found
     with contextlib.suppress(OSError):
-        fields: codec.Fields = {"key": key, "namespaces": found.namespaces, "overlay": found.overlay}
+        fields: codec.Fields = {"key": key, "overlay": found.overlay}
         write_record(disk, home.path, b"probe.json", fields)
     return found
 
@@ -127,16 +146,19 @@ def _boot() -> str:
 
 def _tried(home: Home, clock: Clock, disk: Disk) -> Probed:
     if sys.platform != "linux":
-        return Probed(namespaces="there are no namespaces on this system", overlay="overlayfs is a part of Linux")
+        none = "there are no namespaces on this system"
+        return Probed(namespaces=none, overlay="overlayfs is a part of Linux", confinement=none)
     layer = home.within(b"probe.%d" % os.getpid())
     disk.remove_all(layer)
     for each in (b"", b"/0", b"/room"):
         os.mkdir(layer + each, 0o700)
     try:
-        free = _refusal(Launch(command=[sys.executable, "-I", "-S", "-c", "pass"], cwd=b"/"), clock)
+        plain = Launch(command=[sys.executable, "-I", "-S", "-c", "pass"], cwd=b"/", confine=False)
+        confined = _refusal(replace(plain, confine=True, room=layer + b"/room"), clock)
+        free = _refusal(plain, clock) if confined else ""
         if free:
-            return Probed(namespaces=free, overlay=free)
-        return Probed(namespaces="", overlay=_overlay_trouble(home, layer, clock, disk))
+            return Probed(namespaces=free, overlay=free, confinement=free)
+        return Probed(namespaces="", overlay=_overlay_trouble(home, layer, clock, disk), confinement=confined)
     finally:
         disk.remove_all(layer)
 
@@ -159,7 +181,7 @@ def _overlay_trouble(home: Home, layer: bytes, clock: Clock, disk: Disk) -> str:
     )
     command = [sys.executable, "-I", "-S", "-c", _TOUCH]
     try:
-        ran = OverlayView(ground).start(layer, Launch(command=command, cwd=home.root)).wait(_PATIENCE_S)
+        ran = OverlayView(ground).start(layer, Launch(command=command, cwd=home.root, confine=False)).wait(_PATIENCE_S)
     except ViewError as exc:
         return str(exc)
     if not ran.ok:

@@ -43,6 +43,8 @@ class Ground:
     clock: Clock
     namespaces: bool = True
     """Whether this machine lets us make them."""
+    unconfinable: str = ""
+    """Why a command cannot be confined on this machine, where it cannot."""
     userns: bool = False
     budget: Budget | None = field(default_factory=Budget)
 

@@ -22,15 +22,17 @@ from typing import Final, TypeAlias, cast
 
 from amends.changeset import marks
 from amends.changeset.ancestors import moment
+from amends.changeset.codec import path_of
 from amends.changeset.disk import Disk
 from amends.changeset.limits import too_deep
 from amends.changeset.look import about_path
-from amends.changeset.paths import DEEPEST, LONGEST_PATH, depth, join, parent, parents, spell, unspell
+from amends.changeset.paths import DEEPEST, LONGEST_PATH, depth, join, parent, parents, spell
 from amends.changeset.stack import Found, Stack
 from amends.changeset.tools import Launch, Mount, Running
+from amends.changeset.views.confining import kept_in
 from amends.changeset.views.protocol import Budget, Ground, room_of, upper_of
 from amends.changeset.writing import Writing, copy_one, copy_times
-from amends.errors import LimitError, ViewError
+from amends.errors import ChangesetDamagedError, LimitError, ViewError
 
 Signature: TypeAlias = "tuple[int, ...] | None"
 """None: changed so lately that its times prove nothing."""
@@ -57,17 +59,21 @@ class Workspace:
         return self._ground.homes[self._tree].path
 
     def _source(self) -> Stack:
-        root = self._ground.homes[self._tree].root
-        return Stack((*self._ground.lowers(self._tree), root), root)
+        return self._ground.homes[self._tree].stack(self._ground.lowers(self._tree))
 
     def have(self) -> None:
         """Have the copy, as the layers and the tree say; put right what a killed step left in it."""
-        if self.is_known:
+        if self.is_known and not self._shows_ours():
             return
-        if self._load():
+        if self._load() and not self._shows_ours():
             self.restore(frozenset())
         else:
             self.make()
+
+    def _shows_ours(self) -> bool:
+        """Whether it holds a copy of what is amends' own: of a journal that nobody knew of when it was made."""
+        hidden = self._ground.homes[self._tree].hidden
+        return any(about_path(self._at(path)) is not None for path in hidden.paths)
 
     def make(self) -> None:
         Disk().remove_all(self.path)
@@ -202,9 +208,9 @@ class Workspace:
 
     def _take_out(self, path: bytes, source: Stack) -> None:
         """Remove what is at a path, but a folder that is to stay one."""
-        about = about_path(self._at(path))
-        if about is None:
-            return
+        if Stack((self.path,), self.path).find(path) is None:
+            return  # nothing, or something above it is a link by now, and that is what goes
+        about = os.lstat(self._at(path))
         wanted = source.find(path)
         if not stat.S_ISDIR(about.st_mode):
             os.unlink(self._at(path))
@@ -246,9 +252,9 @@ class Workspace:
                 whole = json.load(file)
             known = cast("dict[str, list[int] | None]", whole["known"])
             self.since_ns, self.landing = int(whole["since_ns"]), int(whole["landing"])
-            self._known = {unspell(path): None if each is None else tuple(each) for path, each in known.items()}
+            self._known = {path_of(path): None if each is None else tuple(each) for path, each in known.items()}
             shown = tuple(cast("list[str]", whole["layers"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, ChangesetDamagedError):
             return False
         return shown == self._ground.layers() and os.path.isdir(self.path)
 
@@ -292,18 +298,11 @@ class CopyView:
 
     def start(self, layer: bytes, asked: Launch) -> Running:
         trees = [(home.root, each.path) for home, each in zip(self.ground.homes, self.workspaces, strict=True)]
+        whole = kept_in(asked, self.ground)
         if not self.ground.namespaces:
-            if asked.confine:
-                raise ViewError("confine=True needs namespaces, and this machine does not allow them")
-            return Running(replace(asked, namespaces=False, cwd=_moved(asked.cwd, trees)), self.ground.clock)
+            return Running(replace(whole, namespaces=False, cwd=_moved(asked.cwd, trees)), self.ground.clock)
         mounts = tuple(Mount(target=root, bind=path) for root, path in trees)
-        tmp = room_of(layer) + b"/tmp"
-        os.makedirs(tmp, exist_ok=True)
-        env = asked.env
-        if asked.confine:
-            env = {**(os.environ if env is None else env), "TMPDIR": os.fsdecode(tmp)}
-        whole = replace(asked, mounts=mounts, userns=self.ground.userns, tmp=tmp, env=env)
-        return Running(whole, self.ground.clock)
+        return Running(replace(whole, mounts=mounts, userns=self.ground.userns), self.ground.clock)
 
     def collect(self, layer: bytes) -> tuple[frozenset[bytes], ...]:
         return tuple(each.collect(upper_of(layer, tree)) for tree, each in enumerate(self.workspaces))

@@ -44,6 +44,7 @@ from amends.journal.sqlite.handle import Handle
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
 from amends.journal.tree import Tree
+from amends.private import claim_journal
 
 REMEMBERED: Final = 65_536
 
@@ -76,6 +77,8 @@ class SqliteJournal(Handle):
         holds the file alone. `group`: the number of the group that shares it; otherwise it is its owner's alone.
         """
         place = _absolute(path)
+        if vfs is None:
+            claim_journal(place)
         attestation = Attestation(notary, pace, now=clock.now, new_id=clock.new_id)
         how = partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs, checked=checked, group=group)
         writer = Writer(place, how, attestation)

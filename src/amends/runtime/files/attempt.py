@@ -33,6 +33,7 @@ class Attempt:
         self._place = place
         self._is_exact = state.contract.reversibility is Reversibility.REVERSIBLE
         self._files: Files | None = None
+        self._changeset: Changeset | None = None
         self._sealed: Sealed | None = None
 
     async def __call__(self) -> object:
@@ -42,6 +43,7 @@ class Attempt:
             changeset = await self._layers.opened(self._place)
             if action.on_files == "changeset":
                 at_hand.set(await self._layers.secrets())
+                self._changeset = changeset
                 return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
             name = f"{self._state.topic} ({self._state.id})"
             files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
@@ -76,11 +78,14 @@ class Attempt:
 
     def ended(self, outcome: Outcome) -> Outcome:
         """The outcome, with the layer that belongs to it. What only worked on files, and failed, did nothing."""
+        works_on = self._files or self._changeset
+        kept_in = "" if works_on is None else works_on.confinement
         if isinstance(outcome, Succeeded):
-            return outcome if self._sealed is None else replace(outcome, layer=_named(self._sealed))
+            layer = "" if self._sealed is None else _named(self._sealed)
+            return replace(outcome, layer=layer, confinement=kept_in)
         if isinstance(outcome, Lost) and self._is_exact and self._action.on_files == "layer":
-            return Failed(error=outcome.error, fatal=outcome.fatal)
-        return outcome
+            return Failed(error=outcome.error, fatal=outcome.fatal, confinement=kept_in)
+        return replace(outcome, confinement=kept_in)
 
 
 def _named(sealed: Sealed) -> str:

@@ -73,7 +73,8 @@ def files_of(
     reads: Iterable[str] = (),
     limits: Limits | None = None,
     ephemeral: Iterable[str] = EPHEMERAL,
-    confine: bool = False,
+    confine: bool | None = None,
+    network: bool = True,
     state: str | os.PathLike[str] | None = None,
 ) -> SagaFiles:
     if isolation not in set(Isolation):
@@ -88,6 +89,7 @@ def files_of(
         limits=limits or Limits(),
         ephemeral=tuple(ephemeral),
         confine=confine,
+        network=network,
     )
     return SagaFiles(real, terms, None if state is None else os.path.realpath(state))
 

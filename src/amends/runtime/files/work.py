@@ -36,12 +36,15 @@ class OnFiles:
         provider: str = "auto",
         limits: Limits | None = None,
         ephemeral: Iterable[str] | None = None,
-        confine: bool = False,
+        confine: bool | None = None,
+        network: bool = True,
         state: str | os.PathLike[str] | None = None,
     ) -> SagaFiles:
         """Work on these trees: each step whose action takes `files: Files` gets a layer of its own over them.
 
         What such a step did goes with its layer when it is taken back. Nothing is in the trees before `s.land`.
+        The commands that they run are confined where this machine can; `confine=True`: or they do not run;
+        `confine=False`: they are not, and that is on record. `network=False`: they have none.
         """
         from amends.changeset import EPHEMERAL
         from amends.runtime.files.given import files_of
@@ -54,6 +57,7 @@ class OnFiles:
             limits=limits,
             ephemeral=EPHEMERAL if ephemeral is None else ephemeral,
             confine=confine,
+            network=network,
             state=state,
         )
         return self._layers().know(files)
