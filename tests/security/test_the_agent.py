@@ -803,7 +803,7 @@ files: {root: tree, land: put, verify: [python3, check.py]}
 steps:
   - {id: w, shell: 'printf "token = %s\\n" "$BANK_TOKEN" > conf', files: true}
 """
-CHECK = """
+TELLING_CHECK = """
 import os, sys
 print("seen:", sorted(name for name in os.environ if name.startswith(("BANK", "OTHER", "AMENDS_EVIDENCE"))))
 print("the token is", open("conf").read(), os.environ.get("BANK_TOKEN"), file=sys.stderr)
@@ -815,7 +815,7 @@ sys.exit(int(open("code").read()))
 def tree(bank: Shell) -> Path:
     made = bank.place / "tree"
     made.mkdir()
-    (made / "check.py").write_text(CHECK, encoding="utf-8")
+    (made / "check.py").write_text(TELLING_CHECK, encoding="utf-8")
     (made / "code").write_text("0", encoding="utf-8")
     (bank.place / "writes.yaml").write_text(WRITES, encoding="utf-8")
     return made

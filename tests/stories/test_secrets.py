@@ -79,7 +79,10 @@ def journal(tmp_path: Path) -> Path:
 @pytest.fixture
 def unkeyed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """As an older amends, which made digests without a key."""
-    monkeypatch.setattr("amends.bootstrap.digest_key", lambda *_: None)
+
+    def no_key(*_: object, **__: object) -> None: ...
+
+    monkeypatch.setattr("amends.bootstrap.digest_key", no_key)
     return monkeypatch
 
 

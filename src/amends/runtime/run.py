@@ -271,7 +271,8 @@ class Run:
 
     def _secrets_given(self) -> Iterator[Secret]:
         yield from self.given
-        yield from (secret for known in self.secrets.values() for secret in known)
+        for known in tuple(self.secrets.values()):  # a call that ends in its thread asks from there
+            yield from known
         begun = self.book.saga.begun
         if begun is not None:
             yield from secrets_on_record(self.book.saga.id, begun.input)

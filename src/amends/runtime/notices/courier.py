@@ -36,6 +36,7 @@ from typing import Final, NamedTuple, TypeAlias
 from amends.clock import Clock
 from amends.errors import AmendsError, JournalStoppedError
 from amends.journal.protocol import Cursor, Journal, Logged
+from amends.runtime.executor import told
 from amends.runtime.logs import logger
 from amends.runtime.notices.notice import Notice, notice_of
 from amends.runtime.notices.pending import open_now, pending
@@ -215,7 +216,7 @@ class Courier:
             return await self.target.deliver(notice, self._clock.now())
         except Exception as exc:  # noqa: BLE001 - whatever a target raises, it has not been told
             _log.exception("telling %s of %s failed", self.target.shown, notice.id)
-            return Undelivered(f"{type(exc).__name__}: {exc}")
+            return Undelivered(told(exc))
 
     def _given_up(self, notice: Notice, position: int, why: str) -> Progress:
         what = f"{notice.type} {notice.about} ({notice.id})"
