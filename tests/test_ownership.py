@@ -1,6 +1,8 @@
 """Whose a thing is, and who else can change it: the rule, by modes and owners of real files."""
 
+import grp
 import os
+import pwd
 import struct
 from pathlib import Path
 
@@ -268,19 +270,20 @@ def test_a_users_own_file_names_safe_directories_and_has_to_be_theirs(place: Pat
 
 @pytest.mark.as_root
 def test_an_own_group_is_nobody_else_and_roots_is(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import grp
-    import pwd
+    def of_the_machine(group: str, *members: str) -> None:
+        found = grp.struct_group((group, "x", STRANGER, list(members)))
+        monkeypatch.setattr(grp, "getgrgid", {STRANGER: found, 0: found}.__getitem__)
 
     person = pwd.struct_passwd(("ann", "x", STRANGER, STRANGER, "", "/", ""))
-    monkeypatch.setattr(pwd, "getpwuid", lambda number: person)
-    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("ann", "x", number, [])))
+    monkeypatch.setattr(pwd, "getpwuid", {STRANGER: person, 0: person}.__getitem__)
+    of_the_machine("ann")
     monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
     place.chmod(0o775)
     os.chown(place, STRANGER, STRANGER)
     assert said(place, FOLDER) == ""
-    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("ann", "x", number, ["ann", "eve"])))
+    of_the_machine("ann", "ann", "eve")
     assert "can be written by group ann" in said(place, FOLDER)
-    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("staff", "x", number, [])))
+    of_the_machine("staff")
     assert "can be written by group staff" in said(place, FOLDER)
 
 
@@ -306,8 +309,6 @@ def test_a_users_file_that_says_what_it_cannot_say_is_refused(text: str, complai
 
 
 def test_a_group_is_known_by_its_name_or_its_number() -> None:
-    import grp
-
     assert ownership.group_number(grp.getgrgid(0).gr_name) == 0
     assert ownership.group_number("4711") == 4711
     with pytest.raises(InputError, match=r"there is no group 'nobodys-own'.*groupadd nobodys-own"):

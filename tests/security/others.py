@@ -93,5 +93,5 @@ def command_as(owner: int, *words: str) -> None:
     """A plain command of the machine, as this user, who has no other rights."""
     program = shutil.which(words[0])
     assert program is not None
-    kept = {"user": owner, "group": owner, "extra_groups": []} if IS_ROOT else {}
-    subprocess.run([program, *words[1:]], check=True, timeout=PATIENCE_S, **kept)  # type: ignore[call-overload] # as its stubs do not know
+    user, groups = (owner, list[int]()) if IS_ROOT else (None, None)
+    subprocess.run([program, *words[1:]], check=True, timeout=PATIENCE_S, user=user, group=user, extra_groups=groups)
