@@ -196,12 +196,12 @@ class Shell:
         assert said.code == 6, said
         return f"{saga}/2"
 
-    def denied(self) -> str:
+    def denied(self, *words: str) -> str:
         """The id of an incident whose compensation the gate refuses."""
         self.give("office")
         denies = self.policy("{id: hands-off, when: {phase: compensation}, decision: deny, reason: not at night}")
         given = ("--input", '{"name": "Ann"}', "--actor", "agent:desk", "--label", "owner=person:olga")
-        assert self.here("run", "office:party", "--id", "p-1", "--policy", denies, *given).code == 4
+        assert self.here("run", "office:party", "--id", "p-1", "--policy", denies, *given, *words).code == 4
         return "p-1/1"
 
     def incident(self) -> str:

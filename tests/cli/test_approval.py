@@ -220,7 +220,7 @@ def test_a_refusal_needs_a_reason(amends: Shell) -> None:
 def test_a_name_that_is_none(amends: Shell, by: str) -> None:
     asked = amends.approval()
     said = amends.here("approval", "grant", asked, "--yes", "--by", by)
-    assert "is not an actor: write agent:<name>, person:<name> or system:<name>" in said.complaint
+    assert "is not an actor: " in said.complaint
 
 
 def test_the_wrong_person_cannot_grant(amends: Shell) -> None:
@@ -228,9 +228,13 @@ def test_the_wrong_person_cannot_grant(amends: Shell) -> None:
     asked = amends.approval(*words)
     for by in ("person:olga", "person:dan", "person:dora", "person:OLGA"):
         complaint = amends.here("approval", "grant", asked, "--yes", "--by", by).complaint
-        assert complaint == f"{by} asked for step 2 of saga l-1, or owns or acts for who did"
+        assert complaint.startswith(
+            f"{by} may not grant step 2 of saga l-1: they asked for it, own it, or act for who did"
+        )
     for by in ("agent:desk", "system:cron"):
-        assert "is not a person; only people answer" in amends.here("approval", "grant", asked, "--yes", "--by", by).err
+        assert (
+            "is not a person, and only people grant" in amends.here("approval", "grant", asked, "--yes", "--by", by).err
+        )
     assert amends.here("approval", "grant", asked, "--yes", "--by", "person:kim").code == 0
 
 

@@ -145,10 +145,10 @@ def test_a_person_can_let_it_run_in_their_own_name(amends: Shell) -> None:
 
 
 def test_only_a_person_who_did_not_ask_for_the_saga_can_let_it_run(amends: Shell) -> None:
-    incident = amends.denied()
+    incident = amends.denied("--env", "staging")
     words = ("incident", "retry", incident, "--let-run", "--module", "office", "--by")
     assert "only people let run what the gate refused" in amends.here(*words, "agent:desk").complaint
-    assert "another person has to decide" in amends.here(*words, "person:olga").complaint
+    assert "another person decides; any other person may" in amends.here(*words, "person:olga").complaint
     assert amends.world == ["+ cleared"]
 
 
