@@ -68,6 +68,7 @@ def lines_of_a_run() -> tuple[Line, ...]:
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "trip.py").write_text(shown_code(), encoding="utf-8")
         words = [sys.executable, "-m", "amends.cli.main", "run", "trip:book_trip", "--input", GIVEN, "--id", "trip-1"]
+        words += ["--actor", "person:you"]  # as the pages show the login name of whoever runs a command
         subprocess.run(words, cwd=place, check=False, stdout=subprocess.DEVNULL)
         return asyncio.run(_read(str(Path(place) / "amends.db")))
 
