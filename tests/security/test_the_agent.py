@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -905,16 +905,24 @@ def test_what_a_python_step_wrote_of_its_secret_is_in_no_diff_on_record(tmp_path
 
 # -- trees that are too deep ------------------------------------------------------------------------------------------
 
+
+@pytest.fixture
+def pit(tmp_path: Path) -> Iterator[Path]:
+    """A place for folders that pytest could not clear away, should they be left."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", "--", *tmp_path.iterdir()], check=True, timeout=120)
+
+
 DIG = "import os\nfor _ in range({}):\n    os.mkdir('d')\n    os.chdir('d')\nopen('gold', 'w').close()"
 
 
 @pytest.mark.parametrize("provider", ["overlay", "copy"])
 @pytest.mark.parametrize("levels", [1500, 3000])
 def test_folders_nested_without_end_cost_that_step_and_nobody_else(
-    provider: str, levels: int, landing_tree: Path, tmp_path: Path
+    provider: str, levels: int, landing_tree: Path, pit: Path
 ) -> None:
     """A tool nests folders until no path names them: its step is refused, and others on the tree go on."""
-    journal = tmp_path / "journal.db"
+    journal = pit / "journal.db"
 
     def digs(files: Files) -> None:
         assert files.run([sys.executable, "-c", DIG.format(levels)], timeout_s=60).ok
@@ -922,9 +930,9 @@ def test_folders_nested_without_end_cost_that_step_and_nobody_else(
     judged = judged_landing(landing_tree, journal, digs, "args.changed_files: {gt: 9999}", provider)
     assert judged.status == "rolled_back"
     assert "more than 200 folders deep" in judged.why
-    again = judged_landing(landing_tree, tmp_path / "other.db", _writes("note", b"x"), "args.changed_files: {gt: 9999}")
+    again = judged_landing(landing_tree, pit / "other.db", _writes("note", b"x"), "args.changed_files: {gt: 9999}")
     assert (again.status, (landing_tree / "note").read_bytes()) == ("completed", b"x")
-    state = tmp_path / ".tree.changesets"
+    state = pit / ".tree.changesets"
     pruned = subprocess.run(
         [sys.executable, "-m", "amends", "changeset", "prune", "--root", str(landing_tree), "--older", "0"],
         capture_output=True,
@@ -935,9 +943,9 @@ def test_folders_nested_without_end_cost_that_step_and_nobody_else(
     assert list((state / "trash").iterdir()) == []
 
 
-def test_a_folder_that_no_path_reaches_is_removed(tmp_path: Path) -> None:
+def test_a_folder_that_no_path_reaches_is_removed(pit: Path) -> None:
     """5,000 folders in each other, some of them closed, are removed with few of them open at a time."""
-    top = tmp_path / "top"
+    top = pit / "top"
     top.mkdir()
     here = os.open(top, os.O_RDONLY)
     for level in range(5000):

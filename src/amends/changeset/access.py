@@ -28,12 +28,13 @@ _REACH: Final = os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY
 
 def access_of(at: Spot) -> bytes | None:
     """The list of a file or folder, as the system has it; None where it has none."""
-    get: Callable[[str, str], bytes] | None = getattr(os, "getxattr", None)
+    get: Callable[..., bytes] | None = getattr(os, "getxattr", None)
     if get is None:
         return None
     try:
-        with opened(at, _REACH) as file:
-            return None if stat.S_ISLNK(os.fstat(file).st_mode) else get(f"/proc/self/fd/{file}", _LIST)
+        return get(
+            at.name if at.at is None else b"/proc/self/fd/%d/" % at.folder + at.name, _LIST, follow_symlinks=False
+        )
     except OSError:
         return None
 

@@ -57,7 +57,7 @@ def record(*, saga_id: str, journal: str, as_json: bool) -> None:
     found = asyncio.run(proof.record_of(journal, saga_id))
     out = Output(as_json=as_json)
     out.record("record", found)
-    out.say(json.dumps(found, indent=2, ensure_ascii=False))
+    out.say(json.dumps(found, indent=2))
 
 
 @evidence.command()

@@ -137,4 +137,6 @@ class _Sink:
 
 def hint(text: str) -> None:
     """Something beside the answer: for a person, on stderr, also where the answer is JSON."""
-    click.echo(f"amends: {text}", err=True)
+    from amends.evidence.texts import visible
+
+    click.echo(f"amends: {visible(text)}", err=True)

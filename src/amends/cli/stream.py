@@ -22,7 +22,7 @@ async def write_events(address: str, saga: str | None, *, after: int, source: st
                 after = position
                 if saga is None or entry.saga == saga:
                     event = cloud_event(entry, source=source) | {"amendsposition": position}
-                    click.echo(json.dumps(event, ensure_ascii=False))
+                    click.echo(json.dumps(event))
             if not follow:
                 break
             await SystemClock().sleep(_POLL_S)
