@@ -9,6 +9,7 @@ from typing import Any
 
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
+from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import ForkedError, JournalConflictError
@@ -68,8 +69,8 @@ async def append_signed(path: str, name: str, count: str) -> None:
     number = 0
     while not int(count) or number < int(count):
         saga = SagaId(f"{name}-{number}")
-        await journal.append(saga, [started(), resumed()], after=0, summary=RUNNING)
-        await journal.append(saga, [resumed()], after=2, summary=COMPLETED)
+        await journal.append(saga, [started(), e.WorkFinished(result=None)], after=0, summary=RUNNING)
+        await journal.append(saga, [e.SagaCompleted(result=None)], after=2, summary=COMPLETED)
         number += 1
         say(number)
     await journal.close()
