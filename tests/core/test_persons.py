@@ -103,7 +103,8 @@ def test_actor_owner_and_delegates_have_asked() -> None:
 @pytest.mark.parametrize("by", ["agent:support", "agent:other", "system:local", "system:runtime"])
 @pytest.mark.parametrize("env", ["production", "development"])
 def test_only_people_decide_and_the_refusal_says_who_may(by: str, env: str) -> None:
-    with pytest.raises(RefusedError, match="any person but agent:support, person:olga may, as person:<name>"):
+    anybody = "any person" if env == "development" else "any person but agent:support, person:olga"
+    with pytest.raises(RefusedError, match=f"{anybody} may, as person:<name>"):
         own_decision(begun(env=env, owner="person:olga"), by, "raise its limits")
     with pytest.raises(RefusedError, match="only people adopt a policy: any person may"):
         require_person(by, "adopt a policy")

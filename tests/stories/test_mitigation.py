@@ -162,7 +162,7 @@ def test_refused_with_the_list_of_what_declares_none_in_children_too(tmp_path: P
     refused = amends("saga", "cancel", "f", "--mitigate", "--module", "trips", "--by", "person:eve")
     assert "step 2 of child f~1 (fax.send: on paper) took effect, and declares none" in refused.complaint
     by_agent = amends("saga", "cancel", "p", "--mitigate", "--module", "trips", "--by", "agent:bot")
-    assert "only people take a saga back with mitigation" in by_agent.complaint
+    assert "only people take saga p back with mitigation: any person may" in by_agent.complaint
 
 
 def test_a_child_past_its_pivot_is_mitigated_with_its_parent(tmp_path: Path) -> None:
