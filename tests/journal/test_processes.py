@@ -98,7 +98,7 @@ def test_two_processes_share_a_file_and_take_turns_on_one_saga(path: Path) -> No
 
 
 def test_a_child_cannot_use_its_parents_journal(path: Path) -> None:
-    assert Program("fork", path).end() == [" ".join(["refused"] * 31), "2"]
+    assert Program("fork", path).end() == [" ".join(["refused"] * 33), "2"]
 
 
 def test_a_journal_knows_the_process_that_opened_it(path: Path) -> None:

@@ -274,7 +274,12 @@ def _height(value: object) -> bool:
 
 
 async def verify_journal(
-    journal: Journal, key: str | None = None, *, checkpoint: str | None = None, may_be_gone: bool = False
+    journal: Journal,
+    key: str | None = None,
+    *,
+    checkpoint: str | None = None,
+    may_be_gone: bool = False,
+    reads_sagas: bool = True,
 ) -> Report:
     """Go over a whole journal: every entry, every checkpoint, every key; then the store, and each saga as it is read.
 
@@ -284,14 +289,21 @@ async def verify_journal(
     Others may write to it meanwhile. It is judged as it stood when this began: its tree is read first, and what came
     after that is neither covered nor missing. What is removed meanwhile has its record past that point, so where
     something is gone and the journal has grown, it is gone over again.
+
+    reads_sagas: the store checks itself, and each saga is read; for whoever has read them all already, this can be
+    left out.
     """
     looks = 0
     while True:
         looks += 1
         tree = await journal.tree()
-        report = await _verified(journal, tree, key, checkpoint, may_be_gone=may_be_gone)
+        examination = await _examined(journal, tree, key, checkpoint, may_be_gone=may_be_gone)
+        report = examination.finish()
         if not len(report.gone) or looks == LOOKS or (await journal.tree()).size == tree.size:
-            return report
+            break
+    if reads_sagas:
+        await _add_unsound(journal, examination)
+    return report
 
 
 async def _add_unsound(journal: Journal, examination: Examination) -> None:
@@ -305,9 +317,9 @@ async def _add_unsound(journal: Journal, examination: Examination) -> None:
             return
 
 
-async def _verified(
+async def _examined(
     journal: Journal, tree: Tree, key: str | None, checkpoint: str | None, *, may_be_gone: bool
-) -> Report:
+) -> Examination:
     signers = await journal.signers()
     signed, troubles = list[tuple[int, bytes]](), list[str]()
     if key is not None or signers:
@@ -320,8 +332,7 @@ async def _verified(
     examination = Examination(signed, size=tree.size, may_be_gone=may_be_gone)
     examination.report.troubles += troubles
     await _go_over(journal, examination, tree)
-    await _add_unsound(journal, examination)
-    return examination.finish()
+    return examination
 
 
 async def _add_signed(journal: Attested, tree: Tree, claims: _Claims) -> None:
