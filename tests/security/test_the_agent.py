@@ -1583,6 +1583,7 @@ async def test_a_tree_that_holds_the_journal_is_worked_on_and_nobody_sees_the_jo
 @pytest.mark.parametrize("provider", [*VIEWS, "api"])
 @in_a_loop
 async def test_what_python_reads_diffs_drops_and_rebases_never_has_the_journal(provider: str, tmp_path: Path) -> None:
+    """An action in Python reads, diffs or drops its files, or has them rebased, in a tree that holds the journal."""
     tree = _tree_with_a_journal(tmp_path, "kept/amends.db")
     (tree / "kept/data").write_text("data\n")
     async with Coordinator.open(str(tree / "kept/amends.db")):
@@ -1735,6 +1736,7 @@ async def test_a_tool_that_is_not_confined_is_on_record(tmp_path: Path, monkeypa
 async def test_where_the_machine_cannot_confine_the_record_says_why_and_asking_for_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A tool runs where nothing can keep it in, as if it had been kept in."""
     no = "unshare: Operation not permitted"
     monkeypatch.setattr(probe, "_probed", lambda *_: probe.Probed(namespaces=no, overlay=no, confinement=no))
     monkeypatch.setenv("BANK_TOKEN", "dont-show")

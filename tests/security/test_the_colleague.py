@@ -607,6 +607,7 @@ def _first_path(path: str) -> Callable[[Fields], None]:
 
 
 def test_no_path_of_a_record_a_layer_or_a_log_leads_out_of_its_tree(tmp_path: Path) -> None:
+    """A record, a layer or a log in the state directory names a path outside of its tree."""
     victim = Victim(tmp_path)
     out = "../../../../../home/.ssh/authorized_keys"
     with Changeset.open(victim.tree, id="c", terms=Terms(provider="copy")) as changeset, changeset.begin() as files:
@@ -636,6 +637,7 @@ def test_no_path_of_a_record_a_layer_or_a_log_leads_out_of_its_tree(tmp_path: Pa
 
 
 def test_a_log_that_names_what_it_replaced_elsewhere_shows_nothing_of_it(tmp_path: Path) -> None:
+    """A log says that what a landing replaced lies somewhere else, in a file of somebody's."""
     victim = Victim(tmp_path)
     secret = victim.home / ".ssh/authorized_keys"
     with Changeset.open(victim.tree, id="c") as changeset:
