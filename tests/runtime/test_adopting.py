@@ -196,8 +196,8 @@ async def test_of_two_who_begin_a_journal_with_different_policies_the_second_is_
     async with place.open(knows=False) as one, place.open(knows=False) as other:
         first, second = (load_policy(place.policy(text)) for text in (ASK, ALLOW))
         begun = await asyncio.gather(
-            policies(one).begins_with(first, by="system:local", why="x"),
-            policies(other).begins_with(second, by="system:local", why="x"),
+            policies(one).begins_with(first, by=PERSON, why="x"),
+            policies(other).begins_with(second, by=PERSON, why="x"),
         )
         assert sorted(begun) == [False, True]
         assert await policies(one).newest() == await policies(other).newest()
