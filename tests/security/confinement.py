@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -81,7 +81,7 @@ async def worked(root: Path, script: str, provider: str = "auto", journal: Path 
 
 
 @contextlib.contextmanager
-def ordinary_user() -> Iterator[Path]:
+def ordinary_user() -> Generator[Path]:
     """A folder of somebody who is not root, and be them."""
     with tempfile.TemporaryDirectory() as place:
         if os.geteuid() != 0:
@@ -102,7 +102,7 @@ def ordinary_user() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def the_same_user() -> Iterator[Path]:
+def the_same_user() -> Generator[Path]:
     with tempfile.TemporaryDirectory() as place:
         yield Path(place)
 

@@ -485,7 +485,10 @@ def test_a_planted_state_directory_is_refused_and_its_landing_is_not_finished(
     assert (victim.tree / "in/authorized_keys").read_text() == "mine\n"
 
 
-def _at(*way: str | int, to: Any) -> Callable[[Fields, Victim], None]:
+Value = str | list[Any] | Callable[[Victim], object]
+
+
+def _at(*way: str | int, to: Value) -> Callable[[Fields, Victim], None]:
     def change(fields: Any, victim: Victim) -> None:
         for part in way[:-1]:
             fields = fields[part]
@@ -494,11 +497,11 @@ def _at(*way: str | int, to: Any) -> Callable[[Fields, Victim], None]:
     return change
 
 
-def _act(name: str, to: object) -> Callable[[Fields, Victim], None]:
+def _act(name: str, to: Value) -> Callable[[Fields, Victim], None]:
     return _at("trees", 0, "acts", 0, name, to=to)
 
 
-def _tree(name: str, to: object) -> Callable[[Fields, Victim], None]:
+def _tree(name: str, to: Value) -> Callable[[Fields, Victim], None]:
     return _at("trees", 0, name, to=to)
 
 

@@ -109,7 +109,7 @@ def state_directories(folder: bytes) -> list[bytes]:
 
 
 def _is_state(folder: bytes, each: bytes) -> bool:
-    return bool(_STATE.fullmatch(each)) and os.path.lexists(join(folder, each) + b"/root.json")
+    return bool(_STATE.fullmatch(each)) and os.path.lexists(join(join(folder, each), b"root.json"))
 
 
 def _is_journal_below(root: int, path: bytes, inodes: frozenset[tuple[int, int]]) -> bool:
