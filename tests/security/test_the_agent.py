@@ -13,6 +13,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -323,7 +324,7 @@ def _writes(path: str, content: bytes) -> Callable[[Files], None]:
     return lambda files: files.write_bytes(path, content)
 
 
-ROWS = {
+ROWS: dict[str, tuple[Callable[[Files], None], str, str]] = {
     "300 lines": (_writes("job.py", SCRIPT), MANY_LINES, "+steal(299)"),
     "300 lines and a byte that is no UTF-8": (
         _writes("job.py", b"# coding: latin-1\n# \xff\n" + SCRIPT),
@@ -990,7 +991,7 @@ def _access(group: int) -> bytes:
 
 
 def _landed(tree: Path, change: Callable[[Files], None], **terms: Any) -> None:
-    with Changeset.open(tree, terms=Terms(**{"provider": "api", **terms})) as changeset:
+    with Changeset.open(tree, terms=replace(Terms(provider="api"), **terms)) as changeset:
         with changeset.begin("one") as files:
             change(files)
         assert isinstance(changeset.land(), Landed)
@@ -1127,7 +1128,7 @@ def test_where_case_does_not_count_patterns_do_not_count_it(
 
 # -- what is verified and landed is what was sealed -------------------------------------------------------------------
 
-GOOD_SUBJECT = "import subject, sys; sys.exit(0 if subject.VALUE == 'good' else 1)"
+IS_GOOD = "import subject, sys; sys.exit(0 if subject.VALUE == 'good' else 1)"
 PLANT = """
 import os, py_compile
 source = open('subject.py').read()
@@ -1146,8 +1147,8 @@ def test_a_planted_cache_does_not_make_a_verification_pass(provider: str, landin
     with Changeset.open(landing_tree, terms=Terms(provider=provider)) as changeset:
         with changeset.begin("one") as files:
             assert files.run([sys.executable, "-c", PLANT], timeout_s=60).ok
-            assert files.run([sys.executable, "-B", "-c", GOOD_SUBJECT], timeout_s=60).ok, "the cache is not believed"
-        ended = changeset.land(verify=[sys.executable, "-B", "-c", GOOD_SUBJECT], verify_s=60)
+            assert files.run([sys.executable, "-B", "-c", IS_GOOD], timeout_s=60).ok, "the cache is not believed"
+        ended = changeset.land(verify=[sys.executable, "-B", "-c", IS_GOOD], verify_s=60)
     assert isinstance(ended, Unverified)
     assert (landing_tree / "subject.py").read_text() == "VALUE = 'good'\n"
 
