@@ -396,8 +396,8 @@ def _due(retries: Retries, tried: int, now: int, jitter: float, after_s: float |
 def _answer(saga: Saga, command: c.RecordAnswer) -> e.ProbeFound | e.ProbeFoundNothing | e.ProbeUnanswered:
     step, answer = on_record(saga, command.step), command.answer
     match answer:
-        case Found(result=result):
-            return e.ProbeFound(step=step.id, result=result)
+        case Found(result=result, opaque=opaque):
+            return e.ProbeFound(step=step.id, result=result, opaque=opaque)
         case FoundNothing() if step.reports > command.reports:
             why = "an attempt reported late, after the question was put"
             return e.ProbeUnanswered(step=step.id, error=why, retry_at=_ask_again_at(saga, step, command))

@@ -300,6 +300,8 @@ class AttemptLost:
 class ProbeFound:
     step: StepId
     result: Json
+    opaque: str = ""
+    """Why the result could not be kept, where it could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +324,7 @@ class LateSuccessEnrolled:
     step: StepId
     attempt: int
     result: Json
+    opaque: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -270,7 +270,7 @@ def _only_tells(incident: Incident) -> bool:
 def _late(step: StepId, attempt: int, outcome: Succeeded | Lost) -> e.LateSuccessEnrolled | e.LateLossEnrolled:
     if isinstance(outcome, Lost):
         return e.LateLossEnrolled(step=step, attempt=attempt, error=outcome.error)
-    return e.LateSuccessEnrolled(step=step, attempt=attempt, result=outcome.result)
+    return e.LateSuccessEnrolled(step=step, attempt=attempt, result=outcome.result, opaque=outcome.opaque)
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ class Found:
     """A probe saw the effect."""
 
     result: Json = None
+    opaque: str = ""
+    """Why the result itself could not be kept, where it could not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,9 +217,9 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, attempts=attempt, retry_at=None, probes=0, fatal=False, given_up=False)
         case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
             return altered(step, status=status, result=result, certain=True, unsure=False, error=opaque, layer=layer)
-        case e.ProbeFound(result=result):
+        case e.ProbeFound(result=result, opaque=opaque):
             sure = altered(step, certain=True, late=False, unsure=False)
-            return altered(sure, status=status, result=result, retry_at=None, error="")
+            return altered(sure, status=status, result=result, retry_at=None, error=opaque)
         case e.AttemptFailed() | e.AttemptLost():
             return _ended_badly(step, event, status)
         case e.ProbeFoundNothing(retry_at=at):
@@ -301,7 +301,7 @@ def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, s
             result=event.result,
             certain=not again,
             unsure=status is _S.RUNNING,
-            error="" if status is _S.SUCCEEDED and not step.given_up else step.error,
+            error=event.opaque if status is _S.SUCCEEDED and not step.given_up else step.error,
             retry_at=None if late else step.retry_at,
         )
     may_settle = step.contract.probe or step.contract.repeatable

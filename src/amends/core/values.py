@@ -1,22 +1,28 @@
 """The values that a journal can hold: strict JSON, in one canonical spelling (RFC 8785).
 
 What does not survive a round trip is refused here with the path of the culprit, before anything is stored: integers
-past 2**53, NaN, lone surrogates, keys that are not strings, tuples, sets, bytes, and objects of any other kind.
+past 2**53, NaN, lone surrogates, keys that are not strings, tuples, sets, bytes, and objects of any other kind. So is
+what is nested deeper than 64 levels, or takes more than 16 MB; both are found while walking, however much is left.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
+import itertools
 import json
 import math
+from collections.abc import Iterable
 from json.encoder import encode_basestring as _quote
-from typing import Any, Final, NewType, TypeAlias, cast
+from typing import Any, Final, NamedTuple, NewType, TypeAlias, cast
 
 from amends.errors import NotJsonError, TooLargeError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 SagaId = NewType("SagaId", str)
 StepId = NewType("StepId", str)
+_Way: TypeAlias = "tuple[()] | tuple[_Way, str | int]"
+"""Where a part of a value is: in what, and under which name or number there."""
 
 SECRET_MARK: Final = "$secret"  # noqa: S105 - a mark, not a password
 """The key under which a stored value says that a secret stood there."""
@@ -43,21 +49,111 @@ _SMALL: Final = 8
 _SHORT: Final = 1024
 _PLAIN_UP_TO: Final = 21
 _PLAIN_FROM: Final = -6
+_AT_ONCE: Final = 256 * 1024
+"""How many characters are spelled by one call that no other thread can interrupt."""
+_PIECES: Final = 8192
+_REMEMBERED: Final = 4 * LARGEST_VALUE
+_LONGEST_NAME: Final = 80
+_LONGEST_WAY: Final = 400
+_TYPE_NAME: Final = type.__dict__["__name__"]
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def canonical(value: object, *, what: str = "value") -> str:
-    """Spell a value in the one way that has a stable digest. Raises NotJsonError or TooLargeError."""
+class Weight:
+    """How much a value may still take, counted down while it is walked, so that the walk of a huge one ends early.
+
+    A part counts as no more than its spelling has characters: what is used up before the end is too large for sure.
+    """
+
+    __slots__ = ("left", "most", "what")
+
+    def __init__(self, most: int = LARGEST_VALUE, what: str = "value") -> None:
+        self.left = self.most = most
+        self.what = what
+
+    def take(self, characters: int) -> None:
+        self.left -= characters
+        if self.left < 0:
+            raise too_large(self.what, self.most)
+
+
+class Spelling(NamedTuple):
+    """A large value that nobody changes any more, with its text, its size in bytes and its digest."""
+
+    value: object
+    text: str
+    size: int
+    digest: str
+
+
+class _Spellings:
+    """The newest of them, in all no more than a few of the largest values there can be. What is gone is spelled anew.
+
+    The tuple is replaced, never changed: threads that do so at the same time forget one at worst.
+    """
+
+    __slots__ = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept: tuple[Spelling, ...] = ()
+
+    def add(self, spelling: Spelling) -> None:
+        kept, room = [spelling], _REMEMBERED - spelling.size
+        for one in self.kept:
+            room -= one.size
+            if room >= 0:
+                kept.append(one)
+        self.kept = tuple(kept)
+
+
+_spellings: Final = _Spellings()
+
+
+def canonical(value: object, *, what: str = "value", most: int = LARGEST_VALUE) -> str:
+    """Spell a value in the one way that has a stable digest. Raises NotJsonError or TooLargeError.
+
+    What it costs is bounded by `most`, whatever the value is; a large one takes its time, and lets other threads run.
+    """
     text = _spell_small(value)
     if text is not None:
         return text
-    text = _encode(value) if _check(value, what, 0) else _spell(value)
-    if len(text) > LARGEST_VALUE // 4 and len(text.encode()) > LARGEST_VALUE:
-        raise TooLargeError(
-            f"{what} takes more than {LARGEST_VALUE >> 20} MB as JSON; store it elsewhere and pass a reference"
-        )
+    if _spellings.kept and (known := spelling_of(value)) is not None and known.size <= most:
+        return known.text
+    weight = Weight(most, what)
+    plain = _check(value, weight, 0, ())
+    text = _encode(value) if plain and most - weight.left <= _AT_ONCE else _spell(value)
+    if len(text) > most // 4 and _size(text) > most:
+        raise too_large(what, most)
     return text
+
+
+def too_large(what: str, most: int = LARGEST_VALUE) -> TooLargeError:
+    size = f"{most >> 20} MB" if most >= 1 << 20 else f"{most >> 10} KB"
+    return TooLargeError(f"{what} takes more than {size} as JSON; store it elsewhere and pass a reference")
+
+
+def spell_once(value: object, *, what: str = "value") -> str:
+    """The same for a value that nobody will change any more: a large one is not spelled again by who stores it."""
+    text = canonical(value, what=what)
+    if len(text) > _AT_ONCE and spelling_of(value) is None:
+        _spellings.add(Spelling(value, text, _size(text), digest(text)))
+    return text
+
+
+def spelling_of(value: object) -> Spelling | None:
+    """What is known of a large value that was spelled a moment ago."""
+    for known in _spellings.kept:
+        if known.value is value:
+            return known
+    return None
+
+
+def _size(text: str) -> int:
+    """In bytes, a piece at a time: a single call over megabytes would keep every other thread waiting."""
+    if text.isascii():
+        return len(text)
+    return sum(len(text[start : start + _AT_ONCE].encode()) for start in range(0, len(text), _AT_ONCE))
 
 
 def _spell_small(value: object) -> str | None:
@@ -91,54 +187,101 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check(value: object, path: str, depth: int) -> bool:
-    """Refuse what is outside the domain; say whether the standard encoder spells it canonically."""
+def _flaw(weight: Weight, way: _Way, says: str, of: str = "") -> NotJsonError:
+    names: list[str] = []
+    while way:
+        way, name = way
+        if isinstance(name, str):
+            names.append(f".{name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + '…'}")
+        else:
+            names.append(f"[{name}]")
+    path = "".join(reversed(names))
+    return NotJsonError(f"{of}{weight.what}{path if len(path) <= _LONGEST_WAY else path[:_LONGEST_WAY] + '…'} {says}")
+
+
+def _check(value: object, weight: Weight, depth: int, way: _Way) -> bool:
+    """Refuse what is outside the domain; say whether the standard encoder spells it canonically.
+
+    Only exact types are looked into, so that no code of whoever made the value is ever called.
+    """
     kind = type(value)
     if kind is str:
-        return _check_text(cast("str", value), path)
+        return _check_text(cast("str", value), weight, way)
     if value is None or kind is bool:
         return True
     if kind is int:
-        return _check_int(cast("int", value), path)
+        return _check_int(cast("int", value), weight, way)
     if kind is float:
-        return _check_float(cast("float", value), path)
+        return _check_float(cast("float", value), weight, way)
+    if kind is not dict and kind is not list:
+        name = name_of(kind)
+        raise _flaw(weight, way, f"is a {name}, which JSON cannot hold{_ADVICE.get(name, '')}")
     if depth >= DEEPEST:
-        raise NotJsonError(f"{path} is nested deeper than {DEEPEST} levels")
-    plain = True
-    if kind is dict:
-        for key, item in cast("dict[object, object]", value).items():
-            if type(key) is not str:
-                raise NotJsonError(f"{path} has the key {key!r}, a {type(key).__name__}; keys must be strings")
-            plain &= _check_text(key, f"a key of {path}") and key.isascii()
-            plain &= _check(item, f"{path}.{key}", depth + 1)
-        return plain
+        raise _flaw(weight, way, f"is nested deeper than {DEEPEST} levels")
+    if _spellings.kept and (known := spelling_of(value)) is not None:
+        weight.take(known.size)
+        return False
     if kind is list:
-        for index, item in enumerate(cast("list[object]", value)):
-            plain &= _check(item, f"{path}[{index}]", depth + 1)
-        return plain
-    raise NotJsonError(f"{path} is a {kind.__name__}, which JSON cannot hold{_ADVICE.get(kind.__name__, '')}")
+        return _check_list(cast("list[object]", value), weight, depth + 1, way)
+    return _check_dict(cast("dict[object, object]", value), weight, depth + 1, way)
 
 
-def _check_text(text: str, path: str) -> bool:
+def _check_list(items: list[object], weight: Weight, depth: int, way: _Way) -> bool:
+    weight.take(2 * len(items))
+    plain = True
+    for index, item in enumerate(items):
+        if type(item) is not int or not -LARGEST_INT <= item <= LARGEST_INT:
+            plain &= _check(item, weight, depth, (way, index))
+    return plain
+
+
+def _check_dict(items: dict[object, object], weight: Weight, depth: int, way: _Way) -> bool:
+    weight.take(5 * len(items))
+    plain = True
+    for key, item in items.items():
+        if type(key) is not str:
+            name = name_of(type(key))
+            raise _flaw(weight, way, f"has the key {shown_key(key)}, a {name}; keys must be strings")
+        plain &= _check_text(key, weight, way, "a key of ") and key.isascii()
+        plain &= _check(item, weight, depth, (way, key))
+    return plain
+
+
+def name_of(kind: type) -> str:
+    """The name of a class as it was declared, whatever its own class says; not for ever."""
+    name: str = _TYPE_NAME.__get__(kind)
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+
+
+def shown_key(key: object) -> str:
+    """A key that is not text, as far as it can be shown: how it looks is decided by its class, which may be broken."""
+    try:
+        text = str.encode(repr(key), "utf-8", "backslashreplace").decode()
+    except Exception:  # noqa: BLE001 - whatever somebody's __repr__ raises
+        return "…"
+    return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
+
+
+def _check_text(text: str, weight: Weight, way: _Way, of: str = "") -> bool:
+    weight.take(len(text))
     if not text.isascii():
         try:
-            text.encode()
+            _size(text)
         except UnicodeEncodeError:
-            raise NotJsonError(
-                f"{path} holds half a surrogate pair, which is not text; decode it properly first"
-            ) from None
+            says = "holds half a surrogate pair, which is not text; decode it properly first"
+            raise _flaw(weight, way, says, of) from None
     return True
 
 
-def _check_int(number: int, path: str) -> bool:
+def _check_int(number: int, weight: Weight, way: _Way) -> bool:
     if not -LARGEST_INT <= number <= LARGEST_INT:
-        raise NotJsonError(f"{path} is an integer past 2**53, which JSON readers round; pass it as a string")
+        raise _flaw(weight, way, "is an integer past 2**53, which JSON readers round; pass it as a string")
     return True
 
 
-def _check_float(number: float, path: str) -> bool:
+def _check_float(number: float, weight: Weight, way: _Way) -> bool:
     if not math.isfinite(number):
-        raise NotJsonError(f"{path} is {number}, which JSON cannot hold")
+        raise _flaw(weight, way, f"is {number}, which JSON cannot hold")
     return False
 
 
@@ -153,16 +296,56 @@ _ADVICE: Final = {
 
 
 def _spell(value: object) -> str:
-    """The slow, exact spelling: numbers as ECMAScript prints them, keys by UTF-16 code units."""
-    if isinstance(value, float):
-        return _spell_float(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, object]", value)
-        keys = sorted(items, key=lambda key: key.encode("utf-16-be"))
-        return "{" + ",".join(f"{_encode(key)}:{_spell(items[key])}" for key in keys) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_spell, cast("list[object]", value))) + "]"
-    return _encode(value)
+    """The slow, exact spelling: numbers as ECMAScript prints them, keys by UTF-16 code units.
+
+    In pieces, because a single call of the standard encoder over megabytes keeps every other thread waiting.
+    """
+    kind = type(value)
+    if kind is str:
+        return _spell_text(cast("str", value))
+    if kind is int:
+        return repr(value)
+    if kind is float:
+        return _spell_float(cast("float", value))
+    if kind is not dict and kind is not list:
+        return "null" if value is None else "true" if value else "false"
+    if _spellings.kept and (known := spelling_of(value)) is not None:
+        return known.text
+    if kind is list:
+        return "[" + _joined(map(_spell, cast("list[object]", value))) + "]"
+    items = cast("dict[str, object]", value)
+    return "{" + _joined(f"{_spell_text(key)}:{_spell(items[key])}" for key in _sorted_keys(items)) + "}"
+
+
+def _spell_text(text: str) -> str:
+    if len(text) <= _AT_ONCE:
+        return _quote(text)
+    pieces = (_quote(text[start : start + _AT_ONCE])[1:-1] for start in range(0, len(text), _AT_ONCE))
+    return '"' + "".join(pieces) + '"'
+
+
+def _joined(parts: Iterable[str]) -> str:
+    left = iter(parts)
+    pieces: list[str] = []
+    while piece := list(itertools.islice(left, _PIECES)):
+        pieces.append(",".join(piece))
+    return ",".join(pieces)
+
+
+def _sorted_keys(items: dict[str, object]) -> Iterable[str]:
+    """By UTF-16 code units; in pieces that are merged where there are many."""
+    order = None if all(map(str.isascii, items)) else _utf_16
+    if len(items) <= _PIECES:
+        return sorted(items, key=order)
+    left = iter(items)
+    pieces: list[list[str]] = []
+    while piece := sorted(itertools.islice(left, _PIECES), key=order):
+        pieces.append(piece)
+    return heapq.merge(*pieces, key=order)
+
+
+def _utf_16(key: str) -> bytes:
+    return key.encode("utf-16-be")
 
 
 def _spell_float(value: float) -> str:

@@ -320,22 +320,22 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
         case e.AttemptSucceeded(result=result, opaque=opaque, confinement=kept_in):
             files = changed(result) if seen.topic.startswith(CHANGESET) else None
             told = _of(result) if files is None else f": {files}"
-            lacking = f"; its result was not kept: {said(opaque)}" if opaque else told
-            return direction, Tone.GOOD, f"succeeded{_kept_in(kept_in)}{lacking}"
+            return direction, Tone.GOOD, f"succeeded{_kept_in(kept_in)}{_lacking(opaque) or told}"
         case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
             last = " for good" * fatal + _kept_in(kept_in)
             return direction, Tone.BAD, f"failed{last}: {said(error)}{_again(retry_at, at)}"
         case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
             last = ", and not tried again" * fatal + _kept_in(kept_in)
             return direction, Tone.DOUBT, f"lost{last}: {said(error)}{_again(retry_at, at)}"
-        case e.ProbeFound(result=result):
-            return direction, Tone.GOOD, f"probe found that it happened{_of(result)}"
+        case e.ProbeFound(result=result, opaque=opaque):
+            return direction, Tone.GOOD, f"probe found that it happened{_lacking(opaque) or _of(result)}"
         case e.ProbeFoundNothing():
             return direction, Tone.PLAIN, "probe found that it did not happen"
         case e.ProbeUnanswered(error=error, retry_at=retry_at):
             return direction, Tone.DOUBT, f"probe got no answer: {said(error)}{_again(retry_at, at)}"
-        case e.LateSuccessEnrolled(attempt=attempt, result=result):
-            return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{_of(result)}"
+        case e.LateSuccessEnrolled(attempt=attempt, result=result, opaque=opaque):
+            lacking = _lacking(opaque) or _of(result)
+            return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{lacking}"
         case e.LateLossEnrolled(attempt=attempt, error=error):
             what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
             return direction, Tone.DOUBT, f"{what}: {said(error)}"
@@ -438,6 +438,10 @@ def _call(seen: _Seen) -> str:
 def _allowed(rule: str) -> str:
     """The rule that spoke, where it is one that somebody wrote."""
     return f", allowed by {short(rule)}" if rule and not rule.startswith("builtin-") else ""
+
+
+def _lacking(opaque: str) -> str:
+    return f"; its result was not kept: {said(opaque)}" if opaque else ""
 
 
 def _of(value: Json) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import assert_never
 
 from amends.core import commands as c
@@ -38,13 +39,14 @@ from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
-from amends.errors import DivergedError, RefusedError, UnknownActionError
+from amends.errors import DivergedError, RefusedError, TooLargeError, UnknownActionError
 from amends.runtime.abreast import Abreast
 from amends.runtime.executor import Part
 from amends.runtime.forward import Forward
 from amends.runtime.hold import release
 from amends.runtime.reread import changed_since
 from amends.runtime.run import LOOK_AGAIN_S, Run, let_cancellation_go_on
+from amends.runtime.values import ON_LOOP, off_loop
 
 
 class Backward:
@@ -241,7 +243,10 @@ class Backward:
             state = run.state(state.id)
             if state.status not in {StepStatus.COMPENSATING, StepStatus.MITIGATING}:
                 return
-            done = run.done(state)
+            try:
+                done = run.done(state, ON_LOOP)
+            except TooLargeError:
+                done = await off_loop(partial(run.done, state))
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: run.thread_ended(state.id)

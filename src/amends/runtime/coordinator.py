@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, cast, overload
 
 from amends.clock import Clock
 from amends.core import commands as c
-from amends.core.values import Json, SagaId, canonical
+from amends.core.values import SagaId
 from amends.documents.documents import Documents
 from amends.errors import InputError, RefusedError
 from amends.gate.environments import DEVELOPMENT, PRODUCTION, checked_env, checked_environments, taken_for
@@ -42,8 +42,9 @@ from amends.runtime.records import load
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.retention import Retention
 from amends.runtime.rollback import RollbackPlan, planned
-from amends.runtime.secret import DigestKey, Secret, digests_by, is_alike, mask, secrets_in
+from amends.runtime.secret import DigestKey, Secret, digests_by, is_alike
 from amends.runtime.settings import Settings
+from amends.runtime.values import keep_off_loop
 
 _log = logger("amends.gate")
 
@@ -197,13 +198,12 @@ class Coordinator(Desk, Outside, Controls, Retention):
             raise RefusedError("this coordinator is closed; open another")
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
         digests_by.set(self._digest_key)
-        masked = mask(dict(named), saga)
-        canonical(masked, what=f"saga {definition.name}: input")
+        kept = await keep_off_loop(dict(named), saga, f"saga {definition.name}: input")
         env, stands_for = self._placed()
         start = c.StartSaga(
             definition=definition.name,
             version=definition.version,
-            input=cast("Json", masked),
+            input=kept.value,
             actor=checked_actor(actor),
             env=env,
             labels=checked_labels(labels),
@@ -212,13 +212,12 @@ class Coordinator(Desk, Outside, Controls, Retention):
         )
         start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)
-        secrets = tuple(secrets_in(dict(named)))
-        joined = None if id is None else await self._join(saga, start, secrets)
+        joined = None if id is None else await self._join(saga, start, kept.secrets)
         if id is not None and joined is None and self._engine.running(saga) is not None:
-            joined = await self._join(saga, start, secrets)  # another call of this process began it meanwhile
+            joined = await self._join(saga, start, kept.secrets)  # another call of this process began it meanwhile
         if id is not None and joined is None:
             require_own_id(id)
-        return joined or self._begin(definition, start, saga, secrets)
+        return joined or self._begin(definition, start, saga, kept.secrets)
 
     def _placed(self) -> tuple[str, str]:
         """The word for the environment that a saga begins in, and what it stands for where that is another.

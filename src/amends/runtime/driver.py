@@ -27,7 +27,7 @@ from amends.core.events import Cause, IncidentKind
 from amends.core.keeping import FAMILY
 from amends.core.plan import plan
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, StepId, canonical
+from amends.core.values import StepId
 from amends.errors import (
     Abort,
     AmendsError,
@@ -55,9 +55,10 @@ from amends.runtime.logbook import Logbook
 from amends.runtime.logs import logger, searched_for
 from amends.runtime.rewind import Rewinds, first
 from amends.runtime.run import Run
-from amends.runtime.secret import Secret, mask, unmask
+from amends.runtime.secret import Secret
 from amends.runtime.state import Office, office
 from amends.runtime.surroundings import Surroundings
+from amends.runtime.values import give, keep_off_loop
 from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
@@ -213,7 +214,7 @@ class Driver:
             raise DivergedError(str(exc)) from None
         self._forward.places.enter()
         current_call.set(InFunction(begun.definition))
-        named = cast("dict[str, Any]", unmask(begun.input, name, self.run.given))
+        named = cast("dict[str, Any]", await give(begun.input, name, self.run.given))
         work = Work(
             name,
             self._forward.step,
@@ -235,9 +236,8 @@ class Driver:
             await verify(work, checks, definition.given(named), result, self.run)
             if not early:
                 self._require_all_asked_for()
-        masked = mask(result, name)
-        canonical(masked, what="the saga's result")
-        return c.FinishWork(result=cast("Json", masked), early=self.run.kept_words(early) if early else "")
+        kept = await keep_off_loop(result, name, "the saga's result")
+        return c.FinishWork(result=kept.value, early=self.run.kept_words(early) if early else "")
 
     async def _ended(self, definition: SagaDefinition, work: Work, named: Mapping[str, Any]) -> tuple[object, str]:
         """The definition's result and, where it ended early, why."""

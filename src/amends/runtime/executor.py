@@ -22,17 +22,20 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from amends.core.contracts import Topic
 from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.core.values import Json, SagaId, StepId, canonical
-from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry
+from amends.core.values import LARGEST_VALUE, SagaId, StepId, name_of
+from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
 from amends.runtime.action import Happened, NotHappened, Pending, current_call, current_feedback
-from amends.runtime.secret import Secret, mask, scrub
+from amends.runtime.secret import Secret, scrub
+from amends.runtime.values import ON_LOOP, off_loop, stored
 
 LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
+Read = Callable[["Call", object], object]
+"""What looks at what a call returned."""
 Part = Literal["action", "compensation", "mitigation", "probe", "before", "reread", "validate"]
 """Which of an action's functions is called."""
 
@@ -79,72 +82,92 @@ class Executor:
         A cancelled caller gets its outcome too: it has to record it before it lets the cancellation go on.
         """
         try:
-            return _succeeded(call, await self._returned(call))
+            value = await self._returned(call, _succeeded)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - an attempt's end is data, whatever ended it
             return _ended_badly(call, exc)
+        if type(value) is _Read:
+            return cast("Outcome", value.ended)
+        try:
+            return _succeeded(call, value, ON_LOOP)
+        except TooLargeError:
+            return await off_loop(lambda: _succeeded(call, value), to_its_end=True)
 
     async def ask(self, call: Call) -> Answer:
         """Put a probe's question. An error is no answer."""
         try:
-            answer = await self._returned(call)
-            if isinstance(answer, Happened):
-                canonical(answer.result, what="the probe's result")
-                return Found(answer.result)
+            value = await self._returned(call, _answered)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a probe that fails in any way has not answered
-            return NoAnswer(told(exc, call.secrets))
-        if isinstance(answer, Pending):
-            return NoAnswer("not yet", look_again_s=answer.after_s)
-        if isinstance(answer, NotHappened):
-            return FoundNothing()
-        return NoAnswer(f"the probe returned {type(answer).__name__}, neither Happened nor NotHappened")
+            return NoAnswer(_said(exc, call.secrets))
+        if type(value) is _Read:
+            return cast("Answer", value.ended)
+        try:
+            return _answered(call, value, ON_LOOP)
+        except TooLargeError:
+            return await off_loop(lambda: _answered(call, value), to_its_end=True)
 
-    async def _returned(self, call: Call) -> object:
+    async def _returned(self, call: Call, read: Read) -> object:
+        """What it returned or, of a thread that has looked at it already, what that says."""
         token = current_call.set(call)
         told = current_feedback.set(call.feedback) if call.feedback else None
         try:
             if call.timeout_s is None:
-                return await (call.function() if call.is_async else self._in_a_thread(call))
+                return await (call.function() if call.is_async else self._in_a_thread(call, read))
             async with asyncio.timeout(call.timeout_s):
-                return await (call.function() if call.is_async else self._in_a_thread(call))
+                return await (call.function() if call.is_async else self._in_a_thread(call, read))
         finally:
             current_call.reset(token)
             if told is not None:
                 current_feedback.reset(told)
 
-    async def _in_a_thread(self, call: Call) -> object:
+    async def _in_a_thread(self, call: Call, read: Read) -> object:
         async with self._threads:
-            value, error = await _in_thread(call)
+            ended = await _in_thread(call, read)
+        error = ended.error
         if error is not None:
-            raise error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-        return await value if inspect.isawaitable(value) else value
+            raise error if isinstance(error, Exception) else RuntimeError(f"{name_of(type(error))}: {error}")
+        return await ended.ended if ended.is_awaitable else ended
 
 
-def _in_thread(call: Call) -> asyncio.Future[tuple[object, BaseException | None]]:
-    """Run a plain function in a daemon thread. If the waiting is given up, its end is reported late."""
+class _Read(NamedTuple):
+    """How a call in a thread ended, looked at there; or what it returned, where that has to be awaited first."""
+
+    ended: Any
+    is_awaitable: bool = False
+    error: BaseException | None = None
+
+
+def _in_thread(call: Call, read: Read) -> asyncio.Future[_Read]:
+    """Run a plain function in a daemon thread, and look at what it returns there: a large value keeps nobody waiting.
+
+    If the waiting is given up, its end is reported late.
+    """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
+    future: asyncio.Future[_Read] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(value: object, error: BaseException | None) -> None:
+    def settle(ended: _Read) -> None:
         call.running = False
         if not future.done():
-            future.set_result((value, error))
+            future.set_result(ended)
+        elif call.late is not None and ended.error is not None:
+            call.late(_ended_badly(call, ended.error))
         elif call.late is not None:
-            call.late(_succeeded(call, value) if error is None else _ended_badly(call, error))
+            call.late(_succeeded(call, ended.ended) if ended.is_awaitable else ended.ended)
 
     def run() -> None:
-        value: object = None
-        error: BaseException | None = None
         try:
             value = context.run(call.function)
         except BaseException as exc:  # noqa: BLE001 - of whatever kind: a step whose thread is silent waits for ever
-            error = exc
+            ended = _Read(None, error=exc)
+        else:
+            awaits = _is_awaitable(value)
+            ended = _Read(value, is_awaitable=True) if awaits else _Read(context.run(read, call, value))
         try:
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(settle, ended)
         except RuntimeError:
             return  # the loop has closed: the process is going down, and the attempt is lost
 
@@ -153,20 +176,76 @@ def _in_thread(call: Call) -> asyncio.Future[tuple[object, BaseException | None]
     return future
 
 
-def _succeeded(call: Call, value: object) -> Outcome:
-    """The call returned; whatever is wrong with what it returned, the effect has happened."""
+def _is_awaitable(value: object) -> bool:
+    try:
+        return inspect.isawaitable(value)
+    except BaseException:  # noqa: BLE001 - a class that lies about itself, in whatever way
+        return False
+
+
+def _succeeded(call: Call, value: object, most: int = LARGEST_VALUE) -> Outcome:
+    """The call returned; whatever is wrong with what it returned, the effect has happened.
+
+    Raises TooLargeError where there is more to look at than `most`, and that is less than may be kept.
+    """
     if value is None or type(value) is bool:
         return Succeeded(value)
     try:
-        masked = mask(value, call.saga)
-        canonical(masked, what="the result")
-    except InputError as exc:
+        return Succeeded(stored(value, call.saga, "the result", most)[0])
+    except TooLargeError as exc:
+        if most < LARGEST_VALUE:
+            raise
         return Succeeded(None, opaque=str(exc))
-    return Succeeded(cast("Json", masked))
+    except BaseException as exc:  # noqa: BLE001 - however it defends itself, and whatever runs out meanwhile
+        return Succeeded(None, opaque=_unreadable(exc))
+
+
+def _answered(call: Call, value: object, most: int = LARGEST_VALUE) -> Answer:
+    """What a probe's answer says. Raises TooLargeError as above."""
+    try:
+        if isinstance(value, Happened):
+            return _found(call, value, most)
+        if isinstance(value, Pending):
+            return NoAnswer("not yet", look_again_s=value.after_s)
+        if isinstance(value, NotHappened):
+            return FoundNothing()
+    except TooLargeError:
+        raise
+    except BaseException as exc:  # noqa: BLE001 - a class that lies about itself has not answered
+        return NoAnswer(_unreadable(exc))
+    return NoAnswer(f"the probe returned {name_of(type(value))}, neither Happened nor NotHappened")
+
+
+def _found(call: Call, answer: Happened, most: int) -> Answer:
+    """It happened; whether what came of it can be kept is another question."""
+    try:
+        return Found(stored(answer.result, call.saga, "the probe's result", most)[0])
+    except TooLargeError as exc:
+        if most < LARGEST_VALUE:
+            raise
+        return Found(None, opaque=str(exc))
+    except BaseException as exc:  # noqa: BLE001 - as above
+        return Found(None, opaque=_unreadable(exc))
+
+
+def _unreadable(exc: BaseException) -> str:
+    if isinstance(exc, InputError):
+        return str(exc)
+    return f"what it returned cannot be read: {name_of(type(exc))}"
 
 
 def _ended_badly(call: Call, exc: BaseException) -> Outcome:
-    error = told(exc, call.secrets)
+    """What an exception says of the world. One that cannot even be read says nothing more than that there was one."""
+    try:
+        return _outcome_of(call, exc)
+    except BaseException as flaw:  # noqa: BLE001 - of whatever kind
+        error = f"{name_of(type(exc))}, which cannot be read: {name_of(type(flaw))}"
+        is_failure = call.certain_failure and issubclass(type(exc), Exception)
+        return Failed(error=error) if is_failure else Lost(error=error)
+
+
+def _outcome_of(call: Call, exc: BaseException) -> Outcome:
+    error = _said(exc, call.secrets)
     match exc:
         case Retry(after=after):
             return Failed(error=error, after_s=max(0.0, after))
@@ -188,11 +267,18 @@ def _ended_badly(call: Call, exc: BaseException) -> Outcome:
             return Lost(error=error)
 
 
+def _said(exc: BaseException, known: Iterable[Secret]) -> str:
+    try:
+        return told(exc, known)
+    except BaseException as flaw:  # noqa: BLE001 - an exception that cannot be printed, in whatever way
+        return f"{name_of(type(exc))}, which cannot be read: {name_of(type(flaw))}"
+
+
 def told(exc: BaseException, known: Iterable[Secret] = ()) -> str:
     """What an exception says, as the journal keeps it."""
     text = str(exc)
     certified = isinstance(exc, (Fatal, NotDone, ChangedSince)) and text
-    return kept_words(text if certified else f"{type(exc).__name__}: {text}".rstrip(": "), known)
+    return kept_words(text if certified else f"{name_of(type(exc))}: {text}".rstrip(": "), known)
 
 
 def kept_words(text: str, known: Iterable[Secret] = ()) -> str:

@@ -39,6 +39,7 @@ from amends.errors import (
     DivergedError,
     NotJsonError,
     RefusedError,
+    TooLargeError,
 )
 from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.action import Action, captures
@@ -52,6 +53,7 @@ from amends.runtime.reread import keep_after
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, is_alike, unmask
 from amends.runtime.sourcing import unless_made_up
+from amends.runtime.values import ON_LOOP, off_loop
 
 _BREATH = 64
 _NOT_BEGUN = frozenset({StepStatus.PROPOSED, StepStatus.READY})
@@ -126,7 +128,10 @@ class Forward:
         book.commit_soon()
         if error:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
-        return unmask(done.result, book.saga.id)
+        try:
+            return unmask(done.result, book.saga.id, most=ON_LOOP)
+        except TooLargeError:
+            return await off_loop(lambda: unmask(done.result, book.saga.id))
 
     async def ask(
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
@@ -404,7 +409,12 @@ class Forward:
     async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome | None:
         """From the durable intent to the outcome; None where what another wrote meanwhile does not go with that."""
         run, book = self._run, self._run.book
+        begun = book.saga.steps[step]
         try:
+            try:
+                args = run.args(begun, ON_LOOP)
+            except TooLargeError:
+                args = await off_loop(lambda: run.args(begun))
             await run.commit_to_dispatch()
         except asyncio.CancelledError:
             if self._is_asked_for_anew(step):
@@ -420,7 +430,7 @@ class Forward:
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
         if book.saga.called_back:
             return Failed(error="it was not dispatched: the saga had begun to go back")
-        contract, args = state.contract, run.args(state)
+        contract = state.contract
         layered = run.layers.attempt(state, action, args) if action.on_files else None
         call = Call(
             saga=book.saga.id,
@@ -450,7 +460,7 @@ class Forward:
         run, clock = self._run, self._run.around.clock
         await run.book.commit()
         state = run.state(step)
-        asked = run.asked(state)
+        asked = await run.asked(state)
         function = captures(capture, action.signature.names, asked)
         call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
         call.is_async = inspect.iscoroutinefunction(capture)

@@ -10,12 +10,13 @@ from amends.core import commands as c
 from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
-from amends.core.values import StepId, canonical
-from amends.errors import UnknownActionError
+from amends.core.values import Json, StepId, canonical, spelling_of
+from amends.errors import TooLargeError, UnknownActionError
 from amends.evidence.texts import spelled
 from amends.runtime.executor import kept_words
 from amends.runtime.logs import logger
 from amends.runtime.run import Run, let_cancellation_go_on
+from amends.runtime.values import ON_LOOP, off_loop
 
 _log = logger("amends.driver")
 _LONGEST = 120
@@ -42,13 +43,22 @@ async def changed_since(run: Run, state: Step) -> Failed | None:
     if not isinstance(found, Succeeded) or found.opaque:
         why = found.opaque if isinstance(found, Succeeded) else found.error
         return Failed(error=f"what it left could not be read again: {why}")
-    present, left = canonical(found.result), canonical(state.seen[0])
-    is_undone = state.undo_attempts > 1 and state.contract.before and present == canonical(state.before)
-    if present == left or is_undone:
-        return None
-    was, now = spelled(state.seen[0], _LONGEST), spelled(found.result, _LONGEST)
-    why = f"it left {was}, and now there is {now}; it was not touched"
-    return Failed(error=kept_words(why, run.secrets_of(state.id)), changed_since=True)
+    left = state.seen[0]
+    if spelling_of(found.result) is None and spelling_of(left) is None:
+        why = _changed(state, left, found.result)
+    else:
+        why = await off_loop(lambda: _changed(state, left, found.result))
+    return Failed(error=kept_words(why, run.secrets_of(state.id)), changed_since=True) if why else None
+
+
+def _changed(state: Step, left: Json, present: Json) -> str:
+    """How the present differs from what the action left; empty where it does not."""
+    text = canonical(present)
+    is_undone = state.undo_attempts > 1 and state.contract.before and text == canonical(state.before)
+    if text == canonical(left) or is_undone:
+        return ""
+    was, now = spelled(left, _LONGEST), spelled(present, _LONGEST)
+    return f"it left {was}, and now there is {now}; it was not touched"
 
 
 async def _look(run: Run, state: Step) -> Outcome:
@@ -58,6 +68,9 @@ async def _look(run: Run, state: Step) -> Outcome:
         return Failed(error=str(exc))
     if look is None:
         return Failed(error=f"{state.topic} version {state.contract.version} declares no reread in this process")
-    done = run.done(state)
+    try:
+        done = run.done(state, ON_LOOP)
+    except TooLargeError:
+        done = await off_loop(lambda: run.done(state))
     call = run.call(state, "reread", look, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
     return await run.around.executor.perform(call)

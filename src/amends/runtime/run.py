@@ -18,9 +18,9 @@ from amends.core.events import SagaStarted
 from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import Json, StepId
+from amends.core.values import LARGEST_VALUE, Json, StepId
 from amends.core.verdict import Decision, Rate, Verdict
-from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
+from amends.errors import AmendsError, DivergedError, JournalDamagedError, TooLargeError, UnknownActionError
 from amends.gate.environments import DEVELOPMENT
 from amends.gate.facts import facts_of, with_told
 from amends.gate.protocol import Facts
@@ -32,6 +32,7 @@ from amends.runtime.news import News
 from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.secret import Secret, secrets_on_record, unmask
 from amends.runtime.surroundings import Surroundings
+from amends.runtime.values import ON_LOOP, off_loop
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
@@ -209,25 +210,34 @@ class Run:
 
     # -- what users' functions are given ------------------------------------------------------------------------------
 
-    def args(self, state: Step) -> dict[str, Any]:
-        """The arguments on record, as a fresh copy: these run, whatever the caller has done with its own since."""
-        return cast("dict[str, Any]", unmask(state.args, self.book.saga.id, self.secrets.get(state.id) or self.given))
+    def args(self, state: Step, most: int = LARGEST_VALUE) -> dict[str, Any]:
+        """The arguments on record, as a fresh copy: these run, whatever the caller has done with its own since.
+
+        Raises TooLargeError where they take more than `most`: then they are copied off the loop.
+        """
+        known = self.secrets.get(state.id) or self.given
+        return cast("dict[str, Any]", unmask(state.args, self.book.saga.id, known, most=most))
 
     def key(self, state: Step) -> str:
         return key_of(self.book.saga.id, state.id, state.topic, "do")
 
-    def asked(self, state: Step) -> Asked:
-        return Asked(saga=self.book.saga.id, step=state.id, args=self.args(state), key=self.key(state))
+    async def asked(self, state: Step) -> Asked:
+        try:
+            args = self.args(state, ON_LOOP)
+        except TooLargeError:
+            args = await off_loop(lambda: self.args(state))
+        return Asked(saga=self.book.saga.id, step=state.id, args=args, key=self.key(state))
 
-    def done(self, state: Step) -> Done:
+    def done(self, state: Step, most: int = LARGEST_VALUE) -> Done:
+        """What a compensation is given. Raises TooLargeError where it takes more than `most`."""
         saga = self.book.saga.id
         known = self.secrets.get(state.id) or self.given
         return Done(
             saga=saga,
             step=state.id,
-            args=self.args(state),
-            result=unmask(state.result, saga, known),
-            before=unmask(state.before, saga, known),
+            args=self.args(state, most),
+            result=unmask(state.result, saga, known, most=most),
+            before=unmask(state.before, saga, known, most=most),
             certain=state.certain,
             key=key_of(saga, state.id, state.topic, "mitigate" if state.contract.mitigation else "undo", state.turn),
             action_key=self.key(state),
@@ -416,7 +426,7 @@ class Run:
             return NoAnswer(str(exc))
         if ask is None:
             return NoAnswer(f"{state.topic} declares no probe in this process")
-        asked = self.asked(state)
+        asked = await self.asked(state)
         call = self.call(state, "probe", ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
         return await self.around.executor.ask(call)
 

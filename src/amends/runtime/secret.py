@@ -25,8 +25,17 @@ from contextvars import ContextVar
 from typing import Final, NamedTuple, cast
 from urllib.parse import quote, quote_plus
 
-from amends.core.values import SECRET_MARK as MARK, Json, canonical
-from amends.errors import NotJsonError, SecretUnavailableError
+from amends.core.values import (
+    DEEPEST,
+    LARGEST_VALUE,
+    SECRET_MARK as MARK,
+    Json,
+    Weight,
+    canonical,
+    name_of,
+    shown_key,
+)
+from amends.errors import NotJsonError, SecretUnavailableError, TooLargeError
 
 HIDDEN: Final = "[secret]"
 """What stands in a text in the place of a secret."""
@@ -35,6 +44,10 @@ SHORTEST: Final = 6
 MOST: Final = 256
 """Values that a process remembers to look for, the newest."""
 _CONTAINERS: Final = frozenset({dict, list})
+_BARE: Final = frozenset({int, float, bool, type(None)})
+_SCALARS: Final = _BARE | {str}
+_SMALL: Final = 8
+_SHORT: Final = 1024
 _KEYED: Final = "hmac-sha256:"
 _PLAIN: Final = "sha256:"
 _seen: Final[dict[str, None]] = {}
@@ -129,19 +142,79 @@ class Secret:
         return f"{_KEYED}{key.name}:{hmac.digest(key.key, said, 'sha256').hex()}"
 
 
-def mask(value: object, salt: str) -> object:
-    """The value with each Secret replaced by what may be stored of it; the value itself where it holds none."""
+def mask(
+    value: object, salt: str, *, what: str = "value", most: int = LARGEST_VALUE, found: list[Secret] | None = None
+) -> object:
+    """A copy with each Secret replaced by what may be stored of it, and those put into `found`.
+
+    Raises NotJsonError where it is too deep, TooLargeError where it holds more than `most` characters of JSON: both
+    while walking, so that neither a cycle nor millions of parts are walked to their end.
+    """
     kind = type(value)
-    if kind is Secret:
-        return {MARK: cast("Secret", value).stored(salt)}
     if kind is dict:
-        items = cast("dict[object, object]", value)
-        if MARK in items:
+        small = _small_copy(cast("dict[object, object]", value))
+        if small is not None:
+            return small
+    elif kind is not list and kind is not Secret and (kind is not str or len(cast("str", value)) <= most):
+        return value
+    return _Masking(salt, Weight(most, what), found).masked(value, 0)
+
+
+def _small_copy(items: dict[object, object]) -> object:
+    """The copy of a small flat object, as most arguments and results are; None for any other."""
+    if len(items) > _SMALL:
+        return None
+    for key, item in items.items():
+        kind = type(item)
+        if kind is str:
+            if len(cast("str", item)) > _SHORT:
+                return None
+        elif kind not in _BARE:
+            return None
+        if type(key) is not str or key == MARK:
+            return None
+    return items.copy()
+
+
+class _Masking:
+    """One walk. Only exact types are looked into: no code of whoever made the value is called."""
+
+    __slots__ = ("_found", "_salt", "_weight")
+
+    def __init__(self, salt: str | None, weight: Weight, found: list[Secret] | None) -> None:
+        self._salt, self._weight, self._found = salt, weight, found
+
+    def masked(self, value: object, depth: int) -> object:
+        kind = type(value)
+        if kind is str:
+            self._weight.take(len(cast("str", value)))
+            return value
+        if kind is Secret:
+            secret = cast("Secret", value)
+            if self._found is not None:
+                self._found.append(secret)
+            return value if self._salt is None else {MARK: secret.stored(self._salt)}
+        if kind is not dict and kind is not list:
+            return value
+        if depth >= DEEPEST:
+            raise NotJsonError(f"{self._weight.what} is nested deeper than {DEEPEST} levels")
+        if kind is list:
+            items = cast("list[object]", value)
+            self._weight.take(2 * len(items))
+            return [item if type(item) in _BARE else self.masked(item, depth + 1) for item in items]
+        named = cast("dict[object, object]", value)
+        self._weight.take(5 * len(named))
+        return {self._key(key): self.masked(item, depth + 1) for key, item in named.items()}
+
+    def _key(self, key: object) -> str:
+        if type(key) is not str:  # before anything asks it for its hash
+            raise NotJsonError(
+                f"{self._weight.what} has the key {shown_key(key)}, a {name_of(type(key))}; keys must be strings"
+            )
+        if key == MARK:
             raise NotJsonError(f"the key {MARK!r} is reserved; pass amends.Secret(...) for a secret")
-        return {key: mask(item, salt) for key, item in items.items()}
-    if kind is list:
-        return [mask(item, salt) for item in cast("list[object]", value)]
-    return value
+        self._weight.take(len(key))
+        return key
 
 
 def without_digests(value: Json) -> Json:
@@ -176,14 +249,11 @@ def _has_lost_its_key(stored: str) -> bool:
 
 
 def secrets_in(value: object) -> Iterator[Secret]:
-    if isinstance(value, Secret):
-        yield value
-    elif isinstance(value, dict):
-        for item in cast("dict[object, object]", value).values():
-            yield from secrets_in(item)
-    elif isinstance(value, list):
-        for item in cast("list[object]", value):
-            yield from secrets_in(item)
+    """The secrets of a value that can be kept; what is too deep or too large for that is not walked to its end."""
+    found: list[Secret] = []
+    with contextlib.suppress(NotJsonError, TooLargeError):
+        _Masking(None, Weight(), found).masked(value, 0)
+    yield from found
 
 
 def secrets_on_record(salt: str, *values: Json) -> Iterator[Secret]:
@@ -193,11 +263,19 @@ def secrets_on_record(salt: str, *values: Json) -> Iterator[Secret]:
             yield from secrets_in(unmask(value, salt))
 
 
-def unmask(value: Json, salt: str, known: Collection[Secret] = ()) -> object:
-    """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value."""
+def unmask(value: Json, salt: str, known: Collection[Secret] = (), *, most: int = 4 * LARGEST_VALUE) -> object:
+    """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value.
+
+    Raises TooLargeError where it holds more than `most` characters.
+    """
     if type(value) not in _CONTAINERS:
         return value
+    if type(value) is dict:
+        small = _small_copy(cast("dict[object, object]", value))
+        if small is not None:
+            return small
     by_stored: dict[str, Secret] = {}
+    weight = Weight(most)
 
     def found(stored: str) -> Secret:
         if known and not by_stored:
@@ -209,8 +287,12 @@ def unmask(value: Json, salt: str, known: Collection[Secret] = ()) -> object:
             stored = part.get(MARK)
             if isinstance(stored, str):
                 return found(stored)
+            weight.take(5 * len(part))
             return {key: restored(item) for key, item in part.items()}
-        return [restored(item) for item in part] if isinstance(part, list) else part
+        if isinstance(part, list):
+            weight.take(2 * len(part))
+            return [item if type(item) in _SCALARS else restored(item) for item in part]
+        return part
 
     return restored(value)
 

@@ -15,7 +15,7 @@ from amends.core.saga import Step
 from amends.core.values import Json
 from amends.runtime.executor import kept_words
 from amends.runtime.parts import wanted_names
-from amends.runtime.secret import unmask
+from amends.runtime.values import give
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action, Examine
@@ -50,8 +50,9 @@ def validation(action: Action[..., Any], function: Callable[..., object], tries:
 async def _looked_at(
     run: Run, state: Step, function: Callable[..., object], names: tuple[str, ...], result: Json
 ) -> Outcome:
-    known = unmask(result, run.book.saga.id, run.secrets.get(state.id) or run.given)
-    given = {**{name: value for name, value in run.args(state).items() if name in names}, RESULT: known}
+    known = await give(result, run.book.saga.id, run.secrets.get(state.id) or run.given)
+    asked = await run.asked(state)
+    given = {**{name: value for name, value in asked.args.items() if name in names}, RESULT: known}
     wanted = wanted_names(function, (RESULT, *names))
     if wanted is None:
         call = run.call(state, "validate", function, known, key=run.key(state), timeout_s=state.contract.timeout_s)

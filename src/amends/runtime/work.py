@@ -4,14 +4,13 @@ back through its rollbacks; it does nothing itself.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
-from amends.core.values import Json, SagaId, StepId, canonical
-from amends.errors import Abort, DeclarationError, InputError, StepError
+from amends.core.values import Json, SagaId, StepId
+from amends.errors import Abort, DeclarationError, InputError, StepError, TooLargeError
 from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
@@ -22,8 +21,9 @@ from amends.runtime.keeping import Keeper
 from amends.runtime.limits import Amount
 from amends.runtime.places import Spot
 from amends.runtime.rewind import Feedback, Rewinds
-from amends.runtime.secret import Secret, mask, secrets_in
+from amends.runtime.secret import Secret
 from amends.runtime.state import State
+from amends.runtime.values import ON_LOOP, keep, off_loop
 from amends.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -212,10 +212,19 @@ class Work(OnFiles):
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
     ) -> Coroutine[Any, Any, Any]:
         named = self._with_files(action, named)
-        masked = mask(named, self.id)
-        text = canonical(masked, what=f"{action.topic}: args")
-        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        return begin(action, cast("Json", masked), digest, tuple(secrets_in(named)), at)
+        what = f"{action.topic}: args"
+        try:
+            kept = keep(named, self.id, what, ON_LOOP)
+        except TooLargeError:
+            return self._with_large(begin, action, named, what, at)
+        return begin(action, kept.value, kept.digest, kept.secrets, at)
+
+    async def _with_large(
+        self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], what: str, at: Spot | None
+    ) -> Any:  # noqa: ANN401 - the action's own type
+        """The same where the arguments are too large to be walked on the loop, which others wait for."""
+        kept = await off_loop(lambda: keep(named, self.id, what))
+        return await begin(action, kept.value, kept.digest, kept.secrets, at)
 
 
 def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:

@@ -1,0 +1,102 @@
+"""Users' values on their way into the journal and out of it: what is large is walked in a thread, never on the loop.
+
+Whether a value is large is found out by walking it with little patience. So a small one costs what it costs anyway; a
+large one costs that little bit on the loop, and then its whole walk where it keeps nobody waiting. It is spelled once:
+the journal finds the text that was made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar, cast
+
+from amends.core.values import LARGEST_VALUE, Json, spell_once
+from amends.errors import TooLargeError
+from amends.runtime.secret import Secret, mask, unmask
+
+T = TypeVar("T")
+
+ON_LOOP: Final = 64 * 1024
+"""How many characters of JSON a value may take, at least, that is walked on the loop."""
+
+
+class Kept(NamedTuple):
+    """A value as it is stored, the digest that arguments are compared by, and the secrets that stood in it."""
+
+    value: Json
+    digest: str
+    secrets: tuple[Secret, ...]
+
+
+def stored(
+    value: object, salt: str, what: str, most: int = LARGEST_VALUE, found: list[Secret] | None = None
+) -> tuple[Json, str]:
+    """A copy that nobody else holds, and its text. Raises NotJsonError or TooLargeError."""
+    masked = mask(value, salt, what=what, most=most, found=found)
+    return cast("Json", masked), spell_once(masked, what=what)
+
+
+def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE) -> Kept:
+    """The same with what a step has to know of its arguments besides."""
+    found: list[Secret] = []
+    masked, text = stored(value, salt, what, most, found)
+    return Kept(masked, hashlib.sha256(text.encode()).hexdigest()[:32], tuple(found))
+
+
+async def keep_off_loop(value: object, salt: str, what: str) -> Kept:
+    """The same for one that may be large. Raises NotJsonError or TooLargeError."""
+    try:
+        return keep(value, salt, what, ON_LOOP)
+    except TooLargeError:
+        return await off_loop(lambda: keep(value, salt, what))
+
+
+async def give(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
+    """A stored value as a user's function gets it: a fresh copy."""
+    secrets = tuple(known)
+    try:
+        return unmask(value, salt, secrets, most=ON_LOOP)
+    except TooLargeError:
+        return await off_loop(lambda: unmask(value, salt, secrets))
+
+
+async def off_loop(work: Callable[[], T], *, to_its_end: bool = False) -> T:
+    """Do it in a daemon thread of its own.
+
+    to_its_end: one that is cancelled meanwhile gets the answer all the same, because it says what is known of an
+    effect; the work is bounded, and the caller lets the cancellation go on.
+    """
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result((value, error))
+
+    def run() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = context.run(work)
+        except BaseException as exc:  # noqa: BLE001 - of whatever kind: who waits has to hear of it
+            error = exc
+        try:
+            loop.call_soon_threadsafe(settle, value, error)
+        except RuntimeError:
+            return  # the loop has closed: nobody waits any more
+
+    threading.Thread(target=run, name="amends value", daemon=True).start()
+    while not done.done():
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not to_its_end:
+                raise
+    value, error = done.result()
+    if error is not None:
+        raise error
+    return cast("T", value)
