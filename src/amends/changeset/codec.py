@@ -45,7 +45,7 @@ def loads(raw: bytes, what: str) -> Fields:
         whole = cast("Fields", json.loads(raw))
         body = cast("Fields", whole["body"])
         said, form = whole["digest"], whole["format"]
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise ChangesetDamagedError(f"{what} is not a whole record ({exc}); {_HURT}") from None
     if form != FORMAT:
         raise ChangesetDamagedError(f"{what} has format {form}, and this version of amends reads {FORMAT}; upgrade")

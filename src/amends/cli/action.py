@@ -33,7 +33,7 @@ def action(context: click.Context) -> None:
 def list_actions(*, targets: tuple[str, ...], undeclared: bool, journal: str, as_json: bool) -> int:
     """List the actions that modules and YAML files declare.
 
-    The MODULEs are imported with the working directory on the path. With --undeclared, the exit code is 1 if there is
+    The MODULEs are looked for in the working directory too, last. With --undeclared, the exit code is 1 if there is
     one: a check for CI.
     """
     import asyncio

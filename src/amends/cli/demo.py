@@ -113,7 +113,7 @@ class _Show:
         )
         words = [self._journal, str(self._world), SECOND, str(self._pace_s)]
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", self._trip.__name__, *words, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-P", "-m", self._trip.__name__, *words, stdout=asyncio.subprocess.PIPE
         )
         try:
             async with opened_to_read(self._journal) as opened:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from amends.core.limits import LimitName
+from amends.core.values import DEEPEST, is_too_deep
 from amends.errors import DeclarationError, InputError, PolicyError
 from amends.source.duration import duration_s
 
 if TYPE_CHECKING:
     from amends.gate.policy import Policy
     from amends.runtime.limits import Limits
+
+_TOO_DEEP: Final = f"{{}} is nested too deeply: more than {DEEPEST} levels cannot be kept; give it flatter"
 
 
 def read_document(given: str | None, *, option: str = "--input") -> object:
@@ -80,22 +84,24 @@ def read_limits(given: Iterable[str], declared: Limits | None) -> Limits | None:
 
 def _parsed(text: bytes, where: str) -> object:
     try:
-        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
+        found: object = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
     except json.JSONDecodeError as exc:
         raise InputError(f"{where} is not JSON: line {exc.lineno}, column {exc.colno}: {exc.msg}") from None
     except UnicodeDecodeError as exc:
         raise InputError(f"{where} is not UTF-8 text: byte {exc.start} is {text[exc.start]:#04x}") from None
     except RecursionError:
-        raise InputError(f"{where} is nested too deeply to be read") from None
+        raise InputError(_TOO_DEEP.format(where)) from None
     except ValueError as exc:
         raise InputError(f"{where} cannot be read: {exc}") from None
+    if is_too_deep(found):
+        raise InputError(_TOO_DEEP.format(where))
+    return found
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise InputError(f"the input has the key {twice!r} twice in one object; which one counts is not clear")
     return made
 

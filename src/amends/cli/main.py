@@ -112,4 +112,6 @@ def _told(message: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    from amends.__main__ import main as main_elsewhere  # which has Python look into the working directory no more
+
+    main_elsewhere()

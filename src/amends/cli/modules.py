@@ -20,11 +20,14 @@ _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 
 
 def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
-    """Import modules, so that what they declare is known. The working directory is looked in first."""
+    """Import modules, so that what they declare is known. The working directory is looked in last, and only for them:
+    a file there that is called as one of Python's own modules must not be imported in its place.
+    """
+    wanted = tuple(names)
     here = str(os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    return tuple(map(_load, names))
+    if wanted and here not in sys.path:
+        sys.path.append(here)
+    return tuple(map(_load, wanted))
 
 
 def is_file(target: str) -> bool:
@@ -93,7 +96,7 @@ def _load(name: str) -> ModuleType:
         dotted = name.removesuffix(".py").strip("./").replace("/", ".")
         raise InputError(f"{name} is a file; name the module, as in {dotted}")
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as exc:
         if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
             raise InputError(
@@ -103,6 +106,20 @@ def _load(name: str) -> ModuleType:
     # A user's module may raise anything while it is imported, and even try to end the process.
     except (Exception, SystemExit) as exc:
         raise InputError(_broken(name, exc)) from exc
+    return _the_one_here(name, module)
+
+
+def _the_one_here(name: str, module: ModuleType) -> ModuleType:
+    """Refuse one that is found elsewhere, where the person who named it sees another."""
+    top = name.partition(".")[0]
+    here = next((path for path in (Path(f"{top}.py"), Path(top, "__init__.py")) if path.is_file()), None)
+    found = getattr(sys.modules.get(top, module), "__file__", None)
+    if here is None or (found is not None and Path(found).resolve() == here.resolve()):
+        return module
+    raise InputError(
+        f"module {top} is {found or 'a part of Python'}, and not {here}, which is looked for last; rename yours, or "
+        "put its directory on PYTHONPATH"
+    )
 
 
 def _broken(name: str, exc: BaseException) -> str:

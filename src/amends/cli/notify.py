@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     "shell; may be given several times.",
 )
 @click.option(
+    "--inherit",
+    "inherited",
+    metavar="NAME",
+    multiple=True,
+    help="A variable of the environment that commands see, besides PATH, HOME, LANG and the like; may be given several "
+    "times.",
+)
+@click.option(
     "--secret-env",
     metavar="NAME",
     help="The variable that holds the webhooks' secret: whsec_ and base64.  [default: AMENDS_WEBHOOK_SECRET]",
@@ -83,6 +91,7 @@ class _About(TypedDict):
 
     urls: tuple[str, ...]
     commands: tuple[str, ...]
+    inherited: tuple[str, ...]
     secret_env: str | None
     secret_file: str | None
     name: str | None
@@ -114,6 +123,7 @@ def _targets(about: _About) -> list[Target]:
     commands = [
         Command(
             _words(command),
+            inherit=about["inherited"],
             name=about["name"] or "",
             types=types,
             timeout_s=30.0 if timeout_s is None else timeout_s,

@@ -142,7 +142,7 @@ def replay(*, file: str, since: str, until: str | None, journal: str, as_json: b
 def coverage(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
     """List the actions that modules declare: which are undeclared, irreversible, or never drilled.
 
-    The MODULEs are imported with the working directory on the path. An action counts as drilled when it passed, under
+    The MODULEs are looked for in the working directory too, last. An action counts as drilled when it passed, under
     the contract that it has now, and the journal says so.
     """
     import asyncio

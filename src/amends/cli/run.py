@@ -67,7 +67,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
 ) -> int:
     """Run a saga to its end, and show what happens as it happens.
 
-    MODULE is imported with the working directory on the path; SAGA is the name of a saga in it. FILE is a saga in
+    MODULE is looked for in the working directory too, last; SAGA is the name of a saga in it. FILE is a saga in
     YAML, whose steps are commands. The exit code says how it ended: 0 completed, 3 rolled back, 4 incident, 5 denied,
     6 not over yet. Where people are asked, this ends with 6 unless told to --wait; once they have answered,
     `amends resume` goes on.

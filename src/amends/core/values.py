@@ -49,6 +49,7 @@ _SMALL: Final = 8
 _SHORT: Final = 1024
 _PLAIN_UP_TO: Final = 21
 _PLAIN_FROM: Final = -6
+_CONTAINERS: Final = frozenset({dict, list})
 _AT_ONCE: Final = 256 * 1024
 """How many characters are spelled by one call that no other thread can interrupt."""
 _PIECES: Final = 8192
@@ -126,6 +127,20 @@ def canonical(value: object, *, what: str = "value", most: int = LARGEST_VALUE) 
     if len(text) > most // 4 and _size(text) > most:
         raise too_large(what, most)
     return text
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether a tree, as a reader of JSON makes it, is nested deeper than a journal holds."""
+    level = [value] if type(value) in _CONTAINERS else []
+    for _ in range(DEEPEST):
+        below: list[object] = []
+        for part in level:
+            inner = cast("dict[str, object]", part).values() if type(part) is dict else part
+            below += [one for one in cast("Iterable[object]", inner) if type(one) in _CONTAINERS]
+        if not below:
+            return False
+        level = below
+    return True
 
 
 def too_large(what: str, most: int = LARGEST_VALUE) -> TooLargeError:

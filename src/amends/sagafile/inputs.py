@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final, cast
 
@@ -10,6 +9,7 @@ from amends.core.values import LARGEST_INT, Json
 from amends.errors import InputError
 from amends.runtime.signature import named_inputs
 from amends.sagafile.model import Input
+from amends.sagafile.patterns import compiled
 from amends.source.marked import shown
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -32,10 +32,18 @@ def fits(kind: str, value: object) -> bool:
 
 def pattern_mistake(pattern: str) -> str | None:
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as exc:
-        return f"pattern {shown(pattern)} is not a regular expression: {exc}"
+        compiled(pattern)
+    except InputError as exc:
+        return str(exc)
     return None
+
+
+def mismatch(pattern: str, text: str) -> str:
+    """What is wrong with a text that is not all as a pattern says; empty where it is."""
+    try:
+        return "" if compiled(pattern).fits(text) else f" does not match {shown(pattern)}"
+    except InputError as exc:
+        return f": {exc}"
 
 
 def checked_inputs(saga: str, inputs: Iterable[Input], document: object) -> dict[str, Json]:
@@ -54,6 +62,6 @@ def _checked(saga: str, each: Input, value: Json) -> Json:
         raise InputError(f"{where}: {shown(value)} is past 2**53")
     if each.choices and value not in each.choices:
         raise InputError(f"{where} has to be one of {', '.join(map(shown, each.choices))}, not {shown(value)}")
-    if each.pattern and not re.fullmatch(each.pattern, str(value)):
-        raise InputError(f"{where}: {shown(value)} does not match {shown(each.pattern)}")
+    if each.pattern and (wrong := mismatch(each.pattern, str(value))):
+        raise InputError(f"{where}: {shown(value)}{wrong}")
     return value

@@ -15,7 +15,7 @@ from amends.core.values import Json
 from amends.runtime.limits import Limits, Then
 from amends.sagafile import schema
 from amends.sagafile.commands import Commands, argument, values_of, words_of
-from amends.sagafile.inputs import fits, pattern_mistake
+from amends.sagafile.inputs import fits, mismatch, pattern_mistake
 from amends.sagafile.model import Command, Input, StepPlan, Tree, Written
 from amends.sagafile.references import check_references
 from amends.sagafile.templates import EARLY, Template
@@ -196,8 +196,8 @@ def _check_default(made: Input, entry: Entry, mistakes: Mistakes) -> None:
         mistakes.add(entry.line, f"default {said(entry.value)}: input {made.name} is of type {made.type}")
     elif made.choices and made.default not in made.choices:
         mistakes.add(entry.line, f"default {said(entry.value)} is none of the choices")
-    elif made.pattern and not re.fullmatch(made.pattern, str(made.default)):
-        mistakes.add(entry.line, f"default {said(entry.value)} does not match the pattern")
+    elif made.pattern and (wrong := mismatch(made.pattern, str(made.default))):
+        mistakes.add(entry.line, f"default {said(entry.value)}{wrong}")
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------

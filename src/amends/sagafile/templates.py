@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
-from amends.core.values import Json
+from amends.core.values import DEEPEST, Json, is_too_deep
 from amends.dataclass import dataclass
 from amends.errors import InputError
 from amends.source.marked import Mistakes, shown
@@ -132,9 +132,18 @@ def _inside(value: Json, name: str, path: Sequence[str], place: int) -> Json:
 def _as_json(output: Mapping[str, Json], where: str) -> Json:
     _refuse_cut(output, "stdout", where)
     try:
-        return cast("Json", json.loads(str(output["stdout"])))
-    except (ValueError, RecursionError) as exc:
+        found: object = json.loads(str(output["stdout"]))
+    except ValueError as exc:
         raise InputError(f"${{{where}.json}}: what {where} printed is not JSON: {exc}") from None
+    except RecursionError:
+        raise _too_deep(where) from None
+    if is_too_deep(found):
+        raise _too_deep(where)
+    return cast("Json", found)
+
+
+def _too_deep(where: str) -> InputError:
+    return InputError(f"${{{where}.json}}: what {where} printed is nested deeper than {DEEPEST} levels")
 
 
 def _refuse_cut(output: Mapping[str, Json], name: str, where: str) -> None:

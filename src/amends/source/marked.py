@@ -152,7 +152,10 @@ def plain(part: Part) -> Json:
 
 def shown(value: object) -> str:
     """A word from a file in an error: short, and harmless to a terminal."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # an integer of thousands of digits, too, has no text
+        return f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -21,8 +22,27 @@ if TYPE_CHECKING:
 
 _MOST_ADDRESSES: Final = 4
 _NAT64: Final = "64:ff9b::/96"
-_METADATA: Final = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192"})
+_METADATA: Final = frozenset(
+    {
+        "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
+        "fd00:c1::a9fe:a9fe",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+    }
+)
 """Where clouds hand out their machines' credentials, apart from the link-local ones; no webhook is there."""
+_NEVER: Final = (
+    "64:ff9b:1::/48",  # a network's own translation to IPv4, of which only that network knows where it leads
+    "::/96",  # IPv4 in the oldest spelling, which nobody may use any more
+    "192.88.99.0/24",  # whoever happens to relay 6to4
+)
+_NOT_PUBLIC: Final = (
+    "fec0::/10",  # the private addresses of before fc00::/7
+    "5f00::/16",  # segments of one operator's network
+    "3fff::/20",  # for documentation
+)
 
 
 class Reach(Enum):
@@ -64,16 +84,27 @@ def is_loopback(host: str) -> bool:
 def _is_within(address: str, reach: Reach) -> bool:
     from ipaddress import ip_address
 
-    parsed = _unwrapped(ip_address(address.partition("%")[0]))
+    given = ip_address(address.partition("%")[0])
+    if given.is_loopback:  # ::1 lies among those that are never reached
+        return reach is not Reach.PUBLIC
+    parsed = _unwrapped(given)
     if parsed.is_unspecified or parsed.is_multicast or parsed.is_link_local or str(parsed) in _METADATA:
+        return False
+    if _is_in(given, _NEVER) or _is_in(parsed, _NEVER):
         return False
     match reach:
         case Reach.LOOPBACK:
             return parsed.is_loopback
         case Reach.PUBLIC:
-            return parsed.is_global and not parsed.is_private
+            return parsed.is_global and not parsed.is_private and not _is_in(parsed, _NOT_PUBLIC)
         case Reach.PRIVATE_TOO:
             return True
+
+
+def _is_in(address: Address, networks: Iterable[str]) -> bool:
+    from ipaddress import ip_network
+
+    return any(address in network for network in map(ip_network, networks) if network.version == address.version)
 
 
 def _unwrapped(address: Address) -> Address:

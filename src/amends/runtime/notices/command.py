@@ -1,4 +1,6 @@
-"""A command that is told by its standard input. No shell; a bounded time, after which all that it started is ended."""
+"""A command that is told by its standard input. No shell, a small environment, a bounded time; when it ends, all that
+it started does too.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,13 @@ import asyncio
 import contextlib
 import functools
 import os
-import signal
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from amends.dataclass import dataclass
-from amends.errors import InputError
+from amends.errors import InputError, ViewError
 from amends.runtime.logs import logger
 from amends.runtime.notices.target import (
     GIVE_UP_S,
@@ -27,13 +28,18 @@ from amends.runtime.notices.target import (
 from amends.runtime.notices.types import ASKING, checked_types
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
+    from amends.changeset.tools import Bounded, Ran, Running
     from amends.runtime.notices.notice import Notice
 
 _log = logger("amends.notices")
 _KEPT: Final = 2000
-_CHUNK: Final = 65_536
+
+
+def checked_variables(names: Sequence[str]) -> tuple[str, ...]:
+    wanted = () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or any(not name or "=" in name or "\0" in name for name in wanted):
+        raise InputError(f"inherit={names!r} has to be a list of names of variables, as in ['DISPLAY']")
+    return wanted
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,7 +49,8 @@ class Command:
     words: the program and its arguments, as they are: no shell reads them. No list or log shows more than the program.
     name: what its place in the journal is called; without one, other words are a new target.
     types: what it is told of.
-    timeout_s: after this the program is ended, with all that it started.
+    inherit: which variables of the environment it sees, besides the few that every program needs (PATH, HOME, LANG …).
+    timeout_s: after this the program is ended; whenever it ends, so does all that it started.
     give_up_s: a notice that is older than this and cannot be delivered is given up.
     """
 
@@ -52,6 +59,7 @@ class Command:
     name: str = ""
     types: Sequence[str] = ASKING
     timeout_s: float = 30.0
+    inherit: Sequence[str] = ()
     give_up_s: float = GIVE_UP_S
 
     def __post_init__(self) -> None:
@@ -62,6 +70,7 @@ class Command:
             )
         set_field = functools.partial(object.__setattr__, self)
         set_field("words", words)
+        set_field("inherit", checked_variables(self.inherit))
         set_field("types", checked_types(self.types))
         set_field("name", checked_name(self.name or default_name(PurePath(words[0]).name, *words)))
         check_numbers(self.timeout_s, self.give_up_s)
@@ -77,80 +86,58 @@ class Command:
         """Whether there is such a program is found out when it is started: it may come later."""
 
     async def deliver(self, notice: Notice, now: int) -> Delivery:
-        with _Output() as output:
-            try:
-                child = _started(self.words, notice.body, output)
-            except OSError as exc:
-                return Undelivered(f"it cannot be started: {exc.strerror}")
-            code = await _ended(child, self.timeout_s)
-            said = output.tail()
-        if code == 0:
-            _log.debug("%s said: %s", self.shown, said)
+        from amends.changeset.tools import Launch, Running, small_environment
+        from amends.clock import SystemClock
+
+        said = _tail()
+        launch = Launch(
+            command=self.words,
+            cwd=os.fsencode(os.getcwd()),  # noqa: PTH109 - as bytes
+            namespaces=False,
+            env=small_environment(self.inherit),
+            input=notice.body,
+            streams=(said, said),
+        )
+        try:
+            ran = await _ended(Running(launch, SystemClock()), self.timeout_s)
+        except ViewError as exc:
+            return Undelivered(f"it cannot be started: {str(exc).splitlines()[0].rpartition(': ')[2]}")
+        if ran.returncode == 0:
+            _log.debug("%s said: %s", self.shown, said.text())
             return Delivered()
-        _log.warning("%s was told %s, and said: %s", self.shown, notice.id, said or "nothing")
-        if code is None:
+        _log.warning("%s was told %s, and said: %s", self.shown, notice.id, said.text() or "nothing")
+        if ran.returncode is None:
             return Undelivered(f"it was not done in {self.timeout_s:g} s, and was ended")
+        code = ran.returncode
         return Undelivered(f"it ended with exit code {code}" if code > 0 else f"it was ended by signal {-code}")
 
 
-def _started(words: Sequence[str], body: bytes, output: _Output) -> Popen[bytes]:
-    """In a session of its own, so that it can be ended with all that it starts. Its input is a file: nobody waits."""
-    import subprocess
-    import tempfile
-
-    with tempfile.TemporaryFile() as given:
-        given.write(body)
-        given.seek(0)
-        return subprocess.Popen(
-            list(words), stdin=given, stdout=output.sink, stderr=output.sink, start_new_session=True
-        )
-
-
-async def _ended(child: Popen[bytes], timeout_s: float) -> int | None:
-    """Its exit code; None where its time was up. When this is over, so is the child, however it came to that."""
-    waiting = asyncio.ensure_future(asyncio.to_thread(child.wait))
+async def _ended(running: Running, timeout_s: float) -> Ran:
+    """How it ended. When this is over, so is all that it started, however it came to that, and whatever got away."""
+    waiting = asyncio.ensure_future(asyncio.to_thread(running.wait, timeout_s))
     try:
-        async with asyncio.timeout(timeout_s):
-            return await asyncio.shield(waiting)
-    except TimeoutError:
-        return None
-    finally:
-        if not waiting.done():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        running.cancel()
+        with contextlib.suppress(ViewError):
             await waiting
+        raise
 
 
-class _Output:
-    """What a child says on stdout and stderr: read as it comes, so that it is never held up, and only its end kept."""
+def _tail() -> Bounded:
+    """What keeps of the output only its end, as one line that no terminal obeys."""
+    from amends.changeset.tools import Bounded
+    from amends.evidence.timeline import visible
 
-    def __init__(self) -> None:
-        self._source, self.sink = os.pipe()
-        os.set_blocking(self._source, False)
-        self._kept = b""
+    class Tail(Bounded):
+        def __init__(self) -> None:
+            super().__init__(_KEPT)
+            self._end = b""
 
-    def __enter__(self) -> Self:
-        asyncio.get_running_loop().add_reader(self._source, self._read)
-        return self
+        def take(self, piece: bytes) -> None:
+            self._end = (self._end + piece)[-_KEPT:]
 
-    def __exit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._source)
-        os.close(self._source)
-        os.close(self.sink)
+        def text(self) -> str:
+            return visible(self._end.decode(errors="replace").strip())
 
-    def _read(self) -> bool:
-        try:
-            said = os.read(self._source, _CHUNK)
-        except BlockingIOError:
-            return False
-        self._kept = (self._kept + said)[-_KEPT:]
-        return bool(said)
-
-    def tail(self) -> str:
-        """The last of what it has said by now; what children of its own still hold open is not waited for."""
-        from amends.evidence.timeline import visible
-
-        for _ in range(_KEPT):
-            if not self._read():
-                break
-        return visible(self._kept.decode(errors="replace").strip())
+    return Tail()
