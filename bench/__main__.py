@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from amends import Coordinator
-from bench import against, baselines, changesets, evidence, judging, lists, ours, simulation
+from bench import against, baselines, changesets, evidence, judging, lists, ours, simulation, stalls
 
 ROUNDS = 3
 
@@ -199,6 +199,20 @@ def memory_and_start(folder: Path, figures: Figures) -> None:
     figures.at_most("import amends, the least of nine", min(starts) * 1000, 150, "ms CPU")
 
 
+async def values(folder: Path, figures: Figures) -> None:
+    """The longest stall of the loop by a value that an action returns."""
+    for name, made in (*stalls.REFUSED.items(), *stalls.KEPT.items()):
+        for in_a_thread in (True, False):
+            both = [await stalls.stalls(fresh(folder), made, in_a_thread=in_a_thread) for _ in range(ROUNDS)]
+            given, what = min(one for _, one in both), f"longest stall, {name} from a "
+            what += "thread" if in_a_thread else "coroutine"
+            if name in stalls.KEPT:
+                by_hand = min(stalls.spelled_s(made) for _ in range(ROUNDS))
+                figures.at_most(f"{what}, kept / json.dumps and SHA-256", given / by_hand, 1.5)
+            else:
+                figures.at_most(f"{what} / made and dropped", given / min(one for one, _ in both), 3)
+
+
 def simulated(figures: Figures) -> None:
     schedule_s, undisturbed_s = simulation.schedule_s(), simulation.undisturbed_s()
     figures.at_most("a simulated schedule of a five-step saga / that saga undisturbed", schedule_s / undisturbed_s, 8)
@@ -211,6 +225,7 @@ def everything(folder: Path, figures: Figures) -> None:
     asyncio.run(families(folder, figures))
     asyncio.run(many_sagas(folder, figures))
     asyncio.run(evidence_costs(folder, figures))
+    asyncio.run(values(folder, figures))
     simulated(figures)
     recovery(folder, figures)
     memory_and_start(folder, figures)
@@ -227,11 +242,13 @@ def main() -> int:
                 changesets.measured(folder, figures)
             case ["families"]:
                 asyncio.run(families(folder, figures))
+            case ["values"]:
+                asyncio.run(values(folder, figures))
             case ["against", revision]:
                 against.measured(figures, revision)
             case _:
                 raise SystemExit(
-                    'make bench, with ARGS=changesets, ARGS=families or ARGS="against REVISION", or without'
+                    'make bench, with ARGS=changesets, families or values, ARGS="against REVISION", or without'
                 )
     Console(width=110).print(figures.table)
     return 1 if figures.missed else 0

@@ -1,17 +1,24 @@
 """Attacks by input: documents, answers, names, addresses and bundles that somebody else wrote."""
 
 import asyncio
+import contextlib
 import io
+import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amends import Limits, Work, action, saga
-from amends.errors import AmendsError, EvidenceError, InputError
+from amends import Command, Limits, Work, action, saga
+from amends.errors import AmendsError, EvidenceError, InputError, SagaFileError
 from amends.evidence import standalone
 from amends.evidence.verify import verify_bundle
+from amends.runtime.notices.addresses import Reach, require_reach
+from amends.runtime.notices.notice import Notice
+from amends.runtime.notices.target import Delivered
+from amends.sagafile import load_saga
 from tests.cli.shell import Shell
 from tests.evidence.given import made
 from tests.security.held import AMOUNTS, BOMBS, CURRENCIES, EDITS, EVIL, SMALL_ONLY, desk, is_raw, json_of, sql
@@ -197,3 +204,186 @@ def test_no_field_reaches_a_terminal_with_what_it_would_act_upon(tmp_path: Path)
         said = shell.here(*command)
         assert is_raw(said.out + said.err) == [], command
         assert said.out, command
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+HOSTILE_PATTERNS = [
+    *("(a+)+", "(a+)+$", "^(a+)+$", "(a*)*", "(a*)*b", "(a|a)*", "(a|a)+$", "(a|aa)+$", "(a|a?)+$", "(a+a+)+b"),
+    *("([a-zA-Z]+)*$", "(.*a){12}", "(.*a){20}$", "(.+)+x", "(.*)*x", r"(\w+\s?)+$", r"(\d+)+!", "(?:a+){2,}b"),
+    *("(a{1,9})+b", "(x+x+)+y", "((a+)+)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(a|b|ab)*c", "(ab|a)*(b|ba)*c"),
+    *("a*a*a*a*a*a*a*a*b", ".*.*.*.*.*.*=.*", r"\s*\s*\s*\s*x", "(?:a|a|a|a)*b", "(aa|aab?)+c", "(a?){30}a{30}"),
+    *("^(?:.?){40}y$", "([a-z0-9]+-?)+@", r"(\d+[,.]?)+x", r'("(?:[^"\\]+|\\.)*)+$', r'<(?:[^>]+|"[^"]*")+>z'),
+    r"^([a-zA-Z0-9])(([\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}([a-z]{2,3})$",
+    *(r"(a+)\1+b", "(?=(a+))a*b", r"(?:(a)|b)*\1c"),
+]
+HOSTILE_TEXTS = ["a" * 41 + "!", "a" * 2_000 + "!", "ab" * 1_000 + "!", " " * 2_000, "0" * 2_000 + "é", "a-" * 1_000]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE_PATTERNS)
+def test_a_pattern_that_would_never_be_done_is_refused_or_done(tmp_path: Path, pattern: str) -> None:
+    """A saga's file, or a text for it, keeps a processor busy for as long as the universe lasts."""
+    file = tmp_path / "saga.yaml"
+    head = "version: v1\nsaga: hostile\ninputs: {name: {pattern: " + json.dumps(pattern) + "}}\n"
+    file.write_text(head + "steps: [{id: a, run: ['true'], no_rollback: nothing}]\n", encoding="utf-8")
+    since = time.process_time()
+    if "\\1" in pattern or "(?=" in pattern:
+        with pytest.raises(SagaFileError, match=r"write it out|list what is allowed instead"):
+            load_saga(str(file))
+        return
+    loaded = load_saga(str(file))
+    for text in HOSTILE_TEXTS:
+        with contextlib.suppress(InputError):
+            loaded.bind_document({"name": text})
+    assert time.process_time() - since < 10
+
+
+@pytest.mark.parametrize("levels", [65, 480, 900, 100_000])
+@pytest.mark.parametrize("shape", ["input", "input of a list", "payload", "facts"])
+def test_a_document_that_is_nested_too_deeply_is_refused_with_a_message(
+    tmp_path: Path, shape: str, levels: int
+) -> None:
+    """A document for the command line is nested so deep that whatever walks it falls over."""
+    shell, deep = Shell(tmp_path), "[" * levels + "]" * levels
+    (tmp_path / "deep.json").write_text(f'{{"item": {deep}, "cents": 1}}' if shape == "input" else deep)
+    (tmp_path / "p.yaml").write_text("version: v1\nrules: []\n")
+    words = {
+        "input": ["run", "shop:buy", "--input", "@deep.json"],
+        "input of a list": ["run", "shop:buy", "--input", "@deep.json"],
+        "payload": ["saga", "signal", "x", "go", "--payload", "@deep.json", "--by", "person:olga"],
+        "facts": ["policy", "explain", "p.yaml", "--facts", "@deep.json"],
+    }
+    complaint = shell.here(*words[shape]).complaint
+    assert complaint.startswith("deep.json is nested too deeply: more than 64 levels cannot be kept")
+    assert not list(tmp_path.glob("amends.db*"))
+
+
+def test_what_a_command_of_a_file_prints_may_be_nested_as_deep_as_it_likes(tmp_path: Path) -> None:
+    """A step prints JSON without a bottom, and another one refers to it."""
+    (tmp_path / "saga.yaml").write_text(
+        "version: v1\nsaga: deep\nsteps:\n"
+        "  - {id: look, run: [cat, deep.json], read_only: true}\n"
+        "  - {id: use, run: [echo, '${steps.look.json}'], read_only: true}\n"
+    )
+    for levels in (65, 900, 20_000):
+        (tmp_path / "deep.json").write_text("[" * levels + "]" * levels)
+        told = Shell(tmp_path)("run", "saga.yaml", "--journal", f"{levels}.db")
+        assert told.code == 3
+        assert "Traceback" not in told.out + told.err
+        assert "nested deeper than 64 levels" in told.out + told.err
+
+
+PLANTED = ("tempfile", "shutil", "random", "subprocess", "decimal", "sqlite3", "yaml", "rich", "apsw", "uuid", "heapq")
+
+
+@pytest.mark.parametrize("entry", ["module", "script"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["doctor"],
+        ["drill", "shop:buy", "--input", '{"item": "lamp", "cents": 5}'],
+        ["run", "shop:buy", "--input", '{"item": "lamp", "cents": 5}'],
+        ["resume", "shop"],
+        ["saga", "list"],
+        ["demo", "--pace", "0"],
+        ["policy", "show"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_of_the_working_directory_takes_no_module_of_pythons_place(
+    tmp_path: Path, words: list[str], entry: str
+) -> None:
+    """A colleague, or an agent, leaves a tempfile.py where somebody will call amends."""
+    shell = Shell(tmp_path)
+    for name in PLANTED:
+        (tmp_path / f"{name}.py").write_text(f"open('{name}.ran', 'w').close()\nraise SystemExit(77)\n")
+    start = ["-m", "amends"] if entry == "module" else [str(Path(sys.executable).parent / "amends")]
+    told = shell.python(*start, *words)
+    assert told.code in {0, 1, 2, 3}, told
+    assert not list(tmp_path.glob("*.ran"))
+
+
+def test_a_module_that_another_of_its_name_hides_is_named(tmp_path: Path) -> None:
+    """What is looked for in the working directory last must not be something else in silence."""
+    (tmp_path / "shutil.py").write_text("raise SystemExit(77)\n")
+    complaint = Shell(tmp_path)("run", "shutil:go").complaint
+    assert "and not shutil.py, which is looked for last; rename yours" in complaint
+
+
+LEFT_BEHIND = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open("pid.made", "w") as made:
+            made.write(str(os.getpid()))
+        os.rename("pid.made", "pid")
+        os.close(0), os.close(1), os.close(2)
+        time.sleep(60)
+    os._exit(0)
+while not os.path.exists("pid"):
+    time.sleep(0.01)
+with open("env", "w") as seen:
+    seen.write(repr(dict(os.environ)))
+"""
+
+
+def test_a_command_that_is_told_sees_little_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is told of an incident reads the secrets of the environment, and stays."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"AMENDS_WEBHOOK_SECRET": "whsec_AAAA", "TOKEN": "t0p", "WANTED": "yes"}.items():
+        monkeypatch.setenv(name, value)
+    notice = Notice(id="amends_7_ab", type="incident.opened", at=7, about="s/1", data={"saga": "s"})
+    command = Command([sys.executable, "-c", LEFT_BEHIND], inherit=["WANTED"])
+    assert asyncio.run(command.deliver(notice, 0)) == Delivered()
+    seen = (tmp_path / "env").read_text()
+    assert "t0p" not in seen
+    assert "whsec_" not in seen
+    assert "'WANTED': 'yes'" in seen
+    pid = (tmp_path / "pid").read_text()
+    until = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+NOT_PUBLIC = [
+    *("fec0::1", "feff::1", "64:ff9b:1::1", "64:ff9b:1:a00:1::", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254"),
+    *("64:ff9b::168.63.129.16", "::10.0.0.1", "::8.8.8.8", "::2", "192.88.99.1", "192.88.99.254", "168.63.129.16"),
+    *(
+        "::ffff:168.63.129.16",
+        "2002:a83f:8110::",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+        "fd00:c1::a9fe:a9fe",
+        "100.100.100.200",
+    ),
+    *(
+        "169.254.169.254",
+        "192.0.0.192",
+        "::ffff:192.88.99.1",
+        "5f00::1",
+        "3fff::1",
+        "::1",
+        "127.0.0.1",
+        "10.0.0.1",
+        "fc00::1",
+    ),
+]
+
+
+@pytest.mark.parametrize("address", NOT_PUBLIC)
+def test_a_webhook_is_sent_to_public_addresses_only(address: str) -> None:
+    """A name that an agent supplied leads behind the firewall, or to where a cloud hands out credentials."""
+    with pytest.raises(InputError, match="webhooks may go to public addresses only"):
+        require_reach("hook.example.org", address, Reach.PUBLIC)
+
+
+@pytest.mark.parametrize("address", ["64:ff9b:1::1", "::8.8.8.8", "192.88.99.1", "168.63.129.16", "fd20:ce::254"])
+def test_a_private_network_has_no_cloud_and_no_translation_in_it(address: str) -> None:
+    """The same where webhooks may be in a private network."""
+    with pytest.raises(InputError, match="public and private addresses only"):
+        require_reach("hook.example.org", address, Reach.PRIVATE_TOO)

@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -21,19 +22,24 @@ import pytest
 
 import amends
 from amends import (
+    Asked,
     Coordinator,
     Done,
     Ended,
     Fatal,
+    Happened,
     Limits,
     RefusedError,
+    Registry,
     Retries,
+    Retry,
     SagaDefinition,
     SagaStatus,
     Secret,
     Settings,
     Work,
     action,
+    register,
     saga,
 )
 from amends.bootstrap import Opening
@@ -52,7 +58,7 @@ from amends.changeset.home import Home
 from amends.changeset.views import probe
 from amends.clock import SystemClock
 from amends.core.events import AttemptFailed
-from amends.core.values import SagaId, StepId
+from amends.core.values import SagaId, StepId, Weight
 from amends.errors import InputError, LimitError, NotDone, ViewError
 from amends.evidence.texts import visible
 from amends.evidence.timeline import timeline
@@ -60,6 +66,7 @@ from amends.journal.sqlite import SqliteJournal
 from amends.private import claim_journal
 from amends.runtime.checked import login
 from amends.runtime.registry import Registry
+from amends.runtime.values import ON_LOOP
 from tests.cli.shell import Shell
 from tests.runtime.test_approvals import parked
 from tests.security.confinement import (
@@ -77,6 +84,7 @@ from tests.security.held import desk
 from tests.security.landings import LARGE, MANY_LINES, judged_landing, shown_by_command
 from tests.security.leaks import everything_about, leaks
 from tests.security.removals import FORGET, MARK, STRIP, broken_index, edit, failed_saga, removals, verdicts
+from tests.security.values import HOSTILE
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
@@ -1790,3 +1798,278 @@ def test_dropping_a_step_that_put_a_link_in_a_folders_place_removes_nothing_outs
         with changeset.begin() as files:
             assert files.read_text("folder/precious") == "precious\n"
     assert (outside / "precious").read_text() == "precious\n"
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def values_charged(given: Callable[[], object], journal: Path, *, in_a_thread: bool) -> tuple[Ended, list[str]]:
+    """A card is charged by an atomic action with retries, which returns this; what happened, in order."""
+    seen: list[str] = []
+
+    def charged() -> object:
+        seen.append("charged")
+        return given()
+
+    async def charged_on_the_loop() -> object:
+        return charged()
+
+    async def refunded(done: Done) -> None:
+        seen.append(f"refunded {done.certain} {done.result}")
+
+    charge = register(
+        "card.charge",
+        charged if in_a_thread else charged_on_the_loop,
+        compensation=refunded,
+        atomic=True,
+        retries=Retries(attempts=4, first_s=0.01, cap_s=0.01),
+    )
+
+    @saga("card.pay")
+    async def pay(s: Work) -> None:
+        await s.do(charge)
+
+    async def go() -> Ended:
+        async with Coordinator.open(str(journal), registry=Registry()) as opened:
+            return await opened.run(pay)
+
+    return asyncio.run(go()), seen
+
+
+@pytest.mark.parametrize("in_a_thread", [True, False], ids=["thread", "coroutine"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_an_action_that_took_effect_has_done_so_whatever_it_returns(
+    tmp_path: Path, name: str, *, in_a_thread: bool
+) -> None:
+    """A provider answers with what cannot be kept, so that a charge counts as one that never happened."""
+    ended, seen = values_charged(HOSTILE[name], tmp_path / "amends.db", in_a_thread=in_a_thread)
+    assert ended.status == "rolled_back"
+    assert "took effect" in ended.why
+    assert seen == ["charged", "refunded True None"]
+
+
+VALUES_SOME = ["600 levels", "a cycle", "a thicket", "no class", "a lying object", "a lying key", "30 million items"]
+VALUES_QUICK = Retries(attempts=2, first_s=0.01, cap_s=0.01)
+
+
+def values_run(journal: Path, definition: SagaDefinition, *args: object, **more: Any) -> Ended:
+    async def go() -> Ended:
+        async with Coordinator.open(str(journal), registry=Registry()) as opened:
+            return await opened.run(definition, *args, **more)
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize("name", VALUES_SOME)
+def test_a_compensation_that_ran_has_run_whatever_it_returns(tmp_path: Path, name: str) -> None:
+    """A provider answers a refund with what cannot be kept, so that the money is given back again and again."""
+    seen: list[str] = []
+
+    def refund(_: Done) -> object:
+        seen.append("refunded")
+        return HOSTILE[name]()
+
+    charge = register("card.charge", lambda: seen.append("charged"), compensation=refund)
+
+    @saga("card.pay")
+    async def pay(s: Work) -> None:
+        await s.do(charge)
+        raise Fatal("no stock")
+
+    assert values_run(tmp_path / "amends.db", pay).status == "rolled_back"
+    assert seen == ["charged", "refunded"]
+
+
+@pytest.mark.parametrize("name", VALUES_SOME)
+def test_what_a_probe_has_found_has_happened_whatever_it_shows(tmp_path: Path, name: str) -> None:
+    """A provider says that it happened, and shows what cannot be kept: as if nobody knew, it is asked for again."""
+    seen: list[str] = []
+
+    def charged() -> None:
+        seen.append("charged")
+        raise OSError("the line broke")
+
+    async def ask(_: Asked) -> Happened:
+        seen.append("asked")
+        return Happened(HOSTILE[name]())
+
+    async def refund(done: Done) -> None:
+        seen.append(f"refunded {done.certain}")
+
+    charge = register("card.charge", charged, compensation=refund, probe=ask, retries=VALUES_QUICK)
+
+    @saga("card.pay")
+    async def pay(s: Work) -> None:
+        await s.do(charge)
+
+    ended = values_run(tmp_path / "amends.db", pay)
+    assert (ended.status, seen) == ("rolled_back", ["charged", "asked", "refunded True"])
+    assert "took effect" in ended.why
+
+
+@pytest.mark.parametrize("name", VALUES_SOME)
+def test_nothing_begins_with_what_cannot_be_kept(tmp_path: Path, name: str) -> None:
+    """An argument, an input, a before-image: each is refused before anything happens."""
+    seen: list[str] = []
+    charge = register("card.charge", seen.append, compensation=lambda _: None)
+    changed = register("role.set", lambda: seen.append("set"), compensation=lambda _: None)
+    changed.before(HOSTILE[name])
+
+    @saga("card.pay")
+    async def pay(s: Work, given: object = None) -> None:
+        await s.do(charge, HOSTILE[name]())
+
+    @saga("role.change")
+    async def change(s: Work) -> None:
+        await s.do(changed)
+
+    ended = values_run(tmp_path / "amends.db", pay)
+    assert ended.status == "rolled_back"
+    assert ended.why.startswith(("NotJsonError: card.charge: args", "TooLargeError: card.charge: args"))
+    assert values_run(tmp_path / "amends.db", change).status == "rolled_back"
+    with pytest.raises(InputError, match=r"saga card\.pay: input"):
+        values_run(tmp_path / "amends.db", pay, HOSTILE[name]())
+    assert seen == []
+
+
+@pytest.mark.parametrize("name", VALUES_SOME)
+def test_a_saga_whose_own_result_cannot_be_kept_is_taken_back(tmp_path: Path, name: str) -> None:
+    """A saga's function, or a child's, returns what cannot be kept: it has not completed, and says why."""
+    seen: list[str] = []
+    charge = register("card.charge", lambda: seen.append("charged"), compensation=lambda _: seen.append("refunded"))
+
+    @saga("card.child")
+    async def child(s: Work) -> Any:
+        await s.do(charge)
+        return HOSTILE[name]()
+
+    @saga("card.parent")
+    async def parent(s: Work) -> None:
+        await s.call(child)
+
+    for definition in (child, parent):
+        ended = values_run(tmp_path / "amends.db", definition)
+        assert ended.status == "rolled_back"
+        assert "the saga's result" in ended.why
+    assert seen == ["charged", "refunded"] * 2
+
+
+def test_a_signal_and_a_label_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
+    """What is sent to a saga from outside is looked at before it is believed."""
+
+    @saga("card.wait")
+    async def wait(s: Work) -> None:
+        await s.wait_for("go", timeout=0.01)
+
+    async def go() -> None:
+        async with Coordinator.open(str(tmp_path / "amends.db"), registry=Registry()) as opened:
+            for name in VALUES_SOME:
+                with pytest.raises(InputError, match="the payload of signal 'go'"):
+                    await opened.signal("x", "go", HOSTILE[name]())
+            for labels in ({"a": "\ud800"}, {"a": "x" * 100_000}, {str(n): "" for n in range(2_000)}):
+                with pytest.raises(InputError, match="label"):
+                    _ = await opened.start(wait, labels=labels)
+
+    asyncio.run(go())
+
+
+class ValuesUnspeakable(Exception):  # noqa: N818 - a hostile one
+    def __str__(self) -> str:
+        raise RecursionError
+
+
+class ValuesLater(Retry):
+    @property
+    def after(self) -> float:
+        raise MemoryError
+
+    @after.setter
+    def after(self, _: float) -> None: ...
+
+
+@pytest.mark.parametrize("error", [ValuesUnspeakable(), ValuesLater("x", after=1.0), ExceptionGroup("g", [Fatal("x")])])
+@pytest.mark.parametrize("in_a_thread", [True, False], ids=["thread", "coroutine"])
+def test_an_error_that_cannot_be_read_is_an_error_all_the_same(
+    tmp_path: Path, error: Exception, *, in_a_thread: bool
+) -> None:
+    """An exception fights back when it is printed: the attempt is lost, and not the saga."""
+    seen: list[str] = []
+
+    def raises() -> None:
+        raise error
+
+    async def raises_on_the_loop() -> None:
+        raise error
+
+    charge = register(
+        "card.charge",
+        raises if in_a_thread else raises_on_the_loop,
+        compensation=lambda done: seen.append(f"refunded {done.certain}"),
+        retries=VALUES_QUICK,
+    )
+
+    @saga("card.pay")
+    async def pay(s: Work) -> None:
+        await s.do(charge)
+
+    assert values_run(tmp_path / "amends.db", pay).status == "rolled_back"
+    assert seen == ["refunded False"]
+
+
+class ValuesWeighed(Weight):
+    """Notes the most that was walked of one value on the thread of the loop."""
+
+    most_on_loop = 0
+    __slots__ = ()
+
+    def take(self, characters: int) -> None:
+        super().take(characters)
+        if threading.current_thread() is threading.main_thread():
+            ValuesWeighed.most_on_loop = max(ValuesWeighed.most_on_loop, self.most - self.left)
+
+
+@pytest.mark.parametrize("in_a_thread", [True, False], ids=["thread", "coroutine"])
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "too large"])
+def test_no_other_saga_waits_for_a_value_to_be_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool, in_a_thread: bool
+) -> None:
+    """One answer of millions of parts, and no other saga of the process moves until all of it was looked at."""
+    made: object = [[7] * 1_000] * (300 if kept else 30_000)
+
+    async def on_the_loop() -> object:
+        return made
+
+    async def unread(done: Done) -> None:
+        assert done.result == (made if kept else None)
+
+    look = register("bank.look", (lambda: made) if in_a_thread else on_the_loop, compensation=unread)
+    tell = register("bank.tell", _values_told, read_only=True)
+
+    @saga("bank.read")
+    async def read(s: Work, given: Any = None) -> Any:
+        found = await s.do(look)
+        await s.do(tell, found)
+        await s.call(again, found)
+        return found
+
+    @saga("bank.again")
+    async def again(s: Work, given: Any) -> Any:
+        return given
+
+    ValuesWeighed.most_on_loop = 0
+    for module in ("amends.core.values", "amends.runtime.secret"):
+        monkeypatch.setattr(f"{module}.Weight", ValuesWeighed)
+
+    async def go() -> tuple[Ended, str]:
+        async with Coordinator.open(str(tmp_path / "amends.db"), registry=Registry()) as opened:
+            ended = await opened.run(read, *([made] if kept else []), id="x")
+            return ended, (await opened.cancel("x")).status if kept else ""
+
+    ended, back = asyncio.run(go())
+    assert (ended.status, back) == (("completed", "rolled_back") if kept else ("rolled_back", ""))
+    assert kept == (ended.result == made)
+    assert ValuesWeighed.most_on_loop <= ON_LOOP
+
+
+def _values_told(found: Any) -> int:
+    return len(found)

@@ -272,7 +272,7 @@ def shown_key(key: object) -> str:
     """A key that is not text, as far as it can be shown: how it looks is decided by its class, which may be broken."""
     try:
         text = str.encode(repr(key), "utf-8", "backslashreplace").decode()
-    except Exception:  # noqa: BLE001 - whatever somebody's __repr__ raises
+    except BaseException:  # noqa: BLE001 - whatever somebody's __repr__ raises, to end the process too
         return "…"
     return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
 

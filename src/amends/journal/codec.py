@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from amends.core import events as e
-from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest
+from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest, spelling_of
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import Layout
 
@@ -150,10 +150,11 @@ def _encode_large(name: str, layout: Layout, event: e.Event, body: str) -> Wire:
     blobs: dict[str, str] = {}
     kept: Fields = {}
     for payload in payloads:
-        size = len(texts[payload].encode())
+        known = spelling_of(getattr(event, payload))  # made in a thread: here others wait
+        size = len(texts[payload].encode()) if known is None else known.size
         if size > INLINE:
             text = texts.pop(payload)
-            kept[payload] = {"digest": digest(text), "size": size}
+            kept[payload] = {"digest": digest(text) if known is None else known.digest, "size": size}
             blobs[kept[payload]["digest"]] = text
     if kept:
         texts[_BLOBS] = json.dumps(kept, sort_keys=True, separators=(",", ":"))

@@ -18,6 +18,8 @@ OURS: Final = frozenset({RUNTIME, "system:family", "system:gate"})
 SYSTEM: Final = "system:local"
 """Who prunes by the rule of whoever runs a journal. In older journals, also who started sagas of their own accord."""
 LONGEST_ID: Final = 128
+LONGEST_LABELS: Final = 64 * 1024
+MOST_LABELS: Final = 1000
 _MEANT: Final = {"owner": OWNER, "owners": OWNER, "delegates": DELEGATES, "delegate": DELEGATES}
 BELOW: Final = "~"
 """Stands between a parent's id and its step in the id of a child, and in no id that a caller asks for."""
@@ -85,14 +87,21 @@ def checked_status(name: str) -> SagaStatus:
 def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """Labels as they are kept. Who a saga is for has to be named as actors are: what nobody reads protects nothing."""
     checked = dict(labels or {})
+    if len(checked) > MOST_LABELS:
+        raise InputError(f"{len(checked)} labels are too many; give at most {MOST_LABELS}")
     for name, value in checked.items():
         if not isinstance(cast("object", name), str) or not isinstance(cast("object", value), str):
             raise InputError(f"label {name!r}: names and values must be strings")
+        if not (name + value).isascii() and not is_text(name + value):
+            raise InputError(f"label {name!r} holds half a surrogate pair, which is not text; decode it properly first")
         if name.startswith("amends."):
             raise InputError(f"label {name!r}: names that begin with amends. are the runtime's own; use another")
         meant = _MEANT.get(normal(name))
         if meant is not None and meant != name:
             raise InputError(f"label {name!r}: the runtime reads {meant!r}; write {meant}=person:<name>")
+    size = sum(len(name) + len(value) for name, value in checked.items())
+    if size > LONGEST_LABELS:
+        raise InputError(f"labels of {size:,} characters in all are too long; give at most {LONGEST_LABELS:,}")
     if OWNER in checked:
         checked[OWNER] = _named(OWNER, checked[OWNER])
     if DELEGATES in checked:
@@ -113,3 +122,12 @@ def _named(label: str, name: str) -> str:
         if name and ":" not in name and not mistake_in(name):
             raise InputError(f"label {label!r}: {name!r} is not an actor; write {label}=person:{name}") from None
         raise InputError(f"label {label!r}: {exc}") from None
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be stored: half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

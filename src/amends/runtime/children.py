@@ -24,7 +24,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from amends.core import commands as c
 from amends.core.contracts import Contract, Retries, Reversibility, Topic
@@ -53,7 +54,7 @@ from amends.runtime.kinship import child_id, former_child_id, is_strange, requir
 from amends.runtime.limits import journaled, within_time
 from amends.runtime.options import bounded
 from amends.runtime.run import LOOK_AGAIN_S
-from amends.runtime.secret import mask, secrets_in
+from amends.runtime.values import keep_off_loop, small_or_off_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from amends.runtime.errands import Errands
     from amends.runtime.handle import Ended
     from amends.runtime.local import LocalEngine
+    from amends.runtime.secret import Secret
     from amends.runtime.surroundings import Surroundings
 
 DEPTH: Final = "amends.depth"
@@ -122,13 +124,15 @@ class Children:
         if begun is None:
             await self._begin(child, parent, step, definition, version, given, actor, files, timeout_s)
         else:
-            require_child(begun, child, parent, step, definition, version, given)
-            self._engine.keep_secrets(child, tuple(secrets_in(given)))
+            about = (begun, child, parent, step, definition, version, given)
+            await small_or_off_loop(partial(require_child, *about))
+            self._engine.keep_secrets(child, await self._secrets_in(given, child))
             if not goes_back(await self._engine.state(parent), step):
                 await self.family.let_go_on(child)
         state = await self._at_rest(child)
         if state is not None and state.begun is not None:  # whoever began it first
-            require_child(state.begun, child, parent, step, definition, version, given)
+            about = (state.begun, child, parent, step, definition, version, given)
+            await small_or_off_loop(partial(require_child, *about))
         if state is None or not (state.phase.ended or state.rests):
             raise RefusedError(f"child {child} {_stands(state)}; it is asked again when it has ended")
         await self._count(state)
@@ -166,13 +170,18 @@ class Children:
         said = (self._around.settings.limits, declared.options.limits)
         asked, now = within_time(timeout_s, *said), self._around.clock.now()
         limits = journaled(*said, asked, now=now, within=within_of(above.limits))
-        start = _started(child, above, parent, step, definition, version, given, actor)
+        kept = await keep_off_loop(given, child, f"saga {definition}: input")
+        start = _started(above, parent, step, definition, version, kept.value, actor)
         await self._require_an_end(start, above)
         start = bounded(start, declared.options, self._around.settings)
         start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
         if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
             raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop
-        _ = self._engine.begin(declared, start, child, tuple(secrets_in(given)))
+        _ = self._engine.begin(declared, start, child, kept.secrets)
+
+    @staticmethod
+    async def _secrets_in(given: object, child: SagaId) -> tuple[Secret, ...]:
+        return (await keep_off_loop(given, child, "what a child is given")).secrets
 
     async def _handed_down(self, parent: SagaId, files: Json, start: c.StartSaga, child: SagaId) -> Json:
         """Which layers of its parent's a child finds, where it shares the files; or the branch that it works in."""
@@ -247,7 +256,7 @@ class Children:
         if state is None and is_taken_back and await self._bury(child, asked):
             return NotHappened()
         state = state or await self._state(child)
-        if state is not None and is_strange(state, asked):
+        if state is not None and await small_or_off_loop(partial(is_strange, state, asked)):
             return NotHappened()
         if state is not None and not is_taken_back:
             await self.family.let_go_on(child)
@@ -271,10 +280,10 @@ class Children:
         if state is None and await self._bury(child, done):
             return None
         state = state or await self._state(child)
-        if state is None or is_strange(state, done):
+        if state is None or await small_or_off_loop(partial(is_strange, state, done)):
             return None  # nothing of this step stands
         person = (await self._engine.state(done.saga)).mitigated_by
-        self._engine.keep_secrets(child, tuple(secrets_in(done.args["given"])))
+        self._engine.keep_secrets(child, await self._secrets_in(done.args["given"], child))
         ended = await self.revert(child, f"its parent {done.saga} takes back step {done.step}", mitigated_by=person)
         return {MITIGATED: True} if ended is SagaStatus.MITIGATED else None
 
@@ -342,7 +351,8 @@ class Children:
         if above is None:
             return True
         named = {name: value for name, value in step.args.items() if name not in _NOT_STARTED_WITH}
-        start = _started(child, above, step.saga, step.step, **named)
+        kept = await keep_off_loop(named["given"], child, f"saga {named['definition']}: input")
+        start = _started(above, step.saga, step.step, **{**named, "given": kept.value})
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
         cancel = c.CancelSaga(by=_RUNTIME, why="its parent was taken back first", now=now, window_s=window_s)
         state, events = unstarted(child), list[Event]()
@@ -414,13 +424,12 @@ async def known_as(parent: SagaId, step: StepId) -> SagaId:
 
 
 def _started(
-    child: SagaId,
     above: SagaStarted,
     parent: SagaId,
     step: StepId,
     definition: str,
     version: int,
-    given: object,
+    given: Json,
     actor: str,
 ) -> c.StartSaga:
     """What a child is started with. Environment, labels and actor come from its parent; nothing goes the other way."""
@@ -437,7 +446,7 @@ def _started(
     return c.StartSaga(
         definition=definition,
         version=version,
-        input=cast("Json", mask(given, child)),
+        input=given,
         actor=actor or above.actor,
         env=above.env,
         labels=labels,

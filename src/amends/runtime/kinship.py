@@ -12,7 +12,7 @@ from typing import Final, cast
 from amends.core.events import SagaStarted
 from amends.core.plan import unmitigated
 from amends.core.saga import Saga, Step
-from amends.core.values import Json, SagaId, StepId, canonical
+from amends.core.values import LARGEST_VALUE, Json, SagaId, StepId, canonical
 from amends.errors import Fatal
 from amends.journal.protocol import PARENT, ROOT, Journal, SagaQuery
 from amends.runtime.action import Asked, Done
@@ -46,21 +46,40 @@ def _named(parent: SagaId, step: str) -> SagaId:
     return SagaId(f"{parent[:_KEPT]}{BELOW}{hashlib.sha256(name.encode()).hexdigest()[:32]}")
 
 
-def estranged(begun: SagaStarted, parent: SagaId, step: StepId, definition: str, version: int, given: object) -> str:
-    """What a saga with the id of a step's child is instead of that child; empty where it is the child."""
+def estranged(
+    begun: SagaStarted,
+    parent: SagaId,
+    step: StepId,
+    definition: str,
+    version: int,
+    given: object,
+    most: int = LARGEST_VALUE,
+) -> str:
+    """What a saga with the id of a step's child is instead of that child; empty where it is the child.
+
+    Raises TooLargeError where the inputs take more than `most`, and have to be compared off the loop.
+    """
     whose = (begun.labels.get(PARENT), begun.labels.get(PARENT_STEP))
     if whose != (parent, step):
         return "nobody's child" if whose[0] is None else f"the child of step {whose[1]} of {whose[0]}"
     if (begun.definition, begun.version) != (definition, version):
         return f"{begun.definition} version {begun.version}"
-    wanted = without_digests(cast("Json", mask(given, parent)))
-    return "" if canonical(without_digests(begun.input)) == canonical(wanted) else "one with another input"
+    wanted = canonical(without_digests(cast("Json", mask(given, parent, most=most))))
+    return "" if canonical(without_digests(begun.input)) == wanted else "one with another input"
 
 
 def require_child(
-    begun: SagaStarted, child: SagaId, parent: SagaId, step: StepId, definition: str, version: int, given: object
+    begun: SagaStarted,
+    child: SagaId,
+    parent: SagaId,
+    step: StepId,
+    definition: str,
+    version: int,
+    given: object,
+    most: int = LARGEST_VALUE,
 ) -> None:
-    instead = estranged(begun, parent, step, definition, version, given)
+    """Raises Fatal where it is another, and TooLargeError as above."""
+    instead = estranged(begun, parent, step, definition, version, given, most)
     if instead:
         raise Fatal(
             f"{definition} version {version} would be child {child}, and the saga of that id is {instead}: it is let "
@@ -74,9 +93,9 @@ def says_it_is(state: Saga, parent: SagaId, step: StepId) -> bool:
     return (labels.get(PARENT), labels.get(PARENT_STEP)) == (parent, step)
 
 
-def is_strange(state: Saga, called: Done | Asked) -> bool:
-    """Whether a saga is not the child that a step called, though it has its id."""
-    wanted = called.args["definition"], called.args["version"], called.args["given"]
+def is_strange(state: Saga, called: Done | Asked, most: int = LARGEST_VALUE) -> bool:
+    """Whether a saga is not the child that a step called, though it has its id. Raises TooLargeError as above."""
+    wanted = called.args["definition"], called.args["version"], called.args["given"], most
     return state.begun is not None and bool(estranged(state.begun, called.saga, called.step, *wanted))
 
 

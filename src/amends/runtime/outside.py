@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amends.core import commands as c
 from amends.core.values import RESOLVE, Json, SagaId, canonical
+from amends.core.waits import LARGEST_PAYLOAD
 from amends.errors import UnknownSagaError
 from amends.journal.protocol import Journal
 from amends.runtime.checked import checked_actor
@@ -26,7 +27,7 @@ class Outside:
         `early` keeps the signal for the first wait that asks for it. Raises UnknownSagaError.
         """
         who, what = checked_actor(by), checked_name(name)
-        canonical(payload, what=f"the payload of signal {what!r}")
+        canonical(payload, what=f"the payload of signal {what!r}", most=LARGEST_PAYLOAD)
         one = SagaId(saga)
         if await self._engine.begun(one) is None:
             raise UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")

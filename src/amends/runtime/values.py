@@ -55,6 +55,14 @@ async def keep_off_loop(value: object, salt: str, what: str) -> Kept:
         return await off_loop(lambda: keep(value, salt, what))
 
 
+async def small_or_off_loop(work: Callable[[int], T]) -> T:
+    """Do it here as far as that is little, else in a thread; `work` raises TooLargeError past what it is given."""
+    try:
+        return work(ON_LOOP)
+    except TooLargeError:
+        return await off_loop(lambda: work(LARGEST_VALUE))
+
+
 async def give(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
     """A stored value as a user's function gets it: a fresh copy."""
     secrets = tuple(known)
