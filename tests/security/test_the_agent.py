@@ -65,7 +65,6 @@ from amends.evidence.timeline import timeline
 from amends.journal.sqlite import SqliteJournal
 from amends.private import claim_journal
 from amends.runtime.checked import login
-from amends.runtime.registry import Registry
 from amends.runtime.values import ON_LOOP
 from tests.cli.shell import Shell
 from tests.runtime.test_approvals import parked
