@@ -112,6 +112,6 @@ def _told(message: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    from amends.__main__ import main as main_elsewhere  # which has Python look into the working directory no more
-
-    main_elsewhere()
+    if not sys.flags.safe_path:  # Python has put the working directory first; see amends/__main__.py
+        del sys.path[0]
+    main()
