@@ -101,7 +101,8 @@ class Command:
         try:
             ran = await _ended(Running(launch, SystemClock()), self.timeout_s)
         except ViewError as exc:
-            return Undelivered(f"it cannot be started: {str(exc).splitlines()[0].rpartition(': ')[2]}")
+            why = str(exc).partition("\n")[0].rpartition(": ")[2]
+            return Undelivered(f"it cannot be started: {why}")
         if ran.returncode == 0:
             _log.debug("%s said: %s", self.shown, said.text())
             return Delivered()
