@@ -42,10 +42,14 @@ async def pay(s: Work, cents: int) -> str:
 """
 
 
+def _digest(text: str) -> str:
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
+
+
 def edit(shell: Shell, *statements: str) -> None:
     """As whoever may write the file, and has no key."""
     database = sqlite3.connect(shell.place / "amends.db")
-    database.create_function("digest", 1, lambda text: f"sha256:{sha256(text.encode()).hexdigest()}")
+    database.create_function("digest", 1, _digest)
     for statement in statements:
         database.execute(statement)
     database.commit()

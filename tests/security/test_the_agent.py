@@ -1746,7 +1746,12 @@ async def test_where_the_machine_cannot_confine_the_record_says_why_and_asking_f
 ) -> None:
     """A tool runs where nothing can keep it in, as if it had been kept in."""
     no = "unshare: Operation not permitted"
-    monkeypatch.setattr(probe, "_probed", lambda *_: probe.Probed(namespaces=no, overlay=no, confinement=no))
+    unable = probe.Probed(namespaces=no, overlay=no, confinement=no)
+
+    def probed(*_: object) -> probe.Probed:
+        return unable
+
+    monkeypatch.setattr(probe, "_probed", probed)
     monkeypatch.setenv("BANK_TOKEN", "dont-show")
     tree = _tree_with_a_journal(tmp_path)
     ended = await worked(tree, "echo $BANK_TOKEN; grep CapEff /proc/self/status", journal=tmp_path / "j.db")
@@ -1851,6 +1856,9 @@ VALUES_SOME = ["600 levels", "a cycle", "a thicket", "no class", "a lying object
 VALUES_QUICK = Retries(attempts=2, first_s=0.01, cap_s=0.01)
 
 
+def values_nothing(done: Done) -> None: ...
+
+
 def values_run(journal: Path, definition: SagaDefinition, *args: object, **more: Any) -> Ended:
     async def go() -> Ended:
         async with Coordinator.open(str(journal), registry=Registry()) as opened:
@@ -1910,8 +1918,8 @@ def test_what_a_probe_has_found_has_happened_whatever_it_shows(tmp_path: Path, n
 def test_nothing_begins_with_what_cannot_be_kept(tmp_path: Path, name: str) -> None:
     """An argument, an input, a before-image: each is refused before anything happens."""
     seen: list[str] = []
-    charge = register("card.charge", seen.append, compensation=lambda _: None)
-    changed = register("role.set", lambda: seen.append("set"), compensation=lambda _: None)
+    charge = register("card.charge", seen.append, compensation=values_nothing)
+    changed = register("role.set", lambda: seen.append("set"), compensation=values_nothing)
     changed.before(HOSTILE[name])
 
     @saga("card.pay")
@@ -1935,7 +1943,11 @@ def test_nothing_begins_with_what_cannot_be_kept(tmp_path: Path, name: str) -> N
 def test_a_saga_whose_own_result_cannot_be_kept_is_taken_back(tmp_path: Path, name: str) -> None:
     """A saga's function, or a child's, returns what cannot be kept: it has not completed, and says why."""
     seen: list[str] = []
-    charge = register("card.charge", lambda: seen.append("charged"), compensation=lambda _: seen.append("refunded"))
+
+    def refund(done: Done) -> None:
+        seen.append("refunded")
+
+    charge = register("card.charge", lambda: seen.append("charged"), compensation=refund)
 
     @saga("card.child")
     async def child(s: Work) -> Any:
@@ -2000,10 +2012,13 @@ def test_an_error_that_cannot_be_read_is_an_error_all_the_same(
     async def raises_on_the_loop() -> None:
         raise error
 
+    def refund(done: Done) -> None:
+        seen.append(f"refunded {done.certain}")
+
     charge = register(
         "card.charge",
         raises if in_a_thread else raises_on_the_loop,
-        compensation=lambda done: seen.append(f"refunded {done.certain}"),
+        compensation=refund,
         retries=VALUES_QUICK,
     )
 

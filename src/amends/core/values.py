@@ -205,7 +205,7 @@ def digest(text: str) -> str:
 def _flaw(weight: Weight, way: _Way, says: str, of: str = "") -> NotJsonError:
     names: list[str] = []
     while way:
-        way, name = way
+        way, name = cast("tuple[_Way, str | int]", way)
         if isinstance(name, str):
             names.append(f".{name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + '…'}")
         else:

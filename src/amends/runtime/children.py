@@ -352,7 +352,8 @@ class Children:
             return True
         named = {name: value for name, value in step.args.items() if name not in _NOT_STARTED_WITH}
         kept = await keep_off_loop(named["given"], child, f"saga {named['definition']}: input")
-        start = _started(above, step.saga, step.step, **{**named, "given": kept.value})
+        given: dict[str, Any] = {**named, "given": kept.value}
+        start = _started(above, step.saga, step.step, **given)
         now, window_s = self._around.clock.now(), self._around.settings.rollback_s
         cancel = c.CancelSaga(by=_RUNTIME, why="its parent was taken back first", now=now, window_s=window_s)
         state, events = unstarted(child), list[Event]()
