@@ -21,7 +21,7 @@ from amends.errors import NotJsonError, TooLargeError
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 SagaId = NewType("SagaId", str)
 StepId = NewType("StepId", str)
-_Way: TypeAlias = "tuple[()] | tuple[_Way, str | int]"
+_Way: TypeAlias = "tuple[_Way, str | int] | None"
 """Where a part of a value is: in what, and under which name or number there."""
 
 SECRET_MARK: Final = "$secret"  # noqa: S105 - a mark, not a password
@@ -122,7 +122,7 @@ def canonical(value: object, *, what: str = "value", most: int = LARGEST_VALUE) 
     if _spellings.kept and (known := spelling_of(value)) is not None and known.size <= most:
         return known.text
     weight = Weight(most, what)
-    plain = _check(value, weight, 0, ())
+    plain = _check(value, weight, 0, None)
     text = _encode(value) if plain and most - weight.left <= _AT_ONCE else _spell(value)
     if len(text) > most // 4 and _size(text) > most:
         raise too_large(what, most)
@@ -204,8 +204,8 @@ def digest(text: str) -> str:
 
 def _flaw(weight: Weight, way: _Way, says: str, of: str = "") -> NotJsonError:
     names: list[str] = []
-    while way:
-        way, name = cast("tuple[_Way, str | int]", way)
+    while way is not None:
+        way, name = way
         if isinstance(name, str):
             names.append(f".{name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + '…'}")
         else:
