@@ -123,7 +123,7 @@ class PairLife(Life):
         gate = Policies(journal, self.clock, settings.poll_s)
         await gate.refresh()
         if await journal.saga(SagaId(ADOPTED)) is None:
-            await gate.adopt(first_policy(), by="system:pairs", why="the first one")
+            await gate.adopt(first_policy(), by="person:pairs", why="the first one")
         for definition in (*CHILDREN, self._pair.definition()):
             PROCESS.add_definition(definition)
         return Coordinator(
