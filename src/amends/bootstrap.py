@@ -13,7 +13,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.values import Json, SagaId
@@ -26,16 +26,22 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended
 from amends.runtime.limits import Limits
 from amends.runtime.notices.target import Target
+from amends.runtime.options import RUN_OPTIONS, START_OPTIONS, StartOptions
 from amends.runtime.policies import Policies
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.secret import DigestKey
 from amends.runtime.settings import Settings
+from amends.runtime.starting import checked_definition
 
 if TYPE_CHECKING:
     from amends.evidence.notary import KeyNotary
     from amends.telemetry.live import Telemetry
 
 JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Coordinator(runtime.Coordinator):
@@ -278,9 +284,31 @@ def journal_file(address: str) -> Path | None:
     return Path(rest.removeprefix("/") if found else address)
 
 
-def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga is run with, each by name
-    definition: SagaDefinition,
-    *args: Any,  # noqa: ANN401 - the saga's own
+class RunOptions(StartOptions, total=False):
+    """What `amends.run` takes beside the saga's input: what a coordinator is opened with, and a saga started with."""
+
+    journal: str
+    policy: str | PathLike[str] | None
+    env: str | None
+    environments: Mapping[str, Iterable[str]] | None
+    registry: Registry
+    settings: Settings | None
+    notify: Sequence[Target]
+    signals: bool
+    clock: Clock | None
+    evidence_key: str | None
+    wait: bool
+
+
+@overload
+def run(definition: SagaDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Ended[R]: ...
+
+
+@overload
+def run(
+    definition: SagaDefinition[..., R],
+    /,
+    *args: object,
     journal: str = "amends.db",
     policy: str | PathLike[str] | None = None,
     env: str | None = None,
@@ -292,17 +320,25 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
     clock: Clock | None = None,
     evidence_key: str | None = None,
     journal_group: str | None = None,
+    wait: bool = False,
     id: str | None = None,
     actor: str | None = None,
     labels: Mapping[str, str] | None = None,
     limits: Limits | None = None,
-    **kwargs: Any,  # noqa: ANN401 - the saga's own
-) -> Ended:
-    """Run a saga to its end from code that has no event loop of its own.
+    options: RunOptions | None = None,
+    **kwargs: object,
+) -> Ended[R]: ...
+
+
+def run(definition: Any, /, *args: object, **kwargs: object) -> Ended[Any]:
+    """Run a saga from code that has no event loop of its own, until it has ended, or waits.
 
     It opens a coordinator for this one call, with what `Coordinator.open` takes. With an `id` it can be called again
-    after a kill: the same saga goes on where the journal stands.
+    after a kill, or once people have answered: the same saga goes on where the journal stands.
+    wait: go on waiting for the people who are asked, and for signals, however long they take.
+    options: all of these as one object, where the saga itself takes a parameter of such a name.
     """
+    asked, own = checked_definition(definition).parted(RUN_OPTIONS, kwargs)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -311,24 +347,15 @@ def run(  # noqa: PLR0913 - what a coordinator is opened with, and what a saga i
         raise RefusedError("amends.run is for code without an event loop; here, await coordinator.run(…) instead")
 
     lease_s = definition.options.lease_s
-    numbers = Settings(lease_s=lease_s) if settings is None and lease_s is not None else settings
+    if asked.get("settings") is None and lease_s is not None:
+        asked["settings"] = Settings(lease_s=lease_s)
+    named, waits = definition.bind(args, own), asked.pop("wait", False)
+    start = {name: asked.pop(name) for name in START_OPTIONS if name in asked}
 
-    async def whole() -> Ended:
-        opening = Coordinator.open(
-            journal,
-            policy=policy,
-            env=env,
-            environments=environments,
-            registry=registry,
-            settings=numbers,
-            notify=notify,
-            signals=signals,
-            clock=clock,
-            evidence_key=evidence_key,
-            journal_group=journal_group,
-        )
-        async with opening as coordinator:
-            ended = await coordinator.run(definition, *args, id=id, actor=actor, labels=labels, limits=limits, **kwargs)
+    async def whole() -> Ended[Any]:
+        async with Coordinator.open(**asked) as coordinator:
+            handle = await coordinator.start_bound(definition, named, **start)
+            ended = await (handle if waits else handle.halt())
             record = await ended.evidence()
 
         async def kept(_: SagaId) -> dict[str, Json]:

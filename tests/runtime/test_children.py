@@ -273,7 +273,7 @@ def test_bad_input_is_refused_before_anything_is_on_record() -> None:
     with pytest.raises(InputError, match="is not an actor"):
         child(small, actor="bob")
     with pytest.raises(InputError, match="takes"):
-        child(small, 1)
+        child(small, 1)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - as checkers say
 
     @saga("test.parent")
     async def big(s: Work) -> None:

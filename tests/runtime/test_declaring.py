@@ -168,7 +168,7 @@ def test_a_definition_that_cannot_run_is_refused(make: Any, said: str) -> None:
 def test_a_saga_function_that_takes_no_saga_is_refused() -> None:
     with pytest.raises(DeclarationError, match="takes the saga first"):
 
-        @saga("test.no_s")
+        @saga("test.no_s")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - as checkers say
         async def nothing() -> None: ...
 
 

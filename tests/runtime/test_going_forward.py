@@ -446,7 +446,7 @@ def test_arguments_that_cannot_be_stored_are_refused_before_anything_is_dispatch
             raise
 
     assert run(bad_args).status == "rolled_back"
-    assert told == ["test.a: args.n is a object, which JSON cannot hold"]
+    assert told == ["test.a: n has to be a whole number, not an object"]
     assert world.seen == []
 
 

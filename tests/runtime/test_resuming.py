@@ -26,8 +26,8 @@ async def abandon(handle: Handle) -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
-    (gone,) = await asyncio.gather(handle, return_exceptions=True)
-    assert isinstance(gone, asyncio.CancelledError)
+    gone = await asyncio.gather(handle, return_exceptions=True)
+    assert isinstance(gone[0], asyncio.CancelledError)
 
 
 def stuck_on_the_second_step(world: World, second: asyncio.Event) -> Any:

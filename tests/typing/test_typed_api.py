@@ -3,7 +3,7 @@
 What must not pass is silenced with its code; both checkers say when a silence is no longer needed.
 """
 
-from typing import Any, assert_type
+from typing import Any, TypedDict, assert_type
 
 import pytest
 
@@ -28,6 +28,7 @@ from amends import (
     StepError,
     Work,
     action,
+    child,
     given,
     register,
     result_of,
@@ -41,8 +42,9 @@ async def charge(order: str, cents: int = 1) -> str:
 
 
 @charge.compensation
-async def refund(done: Done) -> None:
+async def refund(done: Done[str]) -> None:
     assert_type(done.args, dict[str, Any])
+    assert_type(done.result, str)
     assert_type(done.certain, bool)
     assert_type(done.key, str)
 
@@ -50,6 +52,18 @@ async def refund(done: Done) -> None:
 @charge.probe
 async def find_charge(asked: Asked) -> Happened | NotHappened:
     return Happened(asked.args["order"])
+
+
+class ChargeArgs(TypedDict):
+    order: str
+    cents: int
+
+
+def by_key(done: Done[str, ChargeArgs], asked: Asked[ChargeArgs], any_one: Done) -> None:
+    """Arguments by key, where somebody says what they are."""
+    assert_type(done.args["cents"], int)
+    assert_type(asked.args["order"], str)
+    assert_type(any_one.result, Any)
 
 
 @action("typed.count", read_only=True)
@@ -98,6 +112,22 @@ async def refused(s: Work) -> None:
     action("typed.wrong", on_incident="skip")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - no such word
 
 
+async def called(s: Work) -> None:
+    """What children give. Never called."""
+    assert_type(await s.call(everything, "A"), dict[str, object])
+    assert_type(await s.call(everything, "A", restarts=1), dict[str, object])
+    assert_type(await s.call_all([child(everything, "A")]), list[dict[str, object]])
+    await s.call(everything, 1)  # type: ignore[call-overload] # pyright: ignore[reportArgumentType] - a number for a text
+    await s.call(everything)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - nothing given
+
+
+async def refused_to_run(coordinator: Coordinator) -> None:
+    """What both checkers must refuse. Never called."""
+    await coordinator.run(everything, 1)  # type: ignore[call-overload] # pyright: ignore[reportArgumentType] - a number for a text
+    await coordinator.run(everything, "A", id=1)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] - a number for an id
+    await coordinator.start(everything, orders="A")  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - no such parameter
+
+
 async def asked_ahead(s: Work) -> None:
     """What asking people gives. Never called."""
     assert_type(await s.ask(mail, "kim", subject="hello"), tuple[str, ...])
@@ -109,15 +139,19 @@ async def declared() -> None:
     assert_type(await charge("A", 1), str)
     assert_type(count(["a"]), int)
     assert_type(add(1, 2), int)
-    assert_type(everything, SagaDefinition)
+    assert_type(SagaDefinition("typed.steps", [count]), SagaDefinition[..., dict[str, Any]])
     assert_type(amends.key(), str)
 
 
 async def ran(coordinator: Coordinator) -> None:
     """What running gives. Never called."""
-    assert_type(await coordinator.run(everything, "A"), Ended)
-    handle = assert_type(await coordinator.start(everything, "A"), Handle)
-    assert_type(await handle, Ended)
+    assert_type(await coordinator.run(everything, "A"), Ended[dict[str, object]])
+    assert_type((await coordinator.run(everything, "A", id="1", labels={"a": "b"})).result, dict[str, object])
+    assert_type((await coordinator.run(everything, "A", options={"id": "1"})).result, dict[str, object])
+    handle = assert_type(await coordinator.start(everything, "A"), Handle[dict[str, object]])
+    assert_type(await handle, Ended[dict[str, object]])
+    assert_type(amends.run(everything, "A").result, dict[str, object])
+    assert_type(amends.run(everything, "A", journal=":memory:", wait=True).result, dict[str, object])
     assert_type(await coordinator.resume(), list[Ended])
     assert_type((await coordinator.list(status="incident"))[0].status, SagaStatus)
     assert_type(await coordinator.approvals(), list[ApprovalRow])

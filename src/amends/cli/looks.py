@@ -200,8 +200,8 @@ def status_part(status: SagaStatus) -> Part:
 def ended_parts(ended: Ended) -> tuple[Part, ...]:
     """How a saga ended, in one line."""
     said: list[Part] = [f"saga {visible(ended.id)} ", status_part(ended.status)]
-    if ended.status is SagaStatus.COMPLETED and ended.result is not None:
-        said.append(f": {spelled(ended.result, 400)}")
+    if ended.status is SagaStatus.COMPLETED and ended.recorded is not None:
+        said.append(f": {spelled(ended.recorded, 400)}")
     elif ended.why:
         said.append(f": {visible(ended.why.replace(f' (step {ended.step})', ''), 400)}")
     return tuple(said)
@@ -259,7 +259,8 @@ def lock_fields(row: LockRow) -> dict[str, object]:
 
 
 def ended_fields(ended: Ended) -> dict[str, object]:
-    return {field.name: getattr(ended, field.name) for field in fields(ended) if field.repr}
+    shown: dict[str, object] = {field.name: getattr(ended, field.name) for field in fields(ended) if field.repr}
+    return {**shown, "result": ended.recorded}
 
 
 def entry_fields(entry: Entry) -> dict[str, object]:

@@ -10,19 +10,24 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import cached_property
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from amends.clock import SystemClock
 from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.limits import BUILT_IN
 from amends.core.outcomes import Outcome
 from amends.core.step import KEPT_REASONS
-from amends.core.values import Json, SagaId, StepId
+from amends.core.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, DirectCallError, RefusedError, TopicError
+from amends.runtime.generic import Args_co, R_co
 from amends.runtime.parts import require_function, require_part, require_part_by_name, wanted_names
 from amends.runtime.resources import checked_templates, listed
 from amends.runtime.signature import Signature
 from amends.runtime.sourcing import listed_sources
+from amends.runtime.typed import UNTYPED, Typed
 
 if TYPE_CHECKING:
     from amends.core.saga import Step
@@ -31,9 +36,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
 Examine: TypeAlias = "Callable[[Run, Step, Outcome], Awaitable[Outcome]]"
+CheckArguments: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 _TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
 LONGEST_WORDS: Final = 400
@@ -95,27 +100,31 @@ def feedback() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a probe or a before-image is asked about."""
+class Asked(Generic[Args_co]):
+    """What a probe or a before-image is asked about. `Asked[Args]` says of which keys `args` is: a TypedDict."""
 
     saga: SagaId
     step: StepId
-    args: dict[str, Any]
+    args: Args_co
     key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """What a compensation takes back, or a mitigation is about.
+class Done(Generic[R_co, Args_co]):
+    """What a compensation takes back, or a mitigation is about. `Done[Receipt]` says what the action returned, and
+    `Done[Receipt, Args]` of which keys `args` is: a TypedDict.
 
-    `certain` is false when nobody knows whether it happened; a mitigation is only of what did. `key` is the
-    compensation's own, or the mitigation's; `action_key` is the one that the action was given.
+    `certain` is false when nobody knows whether it happened, and there is no result then; a mitigation is only of what
+    did. `key` is the compensation's own, or the mitigation's; `action_key` is the one that the action was given.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # with one argument as with two
 
     saga: SagaId
     step: StepId
-    args: dict[str, Any]
-    result: Any
+    args: Args_co
+    result: R_co
     before: Any
     certain: bool
     key: str
@@ -126,7 +135,7 @@ class Done:
 class Happened:
     """A probe's answer: it did, and this is what the action would have returned."""
 
-    result: Json = None
+    result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +195,21 @@ class Action(Generic[P, R_co]):
     @property
     def topic(self) -> Topic:
         return self.contract.topic
+
+    @cached_property
+    def typed(self) -> Typed:
+        """What its annotations ask for; the runtime's own actions are called by the runtime alone."""
+        return UNTYPED if self.topic.startswith(BUILT_IN) else Typed(str(self.topic), self.function)
+
+    @cached_property
+    def check(self) -> CheckArguments | None:
+        """What looks at the arguments of a new step, as they go on record; None where nothing is asked of them."""
+        return self.typed.check if self.typed.checks else None
+
+    @cached_property
+    def typed_before(self) -> Typed:
+        """What its before-image is declared to be."""
+        return UNTYPED if self.capture is None else Typed(f"{self.topic}: its before-image", self.capture)
 
     def compensation(self, function: F) -> F:
         """Declare what takes this action back. It gets one argument, a Done."""

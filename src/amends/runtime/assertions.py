@@ -21,6 +21,7 @@ from amends.core.values import StepId
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, StepError, UnverifiedError
 from amends.runtime.action import Action, checked_topic
+from amends.runtime.typed import Typed
 
 if TYPE_CHECKING:
     from amends.core.saga import Saga, Step
@@ -121,6 +122,10 @@ def _asking(assertion: Callable[..., object], name: str, timeout_s: float) -> Ac
     made = Action(function, contract)
     made.is_async = inspect.iscoroutinefunction(function)
     made.examine = _judged
+    made.typed, made.check = (
+        Typed(f"assertion {name}", function),
+        None,
+    )  # the work is done: what it says of itself counts
     return made
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from amends.core import commands as c
 from amends.core.effects import (
@@ -41,6 +41,7 @@ from amends.core.values import StepId
 from amends.core.verdict import Decision
 from amends.errors import DivergedError, RefusedError, TooLargeError, UnknownActionError
 from amends.runtime.abreast import Abreast
+from amends.runtime.action import Action
 from amends.runtime.executor import Part
 from amends.runtime.forward import Forward
 from amends.runtime.hold import release
@@ -192,10 +193,12 @@ class Backward:
             return
         state = run.state(step)
         try:
-            mitigate = run.find(state.contract).mitigate
+            action = run.find(state.contract)
+            mitigate = action.mitigate
+            await run.require_fitting(state, action)
             missing = f"{state.topic} version {state.contract.version} declares no mitigation in this process"
         except UnknownActionError as exc:
-            mitigate, missing = None, str(exc)
+            action, mitigate, missing = None, None, str(exc)
         except DivergedError as exc:
             run.book.tell(c.OpenIncident(kind=IncidentKind.DIVERGED, step=step, why=str(exc)))
             return
@@ -203,7 +206,7 @@ class Backward:
             run.book.tell(c.OpenIncident(kind=IncidentKind.MITIGATION_MISSING, step=step, why=missing))
         else:
             run.stop_if_draining()
-            await self._attempt(state, mitigate, certain=True)
+            await self._attempt(state, action, mitigate, certain=True)
 
     async def _compensate(self, step: StepId, *, certain: bool) -> None:
         run = self._run
@@ -213,10 +216,12 @@ class Backward:
         if not certain and state.status is StepStatus.SUCCEEDED:
             return  # its thread has just ended and reported: plan again
         try:
-            compensate = run.find(state.contract).compensate
+            action = run.find(state.contract)
+            compensate = action.compensate
+            await run.require_fitting(state, action)
             missing = f"{state.topic} version {state.contract.version} declares no compensation in this process"
         except UnknownActionError as exc:
-            compensate, missing = None, str(exc)
+            action, compensate, missing = None, None, str(exc)
         except DivergedError as exc:
             run.book.tell(c.OpenIncident(kind=IncidentKind.DIVERGED, step=step, why=str(exc)))
             return
@@ -226,9 +231,11 @@ class Backward:
             run.book.tell(c.OpenIncident(kind=IncidentKind.COMPENSATION_MISSING, step=step, why=missing))
         else:
             run.stop_if_draining()
-            await self._attempt(state, compensate, certain=certain)
+            await self._attempt(state, action, compensate, certain=certain)
 
-    async def _attempt(self, state: Step, take_back: Callable[..., object], *, certain: bool) -> None:
+    async def _attempt(
+        self, state: Step, action: Action[..., Any] | None, take_back: Callable[..., object], *, certain: bool
+    ) -> None:
         """One attempt: judged, intent durable, lease still ours, then the call, then its outcome."""
         run, book, clock = self._run, self._run.book, self._run.around.clock
         approved = state.approval is not None and state.approval.status is ApprovalStatus.USED
@@ -244,9 +251,9 @@ class Backward:
             if state.status not in {StepStatus.COMPENSATING, StepStatus.MITIGATING}:
                 return
             try:
-                done = run.done(state, ON_LOOP)
+                done = run.done(state, action, ON_LOOP)
             except TooLargeError:
-                done = await off_loop(partial(run.done, state))
+                done = await off_loop(partial(run.done, state, action))
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: run.thread_ended(state.id)

@@ -7,14 +7,16 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, InputError, StepError, StepFatalError
 from amends.runtime.checked import checked_actor
 from amends.runtime.children import CALL, REVERT, know
 from amends.runtime.files.merging import MERGE, UNMERGE
+from amends.runtime.generic import R_co
 from amends.runtime.limits import whole
+from amends.runtime.options import CallOptions
 from amends.runtime.waiting import seconds_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
     from amends.runtime.files.sharing import ChildFiles
 
+P = ParamSpec("P")
+T = TypeVar("T")
 OnChildFailure: TypeAlias = Literal["revert_all", "restart_one", "restart_all"]
 _FILES: Final = ("own", "share", "branch")
 _POLICIES: Final = ("revert_all", "restart_one", "restart_all")
@@ -38,46 +42,114 @@ class Do(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class Child(Generic[R_co]):
     """A child saga to be called: `child(definition, …)` makes one, for `s.call_all`."""
 
-    definition: SagaDefinition
+    definition: SagaDefinition[..., R_co]
     named: Mapping[str, object]
     actor: str = ""
     files: str = "own"
     timeout_s: float | None = None
 
 
+@overload
+def child(definition: SagaDefinition[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Child[T]: ...
+
+
+@overload
 def child(
-    definition: SagaDefinition,
-    *args: Any,  # noqa: ANN401 - the saga's own
-    actor: str | None = None,
-    files: ChildFiles = "own",
-    timeout: float | timedelta | None = None,
-    **kwargs: Any,  # noqa: ANN401 - the saga's own
-) -> Child:
+    definition: SagaDefinition[..., T],
+    /,
+    *args: object,
+    actor: str | None,
+    files: ChildFiles = ...,
+    timeout: float | timedelta | None = ...,
+    options: CallOptions = ...,
+    **kwargs: object,
+) -> Child[T]: ...
+
+
+@overload
+def child(
+    definition: SagaDefinition[..., T],
+    /,
+    *args: object,
+    files: ChildFiles,
+    actor: str | None = ...,
+    timeout: float | timedelta | None = ...,
+    options: CallOptions = ...,
+    **kwargs: object,
+) -> Child[T]: ...
+
+
+@overload
+def child(
+    definition: SagaDefinition[..., T],
+    /,
+    *args: object,
+    timeout: float | timedelta | None,
+    actor: str | None = ...,
+    files: ChildFiles = ...,
+    options: CallOptions = ...,
+    **kwargs: object,
+) -> Child[T]: ...
+
+
+@overload
+def child(
+    definition: SagaDefinition[..., T],
+    /,
+    *args: object,
+    options: CallOptions,
+    actor: str | None = ...,
+    files: ChildFiles = ...,
+    timeout: float | timedelta | None = ...,
+    **kwargs: object,
+) -> Child[T]: ...
+
+
+def child(definition: Any, /, *args: object, **kwargs: object) -> Child[Any]:
     """A child saga with its input, for `s.call_all`. `actor` is the agent that it is delegated to.
 
     files: "share" has it work in the changeset of its parent, "branch" on a branch of that, which is merged when it has
     completed, and "own" in one of its own.
     timeout: in how many seconds it has to complete, whatever it waits for; else it is rolled back.
+    options: the same as one object, where the saga itself takes a parameter of such a name.
     """
+    asked, own = parted_call(definition, kwargs, restarts=False)
+    return child_of(definition, args, own, **asked)
+
+
+def parted_call(
+    definition: SagaDefinition[..., Any], keywords: Mapping[str, Any], *, restarts: bool = True
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a call, and the keywords of the child's own. Raises DeclarationError for what is no saga."""
     from amends.runtime.definition import SagaDefinition as Definition
 
     if not isinstance(cast("object", definition), Definition):
         raise DeclarationError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
+    return definition.parted(("actor", "files", "timeout", *(["restarts"] if restarts else [])), keywords)
+
+
+def child_of(
+    definition: SagaDefinition[..., T],
+    args: tuple[object, ...],
+    own: Mapping[str, object],
+    *,
+    actor: str | None = None,
+    files: ChildFiles = "own",
+    timeout: float | timedelta | None = None,
+) -> Child[T]:
     if files not in _FILES:
-        raise DeclarationError(
-            f"files={files!r} is none of {', '.join(_FILES)}; where the saga itself takes `files`, pass it by position"
-        )
+        raise DeclarationError(f"files={files!r} is none of {', '.join(_FILES)}")
     timeout_s = None if timeout is None else seconds_of(timeout, f"the timeout of {definition.name}")
     if timeout_s is not None:
         whole("seconds", timeout_s)
     delegate = "" if actor is None else checked_actor(actor)
-    return Child(definition, definition.bind(args, kwargs), delegate, files, timeout_s)
+    return Child(definition, definition.bind(args, own), delegate, files, timeout_s)
 
 
-async def call_one(do: Do, wanted: Child, restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
+async def call_one(do: Do, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
     """The child's id and result. One that was rolled back is started again, as another child, up to so many times."""
     call = _Call(do, wanted, restarts, layers)
     return await call.merged(await call.ended())
@@ -86,7 +158,7 @@ async def call_one(do: Do, wanted: Child, restarts: int, layers: Callable[[], La
 class _Call:
     """One child on its way: run to its end, and then, where it has a branch, merged."""
 
-    def __init__(self, do: Do, wanted: Child, restarts: int, layers: Callable[[], Layers]) -> None:
+    def __init__(self, do: Do, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> None:
         if restarts < 0:
             raise InputError(f"restarts={restarts} is less than none")
         self._do = do
@@ -172,8 +244,8 @@ class _Call:
 
 
 async def call_group(
-    do: Do, group: Sequence[Child], on_failure: OnChildFailure, restarts: int, layers: Callable[[], Layers]
-) -> list[Any]:
+    do: Do, group: Sequence[Child[T]], on_failure: OnChildFailure, restarts: int, layers: Callable[[], Layers]
+) -> list[T]:
     """The results, in the order of the group. What failed for good is raised, when all the others have ended."""
     if on_failure not in _POLICIES:
         raise InputError(f"on_failure={on_failure!r} is none of {', '.join(_POLICIES)}")
@@ -186,7 +258,8 @@ async def call_group(
             ended = await _merged_in_order(calls, cast("list[dict[str, Any]]", ended))
         failures = [one for one in ended if isinstance(one, BaseException)]
         if not failures:
-            return [cast("dict[str, Any]", one)["result"] for one in ended]
+            results = [cast("dict[str, Any]", one)["result"] for one in ended]
+            return [one.definition.typed.restore_result(each) for one, each in zip(group, results, strict=True)]
         stranger = next((one for one in failures if not isinstance(one, StepError)), None)
         if stranger is not None:
             raise stranger

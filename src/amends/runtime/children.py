@@ -22,6 +22,7 @@ step's child, of the same definition and input, is a stranger's: the step certai
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
@@ -105,6 +106,9 @@ class Children:
     def know(self, definition: SagaDefinition) -> None:
         """A saga has called it: it is found by its name from now on, here and in the steps to come."""
         self._around.registry.add_definition(definition)
+
+    def definition(self, name: str, version: int) -> SagaDefinition:
+        return self._around.registry.definition(name, version)
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
@@ -504,6 +508,11 @@ async def _call(
     return await _here.get().call(here.saga, here.step, definition, version, given, actor, files, timeout_s)
 
 
+def _check(named: Mapping[str, Any]) -> None:
+    """Look at the input of a child that is new, as its definition declares it. Raises InputError."""
+    _here.get().definition(named["definition"], named["version"]).check(named["given"])
+
+
 async def _take_back(done: Done) -> Json:
     """Cancels the child and rolls it back, even after it completed."""
     return await _here.get().take_back(done)
@@ -540,5 +549,6 @@ def _built_in(topic: str, function: Any, undo: Any, probe: Any = None) -> Action
 
 
 CALL: Final = _built_in(CALL_TOPIC, _call, _take_back, _ask)
+CALL.check = _check
 REVERT: Final = _built_in("amends.revert", _revert, _stays_reverted)
 BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, cast, overload
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.values import SagaId
 from amends.documents.documents import Documents
-from amends.errors import InputError, RefusedError
+from amends.errors import InputError, NotJsonError, RefusedError
 from amends.gate.environments import DEVELOPMENT, PRODUCTION, checked_env, checked_environments, taken_for
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
@@ -42,14 +43,16 @@ from amends.runtime.records import load
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.retention import Retention
 from amends.runtime.rollback import RollbackPlan, planned
-from amends.runtime.secret import DigestKey, Secret, digests_by, is_alike
+from amends.runtime.secret import DigestKey, Secret, digests_by, is_alike, unmask
 from amends.runtime.settings import Settings
-from amends.runtime.values import keep_off_loop
+from amends.runtime.starting import Starting
+from amends.runtime.values import Kept, keep, small_or_off_loop
 
 _log = logger("amends.gate")
+R = TypeVar("R")
 
 
-class Coordinator(Desk, Outside, Controls, Retention):
+class Coordinator(Starting, Desk, Outside, Controls, Retention):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
     def __init__(  # noqa: PLR0913 - each is a part that somebody may want another one of
@@ -144,44 +147,9 @@ class Coordinator(Desk, Outside, Controls, Retention):
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    async def run(
-        self,
-        definition: SagaDefinition,
-        *args: Any,  # noqa: ANN401 - the saga's own
-        id: str | None = None,
-        actor: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
-        **kwargs: Any,  # noqa: ANN401 - the saga's own
-    ) -> Ended:
-        """Run a saga to its end: completed, rolled back, or an incident."""
-        handle = await self.start(definition, *args, id=id, actor=actor, labels=labels, limits=limits, **kwargs)
-        return await handle
-
-    async def start(
-        self,
-        definition: SagaDefinition,
-        *args: Any,  # noqa: ANN401 - the saga's own
-        id: str | None = None,
-        actor: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
-        **kwargs: Any,  # noqa: ANN401 - the saga's own
-    ) -> Handle:
-        """Start a saga and go on; awaiting the handle waits for its end.
-
-        The same id twice is one saga: the second call joins the first, in whichever process, as long as it asks for
-        the same. Raises RefusedError, here or when it is awaited, where it asks for something else.
-        limits: what it may use up; each takes the place of the definition's own.
-        """
-        if not isinstance(cast("object", definition), SagaDefinition):
-            raise InputError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
-        named = definition.bind(args, kwargs)
-        return await self.start_bound(definition, named, id=id, actor=actor, labels=labels, limits=limits)
-
     async def start_bound(
         self,
-        definition: SagaDefinition,
+        definition: SagaDefinition[..., R],
         named: Mapping[str, object],
         *,
         id: str | None = None,
@@ -189,7 +157,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         bounds: Bounds | None = None,
-    ) -> Handle:
+    ) -> Handle[R]:
         """Start with the arguments by name, as a definition's `bind` or `bind_document` gives them.
 
         bounds: each that is set takes the place of the definition's own.
@@ -198,7 +166,7 @@ class Coordinator(Desk, Outside, Controls, Retention):
             raise RefusedError("this coordinator is closed; open another")
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
         digests_by.set(self._digest_key)
-        kept = await keep_off_loop(dict(named), saga, f"saga {definition.name}: input")
+        kept = await small_or_off_loop(partial(_kept, definition, named, saga))
         env, stands_for = self._placed()
         start = c.StartSaga(
             definition=definition.name,
@@ -215,6 +183,8 @@ class Coordinator(Desk, Outside, Controls, Retention):
         joined = None if id is None else await self._join(saga, start, kept.secrets)
         if id is not None and joined is None and self._engine.running(saga) is not None:
             joined = await self._join(saga, start, kept.secrets)  # another call of this process began it meanwhile
+        if joined is None:
+            await small_or_off_loop(partial(_check, definition, kept, saga))
         if id is not None and joined is None:
             require_own_id(id)
         return joined or self._begin(definition, start, saga, kept.secrets)
@@ -510,3 +480,16 @@ class Coordinator(Desk, Outside, Controls, Retention):
         for saga in await self._engine.void_outlived():
             await self._engine.go_on(saga)
         return is_new
+
+
+def _kept(definition: SagaDefinition, named: Mapping[str, object], saga: SagaId, most: int) -> Kept:
+    """A saga's input as it is stored. Raises NotJsonError or TooLargeError."""
+    try:
+        return keep(dict(named), saga, f"saga {definition.name}: input", most)
+    except NotJsonError as exc:
+        raise definition.typed.not_json(named, exc) from None
+
+
+def _check(definition: SagaDefinition, kept: Kept, saga: SagaId, most: int) -> None:
+    """Raises MisfitError for an input that is not what was declared, TooLargeError where it takes more than `most`."""
+    definition.check(cast("dict[str, Any]", unmask(kept.value, saga, kept.secrets, most=most)))

@@ -90,8 +90,9 @@ class Course:
                     return await self._recovered(step, label, exc)
                 turn += 1
             else:
-                self._complete_if(step, result)
-                return result
+                stored = step.action.typed.store_result(result)  # what others take of it they have their own word for
+                self._complete_if(step, result, stored)
+                return stored
 
     async def _do(self, step: Step, label: str, turn: int) -> Any:  # noqa: ANN401 - the action's own type
         named = self._arguments(step, self._results)
@@ -116,9 +117,9 @@ class Course:
             raise CallPerson(str(error), step=error.step) from error
         raise error
 
-    def _complete_if(self, step: Step, result: object) -> None:
+    def _complete_if(self, step: Step, result: object, stored: object) -> None:
         if step.complete_if is not None and step.complete_if(result):
-            results = {**self._results, step.label: result}
+            results = {**self._results, step.label: stored}
             left = [label for label in self._graph.steps if label not in results and label not in self._begun]
             not_run = f"; not run: {', '.join(left)}" if left else ""
             raise Complete(results, why=f"step {step.label} was all that was needed{not_run}")

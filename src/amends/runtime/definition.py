@@ -5,30 +5,56 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from amends.core.values import Json
 from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
 from amends.runtime.assertions import RESULT, checks
 from amends.runtime.course import Course
+from amends.runtime.generic import P, R_co
 from amends.runtime.graph import Graph, graph_of
-from amends.runtime.options import OptionNames, Options
+from amends.runtime.options import OptionNames, Options, parted, require_names
 from amends.runtime.registry import PROCESS
 from amends.runtime.resources import checked_templates, fields_of, listed, resources_of
 from amends.runtime.signature import Signature, named_inputs
-from amends.runtime.steps import Step, arguments, check_given, inputs_of
+from amends.runtime.steps import Step, arguments, check_given, inputs_of, taken_from_input, with_recoveries
+from amends.runtime.typed import UNTYPED, Typed
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
 
+Q = ParamSpec("Q")
+R = TypeVar("R")
 Body = Callable[..., Awaitable[Any]]
 
 
-class SagaDefinition:
+class SagaDefinition(Generic[P, R_co]):
     """A saga as data: `SagaDefinition("refactor.module", [Step(analyze), …])`. `@saga` makes one of a function."""
+
+    @overload
+    def __init__(
+        self: SagaDefinition[..., dict[str, Any]],
+        name: str,
+        steps: Sequence[Step | Action[..., Any]] = (),
+        *,
+        function: None = None,
+        version: int = 1,
+        **options: Unpack[OptionNames],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[Step | Action[..., Any]] = (),
+        *,
+        function: Callable[Concatenate[Work, P], Awaitable[R_co]],
+        version: int = 1,
+        **options: Unpack[OptionNames],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -46,6 +72,7 @@ class SagaDefinition:
         self.version = version
         self.steps = tuple(step if isinstance(step, Step) else Step(step) for step in steps)
         self._graph = Graph({}, {}, is_list=True)
+        self._is_list = function is None
         if function is None:
             self._graph = graph_of(self.name, self.steps)
         elif not inspect.iscoroutinefunction(function):
@@ -58,6 +85,7 @@ class SagaDefinition:
         if self.options.lands is not None and not self.options.files:
             raise DeclarationError(f"saga {name} lands, and has no files=")
         if function is not None:
+            require_names(self.name, self.signature.by_keyword, self.options.options)
             self._require_inputs(self.signature.names, DeclarationError)
         whose, fields = f"saga {self.name}", self.signature.names if function else None
         self.resources = checked_templates(whose, listed(whose, self.options.resources), fields)
@@ -66,9 +94,34 @@ class SagaDefinition:
     def __repr__(self) -> str:
         return f"<saga {self.name}/{self.version}>"
 
-    def __call__(self, s: Work, *args: object, **kwargs: object) -> Awaitable[Any]:
+    @cached_property
+    def typed(self) -> Typed:
+        """What its annotations ask for; of a list of steps, those of its actions do."""
+        return UNTYPED if self._is_list else Typed(f"saga {self.name}", self.function, skip=1)
+
+    def check(self, named: Mapping[str, Any]) -> None:
+        """Raises InputError for an input, as JSON has it, that is not what was declared. For sagas that begin."""
+        if not self._is_list:
+            self.typed.check(named)
+            return
+        given = self.given(named)
+        for step in with_recoveries(self.steps):
+            for name, taken in taken_from_input(step):
+                if taken in given:
+                    step.action.typed.check_one(name, given[taken], said=f"{taken} of the input")
+
+    def __call__(self, s: Work, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
         """Run the body under a saga that is already open."""
         return self.function(s, *args, **kwargs)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What it can be given by keyword."""
+        return self._inputs if self._is_list else self.signature.by_keyword
+
+    def parted(self, known: Collection[str], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The options among the keywords of a call that runs it, and the keywords of its own. Raises InputError."""
+        return parted(self.name, self.input_names, self.options.options, known, keywords)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         if self.steps and not args:
@@ -77,11 +130,23 @@ class SagaDefinition:
             bound = self.signature.bind(args, kwargs)
         except TypeError as exc:
             raise InputError(f"saga {self.name}: {self.signature.misfit(exc, kwargs)}") from None
-        if self.steps:
-            named_inputs(self.name, bound["given"], self._inputs, ())
-            check_given(self.name, self.steps, bound["given"])
-            self._require_inputs(self.given(bound), InputError)
+        if not self.steps:
+            return dict(self.typed.store(bound))
+        if isinstance(bound["given"], dict):
+            bound["given"] = self._stored(cast("dict[str, object]", bound["given"]))
+        named_inputs(self.name, bound["given"], self._inputs, ())
+        check_given(self.name, self.steps, bound["given"])
+        self._require_inputs(self.given(bound), InputError)
         return bound
+
+    def _stored(self, given: Mapping[str, object]) -> dict[str, object]:
+        """The input of a list of steps as JSON has it: by the word of the first action that takes it."""
+        found = dict(given)
+        for step in with_recoveries(self.steps):
+            for name, taken in taken_from_input(step):
+                if taken in found:
+                    found[taken] = step.action.typed.store({name: found[taken]})[name]
+        return found
 
     @cached_property
     def _inputs(self) -> tuple[str, ...]:
@@ -119,7 +184,7 @@ class SagaDefinition:
         if self.steps:
             result: Any = await self._run_steps(s, named["given"])
         else:
-            result = await self.signature.call(self.function, named, s)
+            result = await self.signature.call(self.function, self.typed.restore(dict(named)), s)
         if options.lands is not None:
             await s.land(message=options.lands)
         return result
@@ -128,13 +193,15 @@ class SagaDefinition:
         return await Course(s, self._graph, lambda step, results: arguments(step, given, results)).run()
 
 
-def saga(name: str, *, version: int = 1, **options: Unpack[OptionNames]) -> Callable[[Body], SagaDefinition]:
+def saga(
+    name: str, *, version: int = 1, **options: Unpack[OptionNames]
+) -> Callable[[Callable[Concatenate[Work, Q], Awaitable[R]]], SagaDefinition[Q, R]]:
     """Make an async function a saga's definition. Its first parameter is the saga, to act through: `await s.do(…)`.
 
     The further keywords are those of `Options`.
     """
 
-    def declare(function: Body) -> SagaDefinition:
+    def declare(function: Callable[Concatenate[Work, Q], Awaitable[R]]) -> SagaDefinition[Q, R]:
         return SagaDefinition(name, function=function, version=version, **options)
 
     return declare

@@ -242,12 +242,12 @@ class Driver:
     async def _ended(self, definition: SagaDefinition, work: Work, named: Mapping[str, Any]) -> tuple[object, str]:
         """The definition's result and, where it ended early, why."""
         try:
-            return await definition.run(work, named), ""
+            return definition.typed.store_result(await definition.run(work, named)), ""
         except Exception as exc:  # a TaskGroup wraps what its branches raised
             early = first(Complete, exc)
             if early is None:
                 raise
-            return early.result, early.why
+            return definition.typed.store_result(early.result), early.why
 
     def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
         for step in self._forward.places.missing:

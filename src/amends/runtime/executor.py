@@ -62,6 +62,8 @@ class Call:
     knows: Knows | None = None
     feedback: tuple[str, ...] = ()
     late: LateReport | None = None
+    store: Callable[[Any], object] | None = None
+    """What makes JSON of what is returned, where that is declared to be more. Raises InputError."""
     running: bool = field(default=False, init=False)
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
 
@@ -188,10 +190,11 @@ def _succeeded(call: Call, value: object, most: int = LARGEST_VALUE) -> Outcome:
 
     Raises TooLargeError where there is more to look at than `most`, and that is less than may be kept.
     """
-    if value is None or type(value) is bool:
+    if call.store is None and (value is None or type(value) is bool):
         return Succeeded(value)
     try:
-        return Succeeded(stored(value, call.saga, "the result", most)[0])
+        made = value if call.store is None else call.store(value)
+        return Succeeded(stored(made, call.saga, "the result", most)[0])
     except TooLargeError as exc:
         if most < LARGEST_VALUE:
             raise
@@ -219,7 +222,8 @@ def _answered(call: Call, value: object, most: int = LARGEST_VALUE) -> Answer:
 def _found(call: Call, answer: Happened, most: int) -> Answer:
     """It happened; whether what came of it can be kept is another question."""
     try:
-        return Found(stored(answer.result, call.saga, "the probe's result", most)[0])
+        result = answer.result if call.store is None else call.store(answer.result)
+        return Found(stored(result, call.saga, "the probe's result", most)[0])
     except TooLargeError as exc:
         if most < LARGEST_VALUE:
             raise

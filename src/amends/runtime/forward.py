@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from amends.core import commands as c
 from amends.core.approvals import AHEAD, is_met
@@ -42,7 +42,7 @@ from amends.errors import (
     TooLargeError,
 )
 from amends.journal.locking import LocksQueued, LocksRefused, LocksTaken
-from amends.runtime.action import Action, captures
+from amends.runtime.action import Action, CheckArguments, captures
 from amends.runtime.endings import step_error
 from amends.runtime.executor import Call
 from amends.runtime.hold import hold
@@ -53,7 +53,7 @@ from amends.runtime.reread import keep_after
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.secret import Secret, is_alike, unmask
 from amends.runtime.sourcing import unless_made_up
-from amends.runtime.values import ON_LOOP, off_loop
+from amends.runtime.values import ON_LOOP, off_loop, small_or_off_loop
 
 _BREATH = 64
 _NOT_BEGUN = frozenset({StepStatus.PROPOSED, StepStatus.READY})
@@ -97,6 +97,8 @@ class Forward:
     ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets) if secrets else None
+        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            await self._check(action.check, args, secrets)
         if self._asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
         else:
@@ -128,17 +130,35 @@ class Forward:
         book.commit_soon()
         if error:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
+        if action.typed.result.loads:
+            return await self._restored(step, action, done.result)
         try:
             return unmask(done.result, book.saga.id, most=ON_LOOP)
         except TooLargeError:
             return await off_loop(lambda: unmask(done.result, book.saga.id))
+
+    async def _check(self, check: CheckArguments, args: Json, secrets: tuple[Secret, ...]) -> None:
+        """Look at the arguments of a new step before it has a place: of a refused one nothing is left to remember."""
+        saga = self._run.book.saga.id
+        await small_or_off_loop(lambda most: check(cast("dict[str, Any]", unmask(args, saga, secrets, most=most))))
+
+    async def _restored(self, step: StepId, action: Action[..., Any], result: Json) -> Any:  # noqa: ANN401 - the action's own type
+        saga = self._run.book.saga.id
+        try:
+            return await small_or_off_loop(lambda most: action.typed.restore_result(unmask(result, saga, most=most)))
+        except DivergedError as exc:
+            self.diverged = DivergedError(f"step {step}: {exc}")
+            raise self.diverged from None
 
     async def ask(
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
     ) -> tuple[str, ...]:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
-        step, is_remembered = await self.place(action.topic, digest, at, self._alike(args, secrets))
+        alike = self._alike(args, secrets)
+        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            await self._check(action.check, args, secrets)
+        step, is_remembered = await self.place(action.topic, digest, at, alike)
         self._ahead.add(step)
         action = self._as_begun(step, action)
         if secrets:
@@ -298,6 +318,8 @@ class Forward:
         await run.end_of_thread(step)
         if run.state(step).status is StepStatus.SUCCEEDED:
             return
+        if action.typed.loads:
+            await self._require_fitting(step, action)
         if run.state(step).contract.resources and not await self._locked(step):
             return
         policy = await self._still_approved(step, action)
@@ -313,6 +335,14 @@ class Forward:
         now = run.around.clock.now()
         start = c.StartAttempt(step=step, now=now, policy=policy, contract=action.contract if policy else None)
         await self._perform(step, action, start)
+
+    async def _require_fitting(self, step: StepId, action: Action[..., Any]) -> None:
+        """Raises DivergedError where the arguments on record are not what the action takes by now."""
+        try:
+            await self._run.asked(self._run.state(step), action)
+        except DivergedError as exc:
+            self.diverged = DivergedError(f"step {step}: {exc}")
+            raise self.diverged from None
 
     async def _is_free(self, step: StepId, contract: Contract, args: Json) -> bool:
         """Whether all that a new step needs for itself could be had at once."""
@@ -412,9 +442,11 @@ class Forward:
         begun = book.saga.steps[step]
         try:
             try:
-                args = run.args(begun, ON_LOOP)
+                args = run.args(begun, action, ON_LOOP)
             except TooLargeError:
-                args = await off_loop(lambda: run.args(begun))
+                args = await off_loop(lambda: run.args(begun, action))
+            except DivergedError as exc:
+                return Failed(error=str(exc), final=True)
             await run.commit_to_dispatch()
         except asyncio.CancelledError:
             if self._is_asked_for_anew(step):
@@ -445,6 +477,7 @@ class Forward:
             knows=run,
             feedback=state.reasons,
             late=lambda outcome: run.ended_late(step, state.attempts, outcome),
+            store=action.typed.store_result if action.typed.result.stores else None,
         )
         outcome = await run.around.executor.perform(call)
         run.note_thread(step, call)
@@ -460,10 +493,11 @@ class Forward:
         run, clock = self._run, self._run.around.clock
         await run.book.commit()
         state = run.state(step)
-        asked = await run.asked(state)
+        asked = await run.asked(state, action)
         function = captures(capture, action.signature.names, asked)
         call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
         call.is_async = inspect.iscoroutinefunction(capture)
+        call.store = action.typed_before.store_result
         outcome = await run.around.executor.perform(call)
         let_cancellation_go_on()
         if isinstance(outcome, Succeeded) and not outcome.opaque:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, cast
 
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -14,6 +14,7 @@ from amends.core.waits import open_waits
 from amends.dataclass import dataclass
 from amends.errors import RefusedError
 from amends.journal.protocol import PARENT
+from amends.runtime.generic import R_co
 from amends.runtime.logs import logger
 from amends.runtime.turns import is_in_line
 
@@ -22,18 +23,23 @@ _log = logger("amends.engine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Generic[R_co]):
     """Where a saga stands when nothing more is due: ended, or waiting for a person."""
 
     id: SagaId
     status: SagaStatus
-    result: Any = None
+    result: R_co = cast("R_co", None)
+    """What its function returned, where this process knows its definition; else as it is on record. Only what has
+    completed has one.
+    """
     why: str = ""
     cause: str = ""
     step: StepId | None = None
     incidents: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     """The signals that it waits for, oldest wait first."""
+    recorded: Json = field(default=None, repr=False, compare=False)
+    """The result as it is on record: JSON."""
     source: Source | None = field(default=None, repr=False, compare=False)
     in_line: bool = field(default=False, repr=False, compare=False)
     """It waits for what other sagas hold, and goes on by itself before long."""
@@ -52,14 +58,17 @@ def parent_of(saga: Saga) -> SagaId | None:
     return None if parent is None else SagaId(parent)
 
 
-def ended(saga: Saga, source: Source | None = None) -> Ended:
+def ended(saga: Saga, source: Source | None = None, restore: Callable[[Json], object] | None = None) -> Ended:
+    """`restore`: what makes the result again from what is on record."""
+    result = saga.result if saga.phase is SagaStatus.COMPLETED else None
     rollback, incidents = saga.rollback, saga.open_incidents
     stopped = saga.paused if saga.phase is SagaStatus.PAUSED else rollback
     why = "; ".join(incident.why for incident in incidents) or (stopped.why if stopped else "")
     return Ended(
         id=saga.id,
         status=saga.status,
-        result=saga.result if saga.phase is SagaStatus.COMPLETED else None,
+        result=cast("Any", result if result is None or restore is None else restore(result)),
+        recorded=result,
         why=why,
         cause=str(rollback.cause) if rollback else "",
         step=rollback.step if rollback else None,
@@ -74,27 +83,27 @@ def ended(saga: Saga, source: Source | None = None) -> Ended:
 _NOT_OVER = frozenset({SagaStatus.WAITING, SagaStatus.PAUSED, SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 
 
-class Handle(Awaitable[Ended]):
+class Handle(Awaitable[Ended[R_co]]):
     """A saga that is being driven. Awaiting it waits for its end; giving up the wait does not stop the saga.
 
     While it waits for people the saga is not in memory; whoever awaits the handle waits on.
     """
 
-    def __init__(self, saga: SagaId, task: asyncio.Task[Ended], watch: Watch) -> None:
+    def __init__(self, saga: SagaId, task: asyncio.Task[Ended[R_co]], watch: Watch) -> None:
         self.id = saga
         self._task = task
         self._watch = watch
 
-    def __await__(self) -> Generator[Any, None, Ended]:
+    def __await__(self) -> Generator[Any, None, Ended[R_co]]:
         return self._end().__await__()
 
-    async def _end(self) -> Ended:
+    async def _end(self) -> Ended[R_co]:
         task = self._task
         while (end := await asyncio.shield(task)).status in _NOT_OVER:
             task = await self._watch(self.id)
         return end
 
-    async def halt(self) -> Ended:
+    async def halt(self) -> Ended[R_co]:
         """Wait only until nothing more is due: it has ended, or people are waited for."""
         return await asyncio.shield(self._task)
 

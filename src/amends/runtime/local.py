@@ -29,9 +29,10 @@ from amends.core.events import SagaStarted
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.saga import Saga, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.values import Json, SagaId, StepId
 from amends.errors import (
     AmendsError,
+    DivergedError,
     JournalBusyError,
     JournalConflictError,
     JournalError,
@@ -60,7 +61,7 @@ from amends.runtime.pauses import Pauses
 from amends.runtime.records import evidence, load, requested
 from amends.runtime.registry import Registry
 from amends.runtime.resuming import Driven, Seats, resumed, taken_up
-from amends.runtime.secret import DigestKey, Secret, digests_by
+from amends.runtime.secret import DigestKey, Secret, digests_by, unmask
 from amends.runtime.settings import Settings
 from amends.runtime.surroundings import Surroundings
 from amends.runtime.turns import Turns
@@ -286,7 +287,20 @@ class LocalEngine:
 
     def told(self, saga: Saga) -> Ended:
         """Where a saga stands, with its evidence at hand."""
-        return ended(saga, partial(evidence, self._journal))
+        begun = saga.begun
+        restore = None if begun is None else partial(self._restored_result, saga.id, begun)
+        return ended(saga, partial(evidence, self._journal), restore)
+
+    def _restored_result(self, saga: SagaId, begun: SagaStarted, result: Json) -> object:
+        """A saga's result as its definition declares it, where that is known here; else as it is on record."""
+        try:
+            typed = self._registry.definition(begun.definition, begun.version).typed
+            return result if typed.result.native else typed.restore_result(unmask(result, saga))
+        except UnknownDefinitionError:
+            return result
+        except DivergedError as exc:
+            _log.warning("%s", exc)
+            return result
 
     def _report_unrecorded(self, book: Logbook) -> None:
         for ended_late in unrecorded_ends(book):

@@ -106,6 +106,17 @@ class Places:
             return None
         return here.branch, here.made
 
+    def remembers(self, topic: str, digest: str, at: Spot | None, alike: Alike | None) -> bool:
+        """Whether what the calling task asks for may be on record: then it was looked at when it was new."""
+        if not self._unclaimed:
+            return False
+        here, asked = self.here(), (topic, digest)
+        name = at.step if at is not None else StepId("" if here is None else f"{here[0]}{here[1] + 1}")
+        return self._unclaimed.get(name) == asked or any(
+            kept == asked or (alike is not None and kept[0] == topic and alike(step))
+            for step, kept in self._unclaimed.items()
+        )
+
     async def next(self, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
         """The name of the step that the calling task asks for, and whether the journal remembers it."""
         here = _here.get(None)

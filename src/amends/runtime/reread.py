@@ -16,6 +16,7 @@ from amends.evidence.texts import spelled
 from amends.runtime.executor import kept_words
 from amends.runtime.logs import logger
 from amends.runtime.run import Run, let_cancellation_go_on
+from amends.runtime.typed import Typed
 from amends.runtime.values import ON_LOOP, off_loop
 
 _log = logger("amends.driver")
@@ -63,14 +64,16 @@ def _changed(state: Step, left: Json, present: Json) -> str:
 
 async def _look(run: Run, state: Step) -> Outcome:
     try:
-        look = run.find(state.contract).look
+        action = run.find(state.contract)
     except UnknownActionError as exc:
         return Failed(error=str(exc))
+    look = action.look
     if look is None:
         return Failed(error=f"{state.topic} version {state.contract.version} declares no reread in this process")
     try:
-        done = run.done(state, ON_LOOP)
+        done = run.done(state, action, ON_LOOP)
     except TooLargeError:
-        done = await off_loop(lambda: run.done(state))
+        done = await off_loop(lambda: run.done(state, action))
     call = run.call(state, "reread", look, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
+    call.store = Typed(f"{state.topic}: its reread", look).store_result
     return await run.around.executor.perform(call)

@@ -32,7 +32,7 @@ from amends.runtime.news import News
 from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.secret import Secret, secrets_on_record, unmask
 from amends.runtime.surroundings import Surroundings
-from amends.runtime.values import ON_LOOP, off_loop
+from amends.runtime.values import ON_LOOP, off_loop, small_or_off_loop
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
@@ -210,34 +210,50 @@ class Run:
 
     # -- what users' functions are given ------------------------------------------------------------------------------
 
-    def args(self, state: Step, most: int = LARGEST_VALUE) -> dict[str, Any]:
-        """The arguments on record, as a fresh copy: these run, whatever the caller has done with its own since.
+    def args(self, state: Step, action: Action[..., Any] | None, most: int = LARGEST_VALUE) -> dict[str, Any]:
+        """The arguments on record, as a fresh copy and as what they are declared to be: these run, whatever the caller
+        has done with its own since. Raises DivergedError where they are not what the action takes by now.
 
         Raises TooLargeError where they take more than `most`: then they are copied off the loop.
         """
         known = self.secrets.get(state.id) or self.given
-        return cast("dict[str, Any]", unmask(state.args, self.book.saga.id, known, most=most))
+        named = cast("dict[str, Any]", unmask(state.args, self.book.saga.id, known, most=most))
+        return action.typed.restore(named) if action is not None and action.typed.loads else named
 
     def key(self, state: Step) -> str:
         return key_of(self.book.saga.id, state.id, state.topic, "do")
 
-    async def asked(self, state: Step) -> Asked:
+    async def asked(self, state: Step, action: Action[..., Any]) -> Asked:
+        """Raises DivergedError where what is on record is not what the action takes by now."""
         try:
-            args = self.args(state, ON_LOOP)
+            args = self.args(state, action, ON_LOOP)
         except TooLargeError:
-            args = await off_loop(lambda: self.args(state))
+            args = await off_loop(lambda: self.args(state, action))
         return Asked(saga=self.book.saga.id, step=state.id, args=args, key=self.key(state))
 
-    def done(self, state: Step, most: int = LARGEST_VALUE) -> Done:
-        """What a compensation is given. Raises TooLargeError where it takes more than `most`."""
+    async def require_fitting(self, state: Step, action: Action[..., Any]) -> None:
+        """Raises DivergedError where what is on record is not what the action takes, or gives, by now."""
+        if action.typed.loads or action.typed.result.loads or action.typed_before.result.loads:
+            await small_or_off_loop(lambda most: self.done(state, action, most))
+
+    def done(self, state: Step, action: Action[..., Any] | None, most: int = LARGEST_VALUE) -> Done:
+        """What a compensation is given; of an action that nobody knows here, as the journal has it.
+
+        Raises DivergedError where what is on record is not what the action takes, or gives, by now, and TooLargeError
+        where it takes more than `most`.
+        """
         saga = self.book.saga.id
         known = self.secrets.get(state.id) or self.given
+        result, before = (unmask(value, saga, known, most=most) for value in (state.result, state.before))
+        if action is not None:
+            result = None if result is None else action.typed.restore_result(result)
+            before = None if before is None else action.typed_before.restore_result(before)
         return Done(
             saga=saga,
             step=state.id,
-            args=self.args(state, most),
-            result=unmask(state.result, saga, known, most=most),
-            before=unmask(state.before, saga, known, most=most),
+            args=self.args(state, action, most),
+            result=result,
+            before=before,
             certain=state.certain,
             key=key_of(saga, state.id, state.topic, "mitigate" if state.contract.mitigation else "undo", state.turn),
             action_key=self.key(state),
@@ -421,13 +437,14 @@ class Run:
 
     async def _answer(self, state: Step) -> Answer:
         try:
-            ask = self.find(state.contract).ask
+            action = self.find(state.contract)
+            asked = await self.asked(state, action)
         except (UnknownActionError, DivergedError) as exc:
             return NoAnswer(str(exc))
-        if ask is None:
+        if action.ask is None:
             return NoAnswer(f"{state.topic} declares no probe in this process")
-        asked = await self.asked(state)
-        call = self.call(state, "probe", ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
+        call = self.call(state, "probe", action.ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
+        call.store = action.typed.store_result
         return await self.around.executor.ask(call)
 
     @property

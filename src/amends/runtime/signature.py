@@ -35,6 +35,12 @@ class Signature:
         """Whether it takes arguments of any name: it ends in `**more`."""
 
     @property
+    def by_keyword(self) -> tuple[str, ...]:
+        """The parameters that a caller may give by keyword."""
+        kinds = {_P.POSITIONAL_OR_KEYWORD, _P.KEYWORD_ONLY}
+        return tuple(name for name, parameter in self._parameters.items() if parameter.kind in kinds)
+
+    @property
     def required(self) -> tuple[str, ...]:
         return tuple(
             name

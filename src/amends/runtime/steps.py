@@ -77,6 +77,14 @@ def inputs_of(steps: Iterable[Step]) -> Iterator[str]:
         yield from (name for name in step.action.signature.names if name not in step.args)
 
 
+def taken_from_input(step: Step) -> Iterator[tuple[str, str]]:
+    """The parameters of a step whose whole value is a part of the input, each with the name of that part."""
+    for name in step.action.signature.names:
+        value = step.args.get(name, Given(name))
+        if isinstance(value, Given):
+            yield name, value.name
+
+
 def check_given(name: str, steps: Iterable[Step], given: object) -> None:
     if not isinstance(given, dict):
         raise InputError(f"saga {name} takes an object of inputs, not {given!r}")

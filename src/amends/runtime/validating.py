@@ -15,7 +15,8 @@ from amends.core.saga import Step
 from amends.core.values import Json
 from amends.runtime.executor import kept_words
 from amends.runtime.parts import wanted_names
-from amends.runtime.values import give
+from amends.runtime.secret import unmask
+from amends.runtime.values import small_or_off_loop
 
 if TYPE_CHECKING:
     from amends.runtime.action import Action, Examine
@@ -31,7 +32,7 @@ def validation(action: Action[..., Any], function: Callable[..., object], tries:
     async def examine(run: Run, state: Step, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Succeeded) or outcome.opaque:
             return outcome
-        looked = await _looked_at(run, state, function, action.signature.names, outcome.result)
+        looked = await _looked_at(run, state, function, action, outcome.result)
         match looked:
             case Succeeded(result=None | True, opaque=""):
                 return outcome
@@ -48,10 +49,12 @@ def validation(action: Action[..., Any], function: Callable[..., object], tries:
 
 
 async def _looked_at(
-    run: Run, state: Step, function: Callable[..., object], names: tuple[str, ...], result: Json
+    run: Run, state: Step, function: Callable[..., object], action: Action[..., Any], result: Json
 ) -> Outcome:
-    known = await give(result, run.book.saga.id, run.secrets.get(state.id) or run.given)
-    asked = await run.asked(state)
+    names, saga = action.signature.names, run.book.saga.id
+    secrets = run.secrets.get(state.id) or run.given
+    known = await small_or_off_loop(lambda most: action.typed.restore_result(unmask(result, saga, secrets, most=most)))
+    asked = await run.asked(state, action)
     given = {**{name: value for name, value in asked.args.items() if name in names}, RESULT: known}
     wanted = wanted_names(function, (RESULT, *names))
     if wanted is None:

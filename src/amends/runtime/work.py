@@ -10,20 +10,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from amends.core.values import Json, SagaId, StepId
-from amends.errors import Abort, DeclarationError, InputError, StepError, TooLargeError
+from amends.errors import Abort, DeclarationError, InputError, NotJsonError, StepError, TooLargeError
 from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
-from amends.runtime.calling import Child, OnChildFailure, call_group, call_one, child
+from amends.runtime.calling import Child, OnChildFailure, call_group, call_one, child_of, parted_call
 from amends.runtime.files.work import OnFiles, with_room_for_files
 from amends.runtime.holding import hold
 from amends.runtime.keeping import Keeper
 from amends.runtime.limits import Amount
+from amends.runtime.options import CallOptions
 from amends.runtime.places import Spot
 from amends.runtime.rewind import Feedback, Rewinds
 from amends.runtime.secret import Secret
 from amends.runtime.state import State
-from amends.runtime.values import ON_LOOP, keep, off_loop
+from amends.runtime.values import ON_LOOP, Kept, keep, off_loop
 from amends.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -175,17 +176,83 @@ class Work(OnFiles):
         await self._keeper.abort(why)
         raise Abort(why)
 
-    async def call(
+    @overload
+    def call(
+        self, definition: SagaDefinition[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def call(
         self,
-        definition: SagaDefinition,
-        *args: Any,  # noqa: ANN401 - the saga's own
-        actor: str | None = None,
-        restarts: int = 0,
-        files: ChildFiles = "own",
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - the time is kept on record
-        **kwargs: Any,  # noqa: ANN401 - the saga's own
-    ) -> Any:  # noqa: ANN401 - the saga's own
-        """Run another saga to its end, as a child of this one; gives its result.
+        definition: SagaDefinition[..., T],
+        /,
+        *args: object,
+        actor: str | None,
+        restarts: int = ...,
+        files: ChildFiles = ...,
+        timeout: float | timedelta | None = ...,
+        options: CallOptions = ...,
+        **kwargs: object,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def call(
+        self,
+        definition: SagaDefinition[..., T],
+        /,
+        *args: object,
+        restarts: int,
+        actor: str | None = ...,
+        files: ChildFiles = ...,
+        timeout: float | timedelta | None = ...,
+        options: CallOptions = ...,
+        **kwargs: object,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def call(
+        self,
+        definition: SagaDefinition[..., T],
+        /,
+        *args: object,
+        files: ChildFiles,
+        actor: str | None = ...,
+        restarts: int = ...,
+        timeout: float | timedelta | None = ...,
+        options: CallOptions = ...,
+        **kwargs: object,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def call(
+        self,
+        definition: SagaDefinition[..., T],
+        /,
+        *args: object,
+        timeout: float | timedelta | None,
+        actor: str | None = ...,
+        restarts: int = ...,
+        files: ChildFiles = ...,
+        options: CallOptions = ...,
+        **kwargs: object,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def call(
+        self,
+        definition: SagaDefinition[..., T],
+        /,
+        *args: object,
+        options: CallOptions,
+        actor: str | None = ...,
+        restarts: int = ...,
+        files: ChildFiles = ...,
+        timeout: float | timedelta | None = ...,
+        **kwargs: object,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def call(self, definition: Any, /, *args: object, **kwargs: object) -> Coroutine[Any, Any, Any]:
+        """Run another saga to its end, as a child of this one; gives its result. Await it. It takes options, too.
 
         Taking this step back rolls the child back, even after it completed. A child that was rolled back raises
         StepFatalError, or is started again up to `restarts` times. `actor`: the agent that it is delegated to.
@@ -193,13 +260,20 @@ class Work(OnFiles):
         which is merged into it when the child has completed; else it has its own.
         timeout: in how many seconds it has to complete, whatever it waits for and whoever drives it; else it is rolled
         back. An `asyncio.timeout` around the call begins anew whenever this function is called again.
+        options: the same as one object, where the saga itself takes a parameter of such a name.
         """
-        wanted = child(definition, *args, actor=actor, files=files, timeout=timeout, **kwargs)
-        return (await call_one(self.do_named, wanted, restarts, self._layers))["result"]
+        asked, own = parted_call(definition, kwargs)
+        restarts = asked.pop("restarts", 0)
+        return self._call(child_of(definition, args, own, **asked), restarts)
+
+    async def _call(self, wanted: Child[T], restarts: int) -> T:
+        ended = await call_one(self.do_named, wanted, restarts, self._layers)
+        result: T = wanted.definition.typed.restore_result(ended["result"])
+        return result
 
     async def call_all(
-        self, children: Sequence[Child], *, on_failure: OnChildFailure = "revert_all", restarts: int = 1
-    ) -> list[Any]:
+        self, children: Sequence[Child[T]], *, on_failure: OnChildFailure = "revert_all", restarts: int = 1
+    ) -> list[T]:
         """Run several children side by side; gives their results in order.
 
         When one is rolled back, the others come to their end first. Then "revert_all" takes them back and raises;
@@ -211,19 +285,30 @@ class Work(OnFiles):
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
     ) -> Coroutine[Any, Any, Any]:
+        if action.typed.stores:
+            named = action.typed.store(named)
         named = self._with_files(action, named)
         what = f"{action.topic}: args"
         try:
             kept = keep(named, self.id, what, ON_LOOP)
         except TooLargeError:
             return self._with_large(begin, action, named, what, at)
+        except NotJsonError as exc:
+            raise action.typed.not_json(named, exc) from None
         return begin(action, kept.value, kept.digest, kept.secrets, at)
 
     async def _with_large(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], what: str, at: Spot | None
     ) -> Any:  # noqa: ANN401 - the action's own type
         """The same where the arguments are too large to be walked on the loop, which others wait for."""
-        kept = await off_loop(lambda: keep(named, self.id, what))
+
+        def walk() -> Kept:
+            try:
+                return keep(named, self.id, what)
+            except NotJsonError as exc:
+                raise action.typed.not_json(named, exc) from None
+
+        kept = await off_loop(walk)
         return await begin(action, kept.value, kept.digest, kept.secrets, at)
 
 

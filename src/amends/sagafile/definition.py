@@ -66,6 +66,10 @@ class FileSaga(SagaDefinition):
             raise InputError(f"saga {self.name} takes its inputs by name, or one object of them")
         return self.bind_document(args[0] if args else dict(kwargs))
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.written.inputs)
+
     def bind_document(self, document: object) -> dict[str, object]:
         checked = checked_inputs(self.name, self.written.inputs, document)
         missing = [name for name in self.written.secrets if name not in os.environ]

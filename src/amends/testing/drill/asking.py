@@ -71,7 +71,7 @@ class Questions:
 
     def asked(self, saga: Saga, step: Step) -> Asked:
         known = self._stage.executor.secrets.get((saga.id, step.id), ())
-        args = cast("dict[str, Any]", unmask(step.args, saga.id, known))
+        args = self.action(step).typed.restore(cast("dict[str, Any]", unmask(step.args, saga.id, known)))
         return Asked(saga=saga.id, step=step.id, args=args, key=_key(saga, step))
 
     def call(

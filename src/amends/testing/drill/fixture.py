@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from amends.errors import InputError, RefusedError
 from amends.runtime.definition import SagaDefinition
@@ -24,7 +24,7 @@ def rehearsed(definition: object, given: object, options: dict[str, Any]) -> Rep
         raise RefusedError("this test has an event loop of its own; there, await amends.testing.drill.drill(…) instead")
     more = dict(options)
     journal = more.pop("journal", None)
-    return asyncio.run(_whole(definition, given, more, journal))
+    return asyncio.run(_whole(cast("SagaDefinition", definition), given, more, journal))
 
 
 async def _whole(definition: SagaDefinition, given: object, options: dict[str, Any], journal: str | None) -> Report:

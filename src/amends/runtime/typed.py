@@ -1,0 +1,163 @@
+"""A function's annotations at work: arguments checked when a step is new, stored as JSON, and made again from that.
+
+Looked at when it is first used, not when it is declared: a class that stands further down in its module is there by
+then. An annotation that cannot be resolved even so asks nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from amends.errors import DivergedError, InputError, NotJsonError
+from amends.runtime.annotated import Kinds, hints_of
+from amends.runtime.kinds import ANYTHING, Hidden, Kind, OneOf, Series, Table
+from amends.runtime.misfit import Misfit
+from amends.runtime.schema import Definitions, Schema
+
+_P: Final = inspect.Parameter
+_ABSENT: Final = object()
+
+
+class Typed:
+    """What a function's parameters and its result are declared to be; `whose` begins every message."""
+
+    def __init__(self, whose: str, function: Callable[..., object] | None, *, skip: int = 0) -> None:
+        self.whose = whose
+        hints, unresolved = ({}, ()) if function is None else hints_of(function)
+        parameters = () if function is None else tuple(inspect.signature(function).parameters.values())[skip:]
+        kinds = Kinds()
+        self.kinds = {one.name: _of_parameter(one, kinds.of(hints.get(one.name, Any))) for one in parameters}
+        self.result = kinds.of(_awaited(hints.get("return", Any)))
+        self._unresolved = {one.name: str(one.annotation) for one in parameters if one.name in unresolved}
+        self._required = tuple(
+            one.name
+            for one in parameters
+            if one.default is _P.empty and one.kind not in {_P.VAR_POSITIONAL, _P.VAR_KEYWORD}
+        )
+        self._open = any(one.kind is _P.VAR_KEYWORD for one in parameters)
+        self._checked = tuple((name, kind.exact, kind) for name, kind in self.kinds.items() if kind.checks)
+        self._stored = tuple((name, kind) for name, kind in self.kinds.items() if kind.stores)
+        self._loaded = tuple((name, kind) for name, kind in self.kinds.items() if kind.loads)
+        self.checks = bool(self._checked)
+        self.stores = bool(self._stored)
+        self.loads = bool(self._loaded)
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def check(self, named: Mapping[str, Any]) -> None:
+        """Raises InputError for the first argument, as JSON has it, that is not what is declared."""
+        for name, exact, kind in self._checked:
+            value = named.get(name, _ABSENT)
+            if type(value) is not exact and value is not _ABSENT:
+                self.check_one(name, value, kind)
+
+    def check_one(self, name: str, value: object, kind: Kind | None = None, said: str | None = None) -> None:
+        try:
+            (kind or self.kinds.get(name, ANYTHING)).load(value)
+        except Misfit as exc:
+            raise self._error(said or name, exc) from None
+
+    def store(self, named: Mapping[str, object]) -> Mapping[str, object]:
+        """The arguments as JSON has them. One that does not fit stays as it is."""
+        if not self._stored:
+            return named
+        found = dict(named)
+        for name, kind in self._stored:
+            if name in found:
+                try:
+                    found[name] = kind.store(found[name])
+                except Misfit as exc:
+                    raise self._error(name, exc) from None
+        return found
+
+    def not_json(self, named: Mapping[str, Any], error: NotJsonError) -> NotJsonError:
+        """Why these cannot be stored: what was declared, where something was, says more than what JSON can hold."""
+        try:
+            self.check(named)
+        except InputError as exc:
+            return NotJsonError(str(exc))
+        lost = next((name for name in self._unresolved if f"args.{name}" in str(error)), None)
+        if lost is None:
+            return error
+        return NotJsonError(f"{error}; its annotation {self._unresolved[lost]} is not found where the function is")
+
+    def restore(self, named: dict[str, Any]) -> dict[str, Any]:
+        """The arguments on record as what they are declared to be. Raises DivergedError where they do not fit now."""
+        for name, kind in self._loaded:
+            if name in named:
+                named[name] = self._restored(f"the argument {name}", kind, named[name])
+        return named
+
+    # -- the result ---------------------------------------------------------------------------------------------------
+
+    def store_result(self, value: object) -> object:
+        """A result as JSON has it. Raises InputError for one that could not be made again from that."""
+        if not self.result.stores:
+            return value
+        try:
+            stored = self.result.store(value)
+            if not self.result.native:
+                self.result.load(stored)
+        except Misfit as exc:
+            raise InputError(f"the result{exc.inside} has to be {exc.expected}, not {exc.came}") from None
+        return stored
+
+    def restore_result(self, value: object) -> Any:  # noqa: ANN401 - the function's own type
+        """A result on record as what it is declared to be. Raises DivergedError where it does not fit now."""
+        return self._restored("the result", self.result, value) if self.result.loads else value
+
+    def _restored(self, what: str, kind: Kind, value: object) -> object:
+        try:
+            return kind.load(value, strict=False)
+        except Misfit as exc:
+            if kind.native:
+                return value
+            raise DivergedError(
+                f"{self.whose}: {what}{exc.inside} on record has to be {exc.expected}, not {exc.came}; what it is "
+                "declared as has changed: give it back what it lacks (a default, say), then go on"
+            ) from None
+
+    def _error(self, name: str, exc: Misfit) -> InputError:
+        return InputError(f"{self.whose}: {name}{exc.inside} has to be {exc.expected}, not {exc.came}")
+
+    # -- for models ---------------------------------------------------------------------------------------------------
+
+    def schema(self, *, leave_out: tuple[str, ...] = ()) -> Schema:
+        """The JSON Schema of the arguments, as an object. A Secret is not asked for: whoever calls adds it."""
+        parts = Definitions()
+        asked = {
+            name: kind for name, kind in self.kinds.items() if name not in leave_out and not isinstance(kind, Hidden)
+        }
+        described: Schema = {
+            "type": "object",
+            "properties": {name: kind.schema(parts) for name, kind in asked.items()},
+            "required": [name for name in self._required if name in asked],
+            "additionalProperties": False,
+        }
+        return {**described, "$defs": parts.parts} if parts.parts else described
+
+
+def _of_parameter(parameter: inspect.Parameter, kind: Kind) -> Kind:
+    if parameter.kind is _P.VAR_POSITIONAL:
+        return Series(list, kind)
+    if parameter.kind is _P.VAR_KEYWORD:
+        return Table(kind)
+    if parameter.default is None and kind.checks:  # `x: int = None`: then null is one of its values
+        return OneOf((kind, Kinds().of(None)))
+    return kind
+
+
+def _awaited(annotation: Any) -> Any:  # noqa: ANN401 - whatever stands there
+    """What a plain function that says it returns an awaitable gives in the end."""
+    import collections.abc
+    import typing
+
+    origin = typing.get_origin(annotation)
+    if origin in {collections.abc.Awaitable, collections.abc.Coroutine}:
+        return typing.get_args(annotation)[-1]
+    return annotation
+
+
+UNTYPED: Final = Typed("", None)
