@@ -297,6 +297,7 @@ class RunOptions(StartOptions, total=False):
     signals: bool
     clock: Clock | None
     evidence_key: str | None
+    journal_group: str | None
     wait: bool
 
 
@@ -325,9 +326,12 @@ def run(
     actor: str | None = None,
     labels: Mapping[str, str] | None = None,
     limits: Limits | None = None,
-    options: RunOptions | None = None,
     **kwargs: object,
 ) -> Ended[R]: ...
+
+
+@overload
+def run(definition: SagaDefinition[..., R], /, *args: object, options: RunOptions, **kwargs: object) -> Ended[R]: ...
 
 
 def run(definition: Any, /, *args: object, **kwargs: object) -> Ended[Any]:
@@ -338,7 +342,7 @@ def run(definition: Any, /, *args: object, **kwargs: object) -> Ended[Any]:
     wait: go on waiting for the people who are asked, and for signals, however long they take.
     options: all of these as one object, where the saga itself takes a parameter of such a name.
     """
-    asked, own = checked_definition(definition).parted(RUN_OPTIONS, kwargs)
+    asked, own = checked_definition(definition).parted(RUN_OPTIONS, args, kwargs)
     try:
         asyncio.get_running_loop()
     except RuntimeError:

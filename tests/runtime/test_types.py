@@ -634,3 +634,63 @@ def test_restoring_says_what_has_changed() -> None:
     with pytest.raises(DivergedError, match=r"t.it: the argument value.city on record has to be text, not 5"):
         typed(Trip).restore({"value": {"city": 5}})
     assert typed(Trip).restore({"value": {"city": "Rome", "gone": 1}}) == {"value": Trip("Rome")}
+
+
+# -- as a tool of a model ---------------------------------------------------------------------------------------------
+
+
+def test_an_action_is_a_tool_with_its_words_and_its_parameters() -> None:
+    schema = book.schema()
+    assert (schema["name"], schema["description"]) == ("types_book", "Book a trip.\n\nFor the nights that it says.")
+    parameters = schema["parameters"]
+    jsonschema.Draft202012Validator.check_schema(parameters)
+    assert parameters["required"] == ["trip", "price", "tags"]
+    assert parameters["additionalProperties"] is False
+    assert parameters["properties"]["price"] == {"type": "number"}
+    assert parameters["$defs"]["Trip"] == {
+        "type": "object",
+        "description": "Somewhere to go.",
+        "properties": {
+            "city": {"type": "string"},
+            "nights": {"type": "integer"},
+            "size": {"enum": ["big", "small"]},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert parameters["$defs"]["Order"]["properties"]["count"]["minimum"] == 1
+    given = {"trip": {"city": "Rome"}, "price": 3, "tags": ["a"], "order": {"item": "tea", "count": 1}}
+    jsonschema.validate(given, parameters)
+    book.typed.check(given)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"trip": {"city": 5}, "price": 3, "tags": []}, parameters)
+
+
+def test_a_tool_asks_no_model_for_a_secret_and_says_what_a_parameter_is() -> None:
+    @action("types." + "long." * 20 + "topic", read_only=True)
+    def fetch(url: Annotated[str, "where it is"], token: Secret, deep: Tree | None = None) -> None: ...
+
+    schema = fetch.schema()
+    assert len(schema["name"]) == 64
+    assert set(schema["parameters"]["properties"]) == {"url", "deep"}
+    assert schema["parameters"]["properties"]["url"] == {"type": "string", "description": "where it is"}
+    assert schema["parameters"]["required"] == ["url"]
+    jsonschema.validate({"url": "x", "deep": {"name": "a", "below": [{"name": "b"}]}}, schema["parameters"])
+
+
+def test_a_saga_is_a_tool_too() -> None:
+    assert tour.schema()["name"] == "types_tour"
+    assert tour.schema()["parameters"]["required"] == ["trip", "order"]
+    listed = SagaDefinition("types.two", [Step(book, {"price": 1.0, "tags": given("notes")})])
+    parameters = listed.schema()["parameters"]
+    assert (set(parameters["properties"]), parameters["required"]) == ({"trip", "notes", "order"}, ["notes", "trip"])
+    assert parameters["properties"]["notes"]["uniqueItems"] is True
+
+
+def test_an_unannotated_action_is_a_tool_that_takes_anything() -> None:
+    def anything(a: object, b: object = 1) -> None: ...
+
+    anything.__annotations__.clear()
+    schema = action("types.anything", read_only=True)(anything).schema()
+    assert schema["parameters"]["properties"] == {"a": {}, "b": {}}
+    assert schema["parameters"]["required"] == ["a"]

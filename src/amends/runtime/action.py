@@ -25,6 +25,7 @@ from amends.errors import DeclarationError, DirectCallError, RefusedError, Topic
 from amends.runtime.generic import Args_co, R_co
 from amends.runtime.parts import require_function, require_part, require_part_by_name, wanted_names
 from amends.runtime.resources import checked_templates, listed
+from amends.runtime.schema import tool_schema
 from amends.runtime.signature import Signature
 from amends.runtime.sourcing import listed_sources
 from amends.runtime.typed import UNTYPED, Typed
@@ -210,6 +211,15 @@ class Action(Generic[P, R_co]):
     def typed_before(self) -> Typed:
         """What its before-image is declared to be."""
         return UNTYPED if self.capture is None else Typed(f"{self.topic}: its before-image", self.capture)
+
+    def schema(self) -> dict[str, Any]:
+        """The action as a tool of a model: `name`, `description` and, as JSON Schema, `parameters`.
+
+        The name is the topic with `_` for each dot. What the runtime gives itself, files, and what no model may know,
+        a parameter that is a Secret, is not among the parameters.
+        """
+        parameters = self.typed.schema(leave_out=("files",) if self.on_files else ())
+        return tool_schema(self.topic, inspect.getdoc(self.function) or "", parameters)
 
     def compensation(self, function: F) -> F:
         """Declare what takes this action back. It gets one argument, a Done."""

@@ -101,9 +101,6 @@ def child(
     /,
     *args: object,
     options: CallOptions,
-    actor: str | None = ...,
-    files: ChildFiles = ...,
-    timeout: float | timedelta | None = ...,
     **kwargs: object,
 ) -> Child[T]: ...
 
@@ -116,19 +113,23 @@ def child(definition: Any, /, *args: object, **kwargs: object) -> Child[Any]:
     timeout: in how many seconds it has to complete, whatever it waits for; else it is rolled back.
     options: the same as one object, where the saga itself takes a parameter of such a name.
     """
-    asked, own = parted_call(definition, kwargs, restarts=False)
+    asked, own = parted_call(definition, args, kwargs, restarts=False)
     return child_of(definition, args, own, **asked)
 
 
 def parted_call(
-    definition: SagaDefinition[..., Any], keywords: Mapping[str, Any], *, restarts: bool = True
+    definition: SagaDefinition[..., Any],
+    args: tuple[object, ...],
+    keywords: Mapping[str, Any],
+    *,
+    restarts: bool = True,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a call, and the keywords of the child's own. Raises DeclarationError for what is no saga."""
     from amends.runtime.definition import SagaDefinition as Definition
 
     if not isinstance(cast("object", definition), Definition):
         raise DeclarationError(f"{definition!r} is not a saga; decorate it with @saga(name), or make a SagaDefinition")
-    return definition.parted(("actor", "files", "timeout", *(["restarts"] if restarts else [])), keywords)
+    return definition.parted(("actor", "files", "timeout", *(["restarts"] if restarts else [])), args, keywords)
 
 
 def child_of(

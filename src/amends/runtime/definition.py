@@ -19,8 +19,17 @@ from amends.runtime.graph import Graph, graph_of
 from amends.runtime.options import OptionNames, Options, parted, require_names
 from amends.runtime.registry import PROCESS
 from amends.runtime.resources import checked_templates, fields_of, listed, resources_of
+from amends.runtime.schema import Definitions, tool_schema
 from amends.runtime.signature import Signature, named_inputs
-from amends.runtime.steps import Step, arguments, check_given, inputs_of, taken_from_input, with_recoveries
+from amends.runtime.steps import (
+    Step,
+    arguments,
+    check_given,
+    inputs_of,
+    required_of,
+    taken_from_input,
+    with_recoveries,
+)
 from amends.runtime.typed import UNTYPED, Typed
 
 if TYPE_CHECKING:
@@ -114,14 +123,39 @@ class SagaDefinition(Generic[P, R_co]):
         """Run the body under a saga that is already open."""
         return self.function(s, *args, **kwargs)
 
+    def schema(self) -> dict[str, Any]:
+        """The saga as a tool of a model: `name`, `description` and, as JSON Schema, `parameters`."""
+        if not self._is_list:
+            return tool_schema(self.name, inspect.getdoc(self.function) or "", self.typed.schema())
+        parts = Definitions()
+        taken = {
+            taken: step.action.typed.kinds[name].schema(parts)
+            for step in reversed(tuple(with_recoveries(self.steps)))  # what the first one says of it counts
+            for name, taken in taken_from_input(step)
+            if not (name == "files" and step.action.on_files)
+        }
+        works_on_files = any(step.action.on_files for step in self.steps)
+        names = [name for name in self._inputs if name in taken or not (name == "files" and works_on_files)]
+        required = required_of(with_recoveries(self.steps))
+        asked = {name: taken.get(name, {}) for name in names}
+        return tool_schema(self.name, "", parts.whole(asked, [name for name in names if name in required]))
+
+    @property
+    def takes_object(self) -> bool:
+        """Whether its whole input may be one object."""
+        return self._is_list
+
     @property
     def input_names(self) -> tuple[str, ...]:
         """What it can be given by keyword."""
         return self._inputs if self._is_list else self.signature.by_keyword
 
-    def parted(self, known: Collection[str], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def parted(
+        self, known: Collection[str], args: tuple[object, ...], keywords: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The options among the keywords of a call that runs it, and the keywords of its own. Raises InputError."""
-        return parted(self.name, self.input_names, self.options.options, known, keywords)
+        own = () if args and self.takes_object else self.input_names
+        return parted(self.name, own, self.options.options, known, keywords)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         if self.steps and not args:

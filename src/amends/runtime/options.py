@@ -104,7 +104,7 @@ class StartOptions(TypedDict, total=False):
     """What `coordinator.run` and `coordinator.start` take beside the saga's input."""
 
     id: str | None
-    actor: str
+    actor: str | None
     labels: Mapping[str, str] | None
     limits: Limits | None
 
@@ -130,6 +130,7 @@ RUN_OPTIONS: Final = (
     "signals",
     "clock",
     "evidence_key",
+    "journal_group",
     "wait",
     *START_OPTIONS,
 )

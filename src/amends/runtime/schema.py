@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 Schema: TypeAlias = dict[str, Any]
+LONGEST_NAME: Final = 64
+_DIGITS: Final = 8
+
+
+def tool_schema(topic: str, does: str, parameters: Schema) -> Schema:
+    """A tool as the interfaces of models take it: its name, its description, and the schema of its arguments."""
+    return {"name": tool_name(topic), "description": does, "parameters": parameters}
+
+
+def tool_name(topic: str) -> str:
+    """A topic as the name of a tool: models' interfaces take no dots, and at most 64 letters."""
+    name = topic.replace(".", "_")
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - _DIGITS - 1]}_{hashlib.sha256(topic.encode()).hexdigest()[:_DIGITS]}"
 
 
 class Definitions:
@@ -23,6 +39,16 @@ class Definitions:
             self.parts[free] = {}
             self.parts[free] = make()
         return {"$ref": f"#/$defs/{self._names[key]}"}
+
+    def whole(self, properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
+        """An object of these, with all the parts that they refer to."""
+        described: Schema = {
+            "type": "object",
+            "properties": dict(properties),
+            "required": list(required),
+            "additionalProperties": False,
+        }
+        return {**described, "$defs": self.parts} if self.parts else described
 
     def free(self, name: str) -> str:
         number, free = 1, name

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from amends.errors import InputError
-from amends.runtime.checked import SYSTEM
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.limits import Limits
@@ -39,7 +38,7 @@ class Starting(ABC):
         /,
         *args: object,
         id: str | None,
-        actor: str = ...,
+        actor: str | None = ...,
         labels: Mapping[str, str] | None = ...,
         limits: Limits | None = ...,
         options: StartOptions = ...,
@@ -52,7 +51,7 @@ class Starting(ABC):
         definition: SagaDefinition[..., R],
         /,
         *args: object,
-        actor: str,
+        actor: str | None,
         id: str | None = ...,
         labels: Mapping[str, str] | None = ...,
         limits: Limits | None = ...,
@@ -68,7 +67,7 @@ class Starting(ABC):
         *args: object,
         labels: Mapping[str, str] | None,
         id: str | None = ...,
-        actor: str = ...,
+        actor: str | None = ...,
         limits: Limits | None = ...,
         options: StartOptions = ...,
         **kwargs: object,
@@ -82,7 +81,7 @@ class Starting(ABC):
         *args: object,
         limits: Limits | None,
         id: str | None = ...,
-        actor: str = ...,
+        actor: str | None = ...,
         labels: Mapping[str, str] | None = ...,
         options: StartOptions = ...,
         **kwargs: object,
@@ -95,10 +94,6 @@ class Starting(ABC):
         /,
         *args: object,
         options: StartOptions,
-        id: str | None = ...,
-        actor: str = ...,
-        labels: Mapping[str, str] | None = ...,
-        limits: Limits | None = ...,
         **kwargs: object,
     ) -> Ended[R]: ...
 
@@ -122,7 +117,7 @@ class Starting(ABC):
         /,
         *args: object,
         id: str | None,
-        actor: str = ...,
+        actor: str | None = ...,
         labels: Mapping[str, str] | None = ...,
         limits: Limits | None = ...,
         options: StartOptions = ...,
@@ -135,7 +130,7 @@ class Starting(ABC):
         definition: SagaDefinition[..., R],
         /,
         *args: object,
-        actor: str,
+        actor: str | None,
         id: str | None = ...,
         labels: Mapping[str, str] | None = ...,
         limits: Limits | None = ...,
@@ -151,7 +146,7 @@ class Starting(ABC):
         *args: object,
         labels: Mapping[str, str] | None,
         id: str | None = ...,
-        actor: str = ...,
+        actor: str | None = ...,
         limits: Limits | None = ...,
         options: StartOptions = ...,
         **kwargs: object,
@@ -165,7 +160,7 @@ class Starting(ABC):
         *args: object,
         limits: Limits | None,
         id: str | None = ...,
-        actor: str = ...,
+        actor: str | None = ...,
         labels: Mapping[str, str] | None = ...,
         options: StartOptions = ...,
         **kwargs: object,
@@ -178,10 +173,6 @@ class Starting(ABC):
         /,
         *args: object,
         options: StartOptions,
-        id: str | None = ...,
-        actor: str = ...,
-        labels: Mapping[str, str] | None = ...,
-        limits: Limits | None = ...,
         **kwargs: object,
     ) -> Handle[R]: ...
 
@@ -205,7 +196,7 @@ class Starting(ABC):
     async def _start(
         self, definition: SagaDefinition[..., R], args: tuple[object, ...], keywords: dict[str, Any]
     ) -> Handle[R]:
-        asked, own = checked_definition(definition).parted(START_OPTIONS, keywords)
+        asked, own = checked_definition(definition).parted(START_OPTIONS, args, keywords)
         return await self.start_bound(definition, definition.bind(args, own), **asked)
 
     @abstractmethod
@@ -215,7 +206,7 @@ class Starting(ABC):
         named: Mapping[str, object],
         *,
         id: str | None = None,
-        actor: str = SYSTEM,
+        actor: str | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         bounds: Bounds | None = None,

@@ -85,13 +85,20 @@ def taken_from_input(step: Step) -> Iterator[tuple[str, str]]:
             yield name, value.name
 
 
+def required_of(steps: Iterable[Step]) -> set[str]:
+    """The parts of the input that steps cannot do without."""
+    wanted: set[str] = set()
+    for step in steps:
+        wanted |= {value.name for value in references(list(step.args.values())) if isinstance(value, Given)}
+        wanted |= set(step.action.signature.required) - set(step.args) - ({"files"} if step.action.on_files else set())
+    return wanted
+
+
 def check_given(name: str, steps: Iterable[Step], given: object) -> None:
     if not isinstance(given, dict):
         raise InputError(f"saga {name} takes an object of inputs, not {given!r}")
     for step in with_recoveries(steps):
-        wanted = {value.name for value in references(list(step.args.values())) if isinstance(value, Given)}
-        wanted |= set(step.action.signature.required) - set(step.args) - ({"files"} if step.action.on_files else set())
-        missing = wanted - set(cast("dict[str, object]", given))
+        missing = required_of((step,)) - set(cast("dict[str, object]", given))
         if missing:
             raise InputError(f"saga {name}, step {step.label} needs {', '.join(sorted(missing))} in the input")
 

@@ -36,7 +36,6 @@ class Typed:
             for one in parameters
             if one.default is _P.empty and one.kind not in {_P.VAR_POSITIONAL, _P.VAR_KEYWORD}
         )
-        self._open = any(one.kind is _P.VAR_KEYWORD for one in parameters)
         self._checked = tuple((name, kind.exact, kind) for name, kind in self.kinds.items() if kind.checks)
         self._stored = tuple((name, kind) for name, kind in self.kinds.items() if kind.stores)
         self._loaded = tuple((name, kind) for name, kind in self.kinds.items() if kind.loads)
@@ -125,18 +124,13 @@ class Typed:
     # -- for models ---------------------------------------------------------------------------------------------------
 
     def schema(self, *, leave_out: tuple[str, ...] = ()) -> Schema:
-        """The JSON Schema of the arguments, as an object. A Secret is not asked for: whoever calls adds it."""
+        """The JSON Schema of the arguments by name. A Secret is not asked for: whoever calls adds it."""
         parts = Definitions()
         asked = {
             name: kind for name, kind in self.kinds.items() if name not in leave_out and not isinstance(kind, Hidden)
         }
-        described: Schema = {
-            "type": "object",
-            "properties": {name: kind.schema(parts) for name, kind in asked.items()},
-            "required": [name for name in self._required if name in asked],
-            "additionalProperties": False,
-        }
-        return {**described, "$defs": parts.parts} if parts.parts else described
+        properties = {name: kind.schema(parts) for name, kind in asked.items()}
+        return parts.whole(properties, [name for name in self._required if name in asked])
 
 
 def _of_parameter(parameter: inspect.Parameter, kind: Kind) -> Kind:

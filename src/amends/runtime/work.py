@@ -244,10 +244,6 @@ class Work(OnFiles):
         /,
         *args: object,
         options: CallOptions,
-        actor: str | None = ...,
-        restarts: int = ...,
-        files: ChildFiles = ...,
-        timeout: float | timedelta | None = ...,
         **kwargs: object,
     ) -> Coroutine[Any, Any, T]: ...
 
@@ -262,7 +258,7 @@ class Work(OnFiles):
         back. An `asyncio.timeout` around the call begins anew whenever this function is called again.
         options: the same as one object, where the saga itself takes a parameter of such a name.
         """
-        asked, own = parted_call(definition, kwargs)
+        asked, own = parted_call(definition, args, kwargs)
         restarts = asked.pop("restarts", 0)
         return self._call(child_of(definition, args, own, **asked), restarts)
 

@@ -23,10 +23,11 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.files.verifying import verifying_in
 from amends.runtime.graph import Graph
 from amends.runtime.registry import PROCESS, Registry
+from amends.runtime.schema import tool_schema
 from amends.runtime.steps import Step
 from amends.runtime.work import Work
 from amends.sagafile.actions import arguments, make_action, verifying_environment
-from amends.sagafile.inputs import checked_inputs
+from amends.sagafile.inputs import checked_inputs, inputs_schema
 from amends.sagafile.model import StepPlan, Written
 from amends.sagafile.outputs import ShowOf
 from amends.sagafile.read import read_saga
@@ -65,6 +66,13 @@ class FileSaga(SagaDefinition):
         if args and (len(args) > 1 or kwargs):
             raise InputError(f"saga {self.name} takes its inputs by name, or one object of them")
         return self.bind_document(args[0] if args else dict(kwargs))
+
+    def schema(self) -> dict[str, Any]:
+        return tool_schema(self.name, self.written.does, inputs_schema(self.written.inputs))
+
+    @property
+    def takes_object(self) -> bool:
+        return True
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from amends.core.values import LARGEST_INT, Json
 from amends.errors import InputError
+from amends.runtime.schema import Definitions
 from amends.runtime.signature import named_inputs
 from amends.sagafile.model import Input
 from amends.sagafile.patterns import compiled
@@ -20,6 +21,14 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "list": (list,),
     "map": (dict,),
 }
+_SCHEMAS: Final = {
+    "text": "string",
+    "integer": "integer",
+    "number": "number",
+    "flag": "boolean",
+    "list": "array",
+    "map": "object",
+}
 _ARTICLES: Final = {"integer": "an integer", "flag": "true or false", "text": "text"}
 
 
@@ -28,6 +37,23 @@ def fits(kind: str, value: object) -> bool:
     if isinstance(value, bool):
         return kind == "flag"
     return isinstance(value, _TYPES[kind])
+
+
+def inputs_schema(inputs: Iterable[Input]) -> dict[str, Any]:
+    """The same as JSON Schema, for whoever hands the saga to a model as a tool."""
+    properties = {each.name: _schema(each) for each in inputs}
+    return Definitions().whole(properties, [each.name for each in inputs if not each.has_default])
+
+
+def _schema(each: Input) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": _SCHEMAS[each.type], "description": each.does}
+    if each.has_default:
+        described["default"] = each.default
+    if each.choices:
+        described["enum"] = list(each.choices)
+    if each.pattern:
+        described["pattern"] = f"^(?:{each.pattern})$"
+    return {name: value for name, value in described.items() if name != "description" or value}
 
 
 def pattern_mistake(pattern: str) -> str | None:
