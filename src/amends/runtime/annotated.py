@@ -19,6 +19,7 @@ from uuid import UUID
 
 from amends.runtime.kinds import (
     ANYTHING,
+    NULL,
     About,
     Chosen,
     Exact,
@@ -57,8 +58,8 @@ _KNOWN: Final[Mapping[object, Kind]] = {
     str: Exact(str, "text", {"type": "string"}),
     int: Exact(int, "a whole number", {"type": "integer"}),
     bool: Exact(bool, "true or false", {"type": "boolean"}),
-    None: Exact(type(None), "null", {"type": "null"}),
-    type(None): Exact(type(None), "null", {"type": "null"}),
+    None: NULL,
+    type(None): NULL,
     dict: Exact(dict, "an object", {"type": "object"}),
     list: Exact(list, "a list", {"type": "array"}),
     float: Number(),
@@ -237,3 +238,10 @@ def hints_of(function: Callable[..., object]) -> tuple[dict[str, Any], tuple[str
         except Exception:  # noqa: BLE001, S112 - the same: it is left unchecked
             continue
     return known, tuple(name for name in written if name not in known)
+
+
+def awaited(annotation: Any) -> Any:  # noqa: ANN401 - whatever stands there
+    """What a plain function that says it returns an awaitable gives in the end."""
+    if typing.get_origin(annotation) in {collections.abc.Awaitable, collections.abc.Coroutine}:
+        return typing.get_args(annotation)[-1]
+    return annotation

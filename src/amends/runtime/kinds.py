@@ -80,6 +80,9 @@ class Exact(Kind):
         return dict(self._schema)
 
 
+NULL: Final = Exact(type(None), "null", {"type": "null"})
+
+
 class Number(Kind):
     """A float. JSON has only numbers, and 3.0 comes back from it as 3."""
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from amends.errors import DivergedError, InputError, NotJsonError
-from amends.runtime.annotated import Kinds, hints_of
-from amends.runtime.kinds import ANYTHING, Hidden, Kind, OneOf, Series, Table
+from amends.runtime.kinds import ANYTHING, NULL, Hidden, Kind, OneOf, Series, Table
 from amends.runtime.misfit import Misfit
 from amends.runtime.schema import Definitions, Schema
 
@@ -25,11 +24,15 @@ class Typed:
 
     def __init__(self, whose: str, function: Callable[..., object] | None, *, skip: int = 0) -> None:
         self.whose = whose
-        hints, unresolved = ({}, ()) if function is None else hints_of(function)
-        parameters = () if function is None else tuple(inspect.signature(function).parameters.values())[skip:]
-        kinds = Kinds()
-        self.kinds = {one.name: _of_parameter(one, kinds.of(hints.get(one.name, Any))) for one in parameters}
-        self.result = kinds.of(_awaited(hints.get("return", Any)))
+        hints: dict[str, Kind] = {}
+        unresolved: tuple[str, ...] = ()
+        parameters: tuple[inspect.Parameter, ...] = ()
+        result = ANYTHING
+        if function is not None:
+            hints, result, unresolved = kinds_of(function)
+            parameters = tuple(inspect.signature(function).parameters.values())[skip:]
+        self.kinds = {one.name: _of_parameter(one, hints.get(one.name, ANYTHING)) for one in parameters}
+        self.result: Kind = result
         self._unresolved = {one.name: str(one.annotation) for one in parameters if one.name in unresolved}
         self._required = tuple(
             one.name
@@ -139,19 +142,18 @@ def _of_parameter(parameter: inspect.Parameter, kind: Kind) -> Kind:
     if parameter.kind is _P.VAR_KEYWORD:
         return Table(kind)
     if parameter.default is None and kind.checks:  # `x: int = None`: then null is one of its values
-        return OneOf((kind, Kinds().of(None)))
+        return OneOf((kind, NULL))
     return kind
 
 
-def _awaited(annotation: Any) -> Any:  # noqa: ANN401 - whatever stands there
-    """What a plain function that says it returns an awaitable gives in the end."""
-    import collections.abc
-    import typing
+def kinds_of(function: Callable[..., object]) -> tuple[dict[str, Kind], Kind, tuple[str, ...]]:
+    """The kinds of a function's parameters and of its result, and the annotations that cannot be resolved here."""
+    from amends.runtime.annotated import Kinds, awaited, hints_of  # and all the types of values: not for a start
 
-    origin = typing.get_origin(annotation)
-    if origin in {collections.abc.Awaitable, collections.abc.Coroutine}:
-        return typing.get_args(annotation)[-1]
-    return annotation
+    hints, unresolved = hints_of(function)
+    kinds = Kinds()
+    result = kinds.of(awaited(hints.pop("return", Any)))
+    return {name: kinds.of(hint) for name, hint in hints.items()}, result, unresolved
 
 
 UNTYPED: Final = Typed("", None)
