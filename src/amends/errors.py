@@ -28,6 +28,7 @@ AmendsError
 ├── DeclarationError            an action or a definition is declared wrongly
 │   └── TopicError              a topic's name is not one
 ├── InputError                  a value that cannot be stored
+│   ├── MisfitError             not what was declared
 │   ├── NotJsonError            outside the JSON domain
 │   └── TooLargeError           past a size limit
 ├── UnknownError                a name that nothing answers to
@@ -230,6 +231,22 @@ class TopicError(DeclarationError):
 
 class InputError(AmendsError):
     """A value that cannot be stored."""
+
+
+class MisfitError(InputError):
+    """A value is not what was declared: `expected` and `came` in words, and `inside`, where in the value that is."""
+
+    def __init__(self, expected: str, came: str, *, inside: str = "", whose: str = "it") -> None:
+        super().__init__(f"{whose}{inside} has to be {expected}, not {came}")
+        self.expected, self.came, self.inside = expected, came, inside
+
+    def at(self, part: str) -> MisfitError:
+        """The same, further inside."""
+        self.inside = part + self.inside
+        return self
+
+    def said_of(self, whose: str) -> MisfitError:
+        return MisfitError(self.expected, self.came, inside=self.inside, whose=whose)
 
 
 class NotJsonError(InputError):

@@ -296,7 +296,7 @@ def test_what_would_come_back_as_something_else_is_refused_when_it_is_given(
 def test_an_annotation_that_says_nothing_here_asks_nothing() -> None:
     class Theirs: ...
 
-    def function(a: Any, b: Theirs, c: "int", *rest: "int", d: int = None, **more: str) -> None: ...  # type: ignore[assignment] # noqa: RUF013 # pyright: ignore[reportArgumentType]
+    def function(a: Any, b: Theirs, c: "int", *rest: "int", d: int = None, **more: str) -> None: ...  # type: ignore[assignment] # noqa: RUF013 # pyright: ignore[reportArgumentType] - as people write it
 
     function.__annotations__["a"] = "Nowhere"
     kinds = Typed("t.it", function)
@@ -499,7 +499,7 @@ def test_a_result_that_is_not_what_it_was_declared_to_be_took_effect_and_is_take
 
     @action("types.liar")
     def lie() -> Trip:
-        return None  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+        return None  # type: ignore[return-value] # pyright: ignore[reportReturnType] - the lie
 
     @lie.compensation
     def unlie(done: Done) -> None:
@@ -517,7 +517,7 @@ def test_a_result_that_is_not_what_it_was_declared_to_be_took_effect_and_is_take
 def test_a_result_that_json_has_by_itself_is_kept_as_it_is() -> None:
     @action("types.loose", read_only=True)
     def loose() -> int:
-        return "five"  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+        return "five"  # type: ignore[return-value] # pyright: ignore[reportReturnType] - the lie
 
     @saga("types.loosely")
     async def loosely(s: Work) -> object:

@@ -7,7 +7,7 @@ the one after a crash, the probe and the compensation all get the same, and what
 | function | what it does                                          | what it does with a misfit             |
 |----------|-------------------------------------------------------|----------------------------------------|
 | `store`  | a value to JSON; what is JSON already stays as it is  | leaves it, for whoever checks          |
-| `load`   | JSON to the declared value                            | raises Misfit, with the place inside   |
+| `load`   | JSON to the declared value                            | raises MisfitError, with the place inside   |
 
 `load` is the check, too. A kind that is neither stored nor loaded in another shape costs nothing on those ways. What
 an annotation says that is none of these kinds (a class of somebody's own, a name that is not found) is `ANYTHING`:
@@ -26,7 +26,8 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from amends.core.values import canonical
-from amends.runtime.misfit import Misfit, a_class, a_kind_of, came, first_line, is_list, is_mark, is_object
+from amends.errors import MisfitError
+from amends.runtime.misfit import a_class, a_kind_of, came, first_line, is_list, is_mark, is_object
 from amends.runtime.schema import Definitions, Schema, described_as, renamed
 from amends.runtime.secret import Secret
 from amends.source.marked import shown
@@ -73,7 +74,7 @@ class Exact(Kind):
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if type(value) is not self.exact or is_mark(value):
-            raise Misfit(self._expected, came(value))
+            raise MisfitError(self._expected, came(value))
         return value
 
     def schema(self, parts: Definitions) -> Schema:
@@ -93,7 +94,7 @@ class Number(Kind):
             return value
         if type(value) is int:
             return float(value)
-        raise Misfit("a number", came(value))
+        raise MisfitError("a number", came(value))
 
     def schema(self, parts: Definitions) -> Schema:
         return {"type": "number"}
@@ -127,7 +128,7 @@ class Text(Kind):
                 return self._read(value)
             except (ValueError, InvalidOperation, OverflowError):
                 pass
-        raise Misfit(self._expected, came(value))
+        raise MisfitError(self._expected, came(value))
 
     def schema(self, parts: Definitions) -> Schema:
         return dict(self._schema)
@@ -141,7 +142,7 @@ class Exactly(Text):
 
     def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
         if type(value) is Decimal and not value.is_finite():
-            raise Misfit("a decimal number", str(value))
+            raise MisfitError("a decimal number", str(value))
         return super().store(value)
 
     def schema(self, parts: Definitions) -> Schema:
@@ -164,11 +165,11 @@ class Span(Kind):
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if type(value) not in {int, float} or not math.isfinite(value):
-            raise Misfit("a number of seconds", came(value))
+            raise MisfitError("a number of seconds", came(value))
         try:
             return dt.timedelta(seconds=value)
         except OverflowError:
-            raise Misfit("a number of seconds", came(value)) from None
+            raise MisfitError("a number of seconds", came(value)) from None
 
     def schema(self, parts: Definitions) -> Schema:
         return {"type": "number", "description": "seconds"}
@@ -182,7 +183,7 @@ class Hidden(Kind):
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if type(value) is Secret or is_mark(value):
             return value
-        raise Misfit("a Secret, as amends.Secret(…) or Secret.env(NAME)", "what the journal would show")
+        raise MisfitError("a Secret, as amends.Secret(…) or Secret.env(NAME)", "what the journal would show")
 
     def schema(self, parts: Definitions) -> Schema:
         return {"type": "string", "writeOnly": True}
@@ -211,7 +212,7 @@ class Chosen(Kind):
         try:
             return self._members[type(value), value]
         except (KeyError, TypeError):
-            raise Misfit(f"one of {', '.join(came(one) for _, one in self._members)}", came(value)) from None
+            raise MisfitError(f"one of {', '.join(came(one) for _, one in self._members)}", came(value)) from None
 
     def schema(self, parts: Definitions) -> Schema:
         return {"enum": [stored for _, stored in self._members]}
@@ -242,14 +243,14 @@ class Series(Kind):
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_list(value):
-            raise Misfit("a list", came(value))
+            raise MisfitError("a list", came(value))
         found = cast("list[object]", value)
         loaded = _loaded([self._item] * len(found), found, strict=strict) if self._item.checks else found
         if self._make is list:
             return loaded if self._item.loads else found
         made = self._make(loaded)
         if strict and self._is_set and len(made) != len(found):
-            raise Misfit("a list without anything twice", came(value))
+            raise MisfitError("a list without anything twice", came(value))
         return made
 
     def schema(self, parts: Definitions) -> Schema:
@@ -275,7 +276,7 @@ class Fixed(Kind):
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_list(value) or len(value) != len(self._items):
-            raise Misfit(f"a list of {len(self._items)}", came(value))
+            raise MisfitError(f"a list of {len(self._items)}", came(value))
         return tuple(_loaded(self._items, cast("list[object]", value), strict=strict))
 
     def schema(self, parts: Definitions) -> Schema:
@@ -289,7 +290,7 @@ def _loaded(kinds: Iterable[Kind], values: Iterable[object], *, strict: bool) ->
     try:
         for kind, value in zip(kinds, values, strict=True):
             loaded.append(kind.load(value, strict=strict))
-    except Misfit as exc:
+    except MisfitError as exc:
         raise exc.at(f"[{len(loaded)}]") from None
     return loaded
 
@@ -310,14 +311,14 @@ class Table(Kind):
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_object(value) or is_mark(value):
-            raise Misfit("an object", came(value))
+            raise MisfitError("an object", came(value))
         loaded: dict[object, object] = {}
         for name, each in cast("dict[object, object]", value).items():
             if type(name) is not str:
-                raise Misfit("an object with texts as its keys", f"one with {shown(name)}")
+                raise MisfitError("an object with texts as its keys", f"one with {shown(name)}")
             try:
                 loaded[name] = self._item.load(each, strict=strict)
-            except Misfit as exc:
+            except MisfitError as exc:
                 raise exc.at(f".{name}") from None
         return loaded if self._item.loads else value
 
@@ -365,20 +366,20 @@ class Record(Kind):
         if not self.owns(value):
             return value
         if type(value) is not self._of:
-            raise Misfit(
+            raise MisfitError(
                 f"{a_class(self._of)} itself", f"{a_kind_of(value)}, which JSON would make {a_class(self._of)} of"
             )
         stored: dict[str, object] = {}
         for name, each in self.fields.items():
             try:
                 stored[name] = each.kind.store(getattr(value, name))
-            except Misfit as exc:
+            except MisfitError as exc:
                 raise exc.at(f".{name}") from None
         return stored
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_object(value) or is_mark(value):
-            raise Misfit(f"{a_class(self._of)}, or an object of its fields", came(value))
+            raise MisfitError(f"{a_class(self._of)}, or an object of its fields", came(value))
         given = cast("dict[str, object]", value)
         if strict:
             self._require_names(given)
@@ -387,23 +388,23 @@ class Record(Kind):
             if name in given:
                 try:
                     loaded[name] = each.kind.load(given[name], strict=strict)
-                except Misfit as exc:
+                except MisfitError as exc:
                     raise exc.at(f".{name}") from None
             elif each.required:
-                raise Misfit(f"{a_class(self._of)} with {name}", came(value))
+                raise MisfitError(f"{a_class(self._of)} with {name}", came(value))
         if self.is_dict:
             return loaded if self.loads else value
         try:
             return self._of(**loaded)
         except Exception as exc:  # noqa: BLE001 - whatever a class raises when it is made, it refuses what it is made of
-            raise Misfit(a_class(self._of), f"what it refuses: {first_line(exc)}") from None
+            raise MisfitError(a_class(self._of), f"what it refuses: {first_line(exc)}") from None
 
     def _require_names(self, given: Mapping[str, object]) -> None:
         for name in given:
             if name not in self.fields:
                 right = nearest(str(name), tuple(self.fields))
                 meant = f"; did you mean {right}?" if right else ""
-                raise Misfit(f"{a_class(self._of)} of {', '.join(self.fields)}", f"one with {shown(name)}{meant}")
+                raise MisfitError(f"{a_class(self._of)} of {', '.join(self.fields)}", f"one with {shown(name)}{meant}")
 
     def schema(self, parts: Definitions) -> Schema:
         return parts.named(self, self._of.__name__, lambda: self._described(parts))
@@ -442,14 +443,14 @@ class Model(Kind):
                     return stored
             except ValueError:
                 continue
-        raise Misfit(
+        raise MisfitError(
             f"{a_class(self._of)} that is the same again after JSON",
             f"{a_kind_of(value)} that is not (a secret, an excluded field or a class below it)",
         )
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_object(value) or is_mark(value):
-            raise Misfit(f"{a_class(self._of)}, or an object of its fields", came(value))
+            raise MisfitError(f"{a_class(self._of)}, or an object of its fields", came(value))
         try:
             return self._of.model_validate(value)
         except ValueError as exc:
@@ -464,13 +465,13 @@ class Model(Kind):
         return parts.named(self, self._of.__name__, lambda: renamed(described, names))
 
 
-def _of_model(of: type, exc: ValueError) -> Misfit:
+def _of_model(of: type, exc: ValueError) -> MisfitError:
     """The first thing that pydantic found, and where."""
     errors = getattr(exc, "errors", None)
     if errors is None:
-        return Misfit(a_class(of), f"what it refuses: {first_line(exc)}")
+        return MisfitError(a_class(of), f"what it refuses: {first_line(exc)}")
     one: Any = errors()[0]
-    misfit = Misfit(f"as {of.__name__} says ({one['msg']})", came(one.get("input")))
+    misfit = MisfitError(f"as {of.__name__} says ({one['msg']})", came(one.get("input")))
     for part in reversed(one["loc"]):
         misfit.at(f"[{part}]" if isinstance(part, int) else f".{part}")
     return misfit
@@ -498,7 +499,7 @@ class OneOf(Kind):
         again = self._first(stored, strict=True)
         if again is not own and type(again.load(stored)) is not type(value):
             told = f"JSON would make {a_kind_of(again.load(stored))} of it: let their fields differ, as by a Literal"
-            raise Misfit("told apart from the others that are declared", f"{a_kind_of(value)}; {told}")
+            raise MisfitError("told apart from the others that are declared", f"{a_kind_of(value)}; {told}")
         return stored
 
     def _stored_below(self, value: object) -> object:
@@ -508,29 +509,29 @@ class OneOf(Kind):
                 try:
                     stored = kind.store(value)
                     kind.load(stored)
-                except Misfit:
+                except MisfitError:
                     continue
                 return stored
         return value
 
     def _first(self, value: object, *, strict: bool) -> Kind:
-        misfits: list[Misfit] = []
+        misfits: list[MisfitError] = []
         for kind in self._kinds:
             try:
                 kind.load(value, strict=strict)
-            except Misfit as exc:
+            except MisfitError as exc:
                 misfits.append(exc)
             else:
                 return kind
         deep = max(misfits, key=lambda exc: len(exc.inside))
         if deep.inside:
             raise deep
-        raise Misfit(" or ".join(dict.fromkeys(exc.expected for exc in misfits)), misfits[0].came)
+        raise MisfitError(" or ".join(dict.fromkeys(exc.expected for exc in misfits)), misfits[0].came)
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         try:
             return self._first(value, strict=True).load(value)
-        except Misfit:
+        except MisfitError:
             if strict:
                 raise
         return self._first(value, strict=False).load(value, strict=False)

@@ -9,18 +9,6 @@ from amends.runtime.secret import Secret
 from amends.source.marked import shown
 
 
-class Misfit(Exception):  # noqa: N818 - never leaves the runtime: whoever checks makes a sentence of it
-    """A value is not of its kind: what was expected, what came, and where inside of the value."""
-
-    def __init__(self, expected: str, came: str) -> None:
-        super().__init__(expected, came)
-        self.expected, self.came, self.inside = expected, came, ""
-
-    def at(self, part: str) -> Misfit:
-        self.inside = part + self.inside
-        return self
-
-
 def is_object(value: object) -> bool:
     return type(value) is dict
 
@@ -51,7 +39,7 @@ def came(value: object) -> str:
 
 
 def first_line(said: object) -> str:
-    return (str(said).strip().splitlines() or [""])[0]
+    return str(said).strip().partition("\n")[0]
 
 
 def a_kind_of(value: object) -> str:

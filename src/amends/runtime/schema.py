@@ -62,7 +62,7 @@ def described_as(schema: Schema, about: str) -> Schema:
     return {**schema, "description": about} if about else schema
 
 
-def renamed(part: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+def renamed(part: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON value
     """A part of somebody else's schema, with its references to the names that its parts have here."""
     if isinstance(part, dict):
         known = cast("dict[str, Any]", part)

@@ -10,9 +10,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from amends.errors import DivergedError, InputError, NotJsonError
+from amends.errors import DivergedError, InputError, MisfitError, NotJsonError
 from amends.runtime.kinds import ANYTHING, NULL, Hidden, Kind, OneOf, Series, Table
-from amends.runtime.misfit import Misfit
 from amends.runtime.schema import Definitions, Schema
 
 _P: Final = inspect.Parameter
@@ -58,8 +57,8 @@ class Typed:
     def check_one(self, name: str, value: object, kind: Kind | None = None, said: str | None = None) -> None:
         try:
             (kind or self.kinds.get(name, ANYTHING)).load(value)
-        except Misfit as exc:
-            raise self._error(said or name, exc) from None
+        except MisfitError as exc:
+            raise exc.said_of(f"{self.whose}: {said or name}") from None
 
     def store(self, named: Mapping[str, object]) -> Mapping[str, object]:
         """The arguments as JSON has them. One that does not fit stays as it is."""
@@ -70,8 +69,8 @@ class Typed:
             if name in found:
                 try:
                     found[name] = kind.store(found[name])
-                except Misfit as exc:
-                    raise self._error(name, exc) from None
+                except MisfitError as exc:
+                    raise exc.said_of(f"{self.whose}: {name}") from None
         return found
 
     def not_json(self, named: Mapping[str, Any], error: NotJsonError) -> NotJsonError:
@@ -102,8 +101,8 @@ class Typed:
             stored = self.result.store(value)
             if not self.result.native:
                 self.result.load(stored)
-        except Misfit as exc:
-            raise InputError(f"the result{exc.inside} has to be {exc.expected}, not {exc.came}") from None
+        except MisfitError as exc:
+            raise exc.said_of("the result") from None
         return stored
 
     def restore_result(self, value: object) -> Any:  # noqa: ANN401 - the function's own type
@@ -113,16 +112,13 @@ class Typed:
     def _restored(self, what: str, kind: Kind, value: object) -> object:
         try:
             return kind.load(value, strict=False)
-        except Misfit as exc:
+        except MisfitError as exc:
             if kind.native:
                 return value
             raise DivergedError(
                 f"{self.whose}: {what}{exc.inside} on record has to be {exc.expected}, not {exc.came}; what it is "
                 "declared as has changed: give it back what it lacks (a default, say), then go on"
             ) from None
-
-    def _error(self, name: str, exc: Misfit) -> InputError:
-        return InputError(f"{self.whose}: {name}{exc.inside} has to be {exc.expected}, not {exc.came}")
 
     # -- for models ---------------------------------------------------------------------------------------------------
 
