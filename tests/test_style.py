@@ -214,9 +214,8 @@ def past_the_clock(source: Source) -> Iterator[tuple[int, str]]:
     if source.path == PurePosixPath("src/amends/clock.py"):
         return
     for each in source.imports:
-        if (
-            each.full.partition(".")[0] in AMBIENT_MODULES and each.full != "uuid.UUID"
-        ):  # a kind of value, and no chance
+        is_a_kind = each.full == "uuid.UUID"  # a type of values, and no chance
+        if each.full.partition(".")[0] in AMBIENT_MODULES and not is_a_kind:
             yield each.line, f"imports {each.full}; time and chance come in by clock.py"
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Name | ast.Attribute) and (name := source.spelled_out(node)) in AMBIENT_NAMES:
