@@ -3,11 +3,13 @@
 import asyncio
 import datetime as dt
 import enum
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, TypeVar
 from uuid import UUID
 
 import jsonschema
@@ -35,6 +37,8 @@ from amends.errors import DivergedError, InputError, NotJsonError
 from amends.journal.memory import Memory
 from amends.runtime.typed import Typed
 from tests.runtime.support import QuickClock, World, coordinator
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def run(definition: SagaDefinition, *args: Any, **given: Any) -> Ended:
@@ -694,3 +698,231 @@ def test_an_unannotated_action_is_a_tool_that_takes_anything() -> None:
     schema = action("types.anything", read_only=True)(anything).schema()
     assert schema["parameters"]["properties"] == {"a": {}, "b": {}}
     assert schema["parameters"]["required"] == ["a"]
+
+
+# -- what is large, what has no end, and what defends itself ----------------------------------------------------------
+
+made_in: Counter[int] = Counter()
+made: list[int] = []
+
+
+@dataclass
+class Item:
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        made_in[threading.get_ident()] += 1
+
+
+class Article(BaseModel):
+    name: str
+
+    def model_post_init(self, _: object, /) -> None:
+        made_in[threading.get_ident()] += 1
+
+
+def declares(kind: Any) -> Callable[[F], F]:
+    """Have a function say this wherever it says Any."""
+
+    def declared(function: F) -> F:
+        said = function.__annotations__
+        function.__annotations__ = {name: kind if hint is Any else hint for name, hint in said.items()}
+        return function
+
+    return declared
+
+
+def every_way(kind: Any, many: Any) -> None:
+    """One value as input, argument, before-image, result, answer of a probe, child's and saga's result, and back."""
+    refunded: list[object] = []
+
+    def undone(done: Done) -> None:
+        refunded.append(done.result)
+
+    @action("way.loop")
+    @declares(kind)
+    async def on_loop(many: Any) -> Any:
+        return many
+
+    @on_loop.before
+    @declares(kind)
+    async def before(many: Any) -> Any:
+        return many
+
+    @action("way.thread")
+    @declares(kind)
+    def in_thread(many: Any) -> Any:
+        return many
+
+    @action("way.lost")
+    @declares(kind)
+    async def lost(many: Any) -> Any:
+        raise OSError
+
+    @lost.probe
+    async def found(_: Asked) -> Happened:
+        return Happened(many)
+
+    for one in (on_loop, in_thread, lost):
+        one.compensation(undone)
+
+    @saga("way.child")
+    @declares(kind)
+    async def below(s: Work, many: Any) -> Any:
+        return many
+
+    @saga("way.all")
+    @declares(kind)
+    async def whole(s: Work, many: Any) -> Any:
+        for one in (on_loop, in_thread, lost):
+            assert await s.do(one, many=many) == many
+        assert await s.call(below, many) == many
+        return many
+
+    made_in.clear()
+    ended = run(whole, many)
+    assert ended.status is SagaStatus.COMPLETED, ended.why
+    assert ended.result == many
+
+    @saga("way.back")
+    @declares(kind)
+    async def back(s: Work, many: Any) -> Any:
+        await s.do(on_loop, many=many)
+        raise ValueError
+
+    assert run(back, many).status is SagaStatus.ROLLED_BACK
+    assert refunded == [many]
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "many"),
+    [(list[Item], Item("a", 1), 6_000), (list[Article], Article(name="a" * 100), 12_000)],
+    ids=["dataclass", "model"],
+)
+def test_a_large_value_is_stored_and_made_again_off_the_loop_whichever_way_it_goes(
+    kind: Any, one: Any, many: int
+) -> None:
+    every_way(kind, [one])
+    assert made_in[threading.get_ident()] > 0
+
+    every_way(kind, [one] * many)
+    assert made_in[threading.get_ident()] < made_in.total() / 5  # so much as is walked before it is known to be large
+
+
+@dataclass
+class Branch:
+    kids: list["Branch"] = field(default_factory=list["Branch"])
+    other: "Branch | None" = None
+
+    def __post_init__(self) -> None:
+        made.append(1)
+
+
+class Limb(BaseModel):
+    kids: list["Limb"] = []
+
+
+class Ring(TypedDict):
+    inside: "list[Ring] | None"
+    day: NotRequired[dt.date]
+
+
+def ring_of(one: Any, names: list[str]) -> Any:
+    for name in names:
+        setattr(one, name, [one, one] if name == "kids" else one)
+    return one
+
+
+def ring() -> Ring:
+    found: Ring = {"inside": None}
+    found["inside"] = [found]
+    return found
+
+
+@dataclass
+class Trapped:
+    """Reading it ends the process, if nobody minds."""
+
+    size: int = 1
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "size":
+            raise SystemExit("not even that")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["on the loop", "in a thread"])
+@pytest.mark.parametrize(
+    ("kind", "value", "says"),
+    [
+        (Branch, ring_of(Branch(), ["kids"]), "the result is nested deeper than 64 levels"),
+        (Branch, ring_of(Branch(), ["other"]), "the result is nested deeper than 64 levels"),
+        (Limb, ring_of(Limb(), ["kids"]), "the result is nested deeper than 64 levels"),
+        (Ring, ring(), "the result is nested deeper than 64 levels"),
+        (list[tuple[str, ...]], [("ha",) * 100_000] * 1000, "the result takes more than 16 MB as JSON"),
+        (set[str], {"x" * 20_000_000}, "the result takes more than 16 MB as JSON"),
+        (bytes, b"x" * 20_000_000, "the result takes more than 16 MB as JSON"),
+        (Trapped, Trapped(), "what it returned cannot be read: SystemExit"),
+    ],
+    ids=["ring", "union", "model", "typed dict", "laughs", "set", "bytes", "trap"],
+)
+def test_what_was_returned_took_effect_however_it_defends_itself_against_being_stored(
+    kind: Any, value: object, says: str, waits: bool
+) -> None:
+    refunded: list[object] = []
+
+    def undo(done: Done) -> None:
+        refunded.append(done.result)
+
+    @declares(kind)
+    async def on_loop() -> Any:
+        return value
+
+    @declares(kind)
+    def in_thread() -> Any:
+        return value
+
+    returns = action("hostile.returns")(on_loop if waits else in_thread)
+    returns.compensation(undo)
+
+    @saga("hostile.returns")
+    async def whole(s: Work) -> None:
+        await s.do(returns)
+
+    ended = run(whole)
+    assert ended.status is SagaStatus.ROLLED_BACK
+    assert f"took effect, but {says}" in ended.why
+    assert refunded == [None]
+
+
+def test_an_argument_without_an_end_is_refused_before_anything_begins() -> None:
+    called: list[object] = []
+
+    async def take(branch: Branch) -> None:
+        called.append(branch)
+
+    takes = action("hostile.takes", read_only=True)(take)
+
+    @saga("hostile.takes")
+    async def whole(s: Work) -> None:
+        await s.do(takes, branch=ring_of(Branch(), ["kids"]))
+
+    ended = run(whole)
+    assert "NotJsonError: hostile.takes: branch is nested deeper than 64 levels" in ended.why
+    assert called == []
+
+
+def test_unions_that_lie_in_each_other_are_made_once_and_not_twice_at_each_level() -> None:
+    chain = Branch()
+    for _ in range(20):
+        chain = Branch(other=chain)
+
+    def give() -> Branch:
+        raise NotImplementedError
+
+    typed = Typed("chain", give)
+    stored = typed.store_result(chain)
+    made.clear()
+    assert typed.restore_result(stored) == chain
+    assert len(made) == 21

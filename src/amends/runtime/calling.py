@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 
+from amends.core.values import LARGEST_VALUE
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, InputError, StepError, StepFatalError
 from amends.runtime.checked import checked_actor
@@ -17,6 +18,7 @@ from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.generic import R_co
 from amends.runtime.limits import whole
 from amends.runtime.options import CallOptions
+from amends.runtime.values import small_or_off_loop
 from amends.runtime.waiting import seconds_of
 
 if TYPE_CHECKING:
@@ -136,6 +138,7 @@ def child_of(
     definition: SagaDefinition[..., T],
     args: tuple[object, ...],
     own: Mapping[str, object],
+    most: int = LARGEST_VALUE,
     *,
     actor: str | None = None,
     files: ChildFiles = "own",
@@ -147,7 +150,7 @@ def child_of(
     if timeout_s is not None:
         whole("seconds", timeout_s)
     delegate = "" if actor is None else checked_actor(actor)
-    return Child(definition, definition.bind(args, own), delegate, files, timeout_s)
+    return Child(definition, definition.bind(args, own, most), delegate, files, timeout_s)
 
 
 async def call_one(do: Do, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
@@ -244,6 +247,14 @@ class _Call:
             await self._do(REVERT, {"child": done["child"]})
 
 
+async def restored_result(wanted: Child[T], result: object) -> T:
+    """What a child returned, as its definition declares it. Raises DivergedError."""
+    typed = wanted.definition.typed
+    if typed.result.loads:
+        result = await small_or_off_loop(functools.partial(typed.restore_result, result))
+    return cast("T", result)
+
+
 async def call_group(
     do: Do, group: Sequence[Child[T]], on_failure: OnChildFailure, restarts: int, layers: Callable[[], Layers]
 ) -> list[T]:
@@ -260,7 +271,7 @@ async def call_group(
         failures = [one for one in ended if isinstance(one, BaseException)]
         if not failures:
             results = [cast("dict[str, Any]", one)["result"] for one in ended]
-            return [one.definition.typed.restore_result(each) for one, each in zip(group, results, strict=True)]
+            return [await restored_result(one, each) for one, each in zip(group, results, strict=True)]
         stranger = next((one for one in failures if not isinstance(one, StepError)), None)
         if stranger is not None:
             raise stranger

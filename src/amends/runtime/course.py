@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from amends.errors import CallPerson, Complete, StepError
 from amends.runtime.graph import Graph
 from amends.runtime.places import Spot
 from amends.runtime.steps import Step
+from amends.runtime.values import small_or_off_loop
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
@@ -90,7 +92,9 @@ class Course:
                     return await self._recovered(step, label, exc)
                 turn += 1
             else:
-                stored = step.action.typed.store_result(result)  # what others take of it they have their own word for
+                stored, typed = result, step.action.typed  # what others take of it they have their own word for
+                if typed.result.stores:
+                    stored = await small_or_off_loop(partial(typed.store_result, result))
                 self._complete_if(step, result, stored)
                 return stored
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from amends.core.values import Json
+from amends.core.values import LARGEST_VALUE, Json
 from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
 from amends.runtime.assertions import RESULT, checks
@@ -31,6 +31,7 @@ from amends.runtime.steps import (
     with_recoveries,
 )
 from amends.runtime.typed import UNTYPED, Typed
+from amends.runtime.values import small_or_off_loop
 
 if TYPE_CHECKING:
     from amends.runtime.work import Work
@@ -157,7 +158,10 @@ class SagaDefinition(Generic[P, R_co]):
         own = () if args and self.takes_object else self.input_names
         return parted(self.name, own, self.options.options, known, keywords)
 
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+    def bind(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], most: int = LARGEST_VALUE
+    ) -> dict[str, object]:
+        """The input by name, as JSON has it. Raises InputError, and TooLargeError where it takes more than `most`."""
         if self.steps and not args:
             args, kwargs = (dict(kwargs),), {}
         try:
@@ -165,21 +169,21 @@ class SagaDefinition(Generic[P, R_co]):
         except TypeError as exc:
             raise InputError(f"saga {self.name}: {self.signature.misfit(exc, kwargs)}") from None
         if not self.steps:
-            return dict(self.typed.store(bound))
+            return dict(self.typed.store(bound, most, "input"))
         if isinstance(bound["given"], dict):
-            bound["given"] = self._stored(cast("dict[str, object]", bound["given"]))
+            bound["given"] = self._stored(cast("dict[str, object]", bound["given"]), most)
         named_inputs(self.name, bound["given"], self._inputs, ())
         check_given(self.name, self.steps, bound["given"])
         self._require_inputs(self.given(bound), InputError)
         return bound
 
-    def _stored(self, given: Mapping[str, object]) -> dict[str, object]:
+    def _stored(self, given: Mapping[str, object], most: int) -> dict[str, object]:
         """The input of a list of steps as JSON has it: by the word of the first action that takes it."""
         found = dict(given)
         for step in with_recoveries(self.steps):
             for name, taken in taken_from_input(step):
                 if taken in found:
-                    found[taken] = step.action.typed.store({name: found[taken]})[name]
+                    found[taken] = step.action.typed.store({name: found[taken]}, most)[name]
         return found
 
     @cached_property
@@ -218,7 +222,9 @@ class SagaDefinition(Generic[P, R_co]):
         if self.steps:
             result: Any = await self._run_steps(s, named["given"])
         else:
-            result = await self.signature.call(self.function, self.typed.restore(dict(named)), s)
+            if self.typed.loads:
+                named = await small_or_off_loop(functools.partial(self.typed.restore, dict(named)))
+            result = await self.signature.call(self.function, named, s)
         if options.lands is not None:
             await s.land(message=options.lands)
         return result

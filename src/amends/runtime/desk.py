@@ -32,7 +32,7 @@ class Desk:
         driven = await self._engine.drive(saga)
         if driven is None:
             self._engine.tell_parent(state)
-        return driven or self._engine.told(state)
+        return driven or await self._engine.told(state)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 

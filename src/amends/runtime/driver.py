@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, cast
 
 from amends.core import commands as c
@@ -58,7 +59,7 @@ from amends.runtime.run import Run
 from amends.runtime.secret import Secret
 from amends.runtime.state import Office, office
 from amends.runtime.surroundings import Surroundings
-from amends.runtime.values import give, keep_off_loop
+from amends.runtime.values import give, keep_off_loop, small_or_off_loop
 from amends.runtime.waiting import Waiting
 from amends.runtime.work import Work
 
@@ -242,12 +243,14 @@ class Driver:
     async def _ended(self, definition: SagaDefinition, work: Work, named: Mapping[str, Any]) -> tuple[object, str]:
         """The definition's result and, where it ended early, why."""
         try:
-            return definition.typed.store_result(await definition.run(work, named)), ""
+            result, why = await definition.run(work, named), ""
         except Exception as exc:  # a TaskGroup wraps what its branches raised
             early = first(Complete, exc)
             if early is None:
                 raise
-            return definition.typed.store_result(early.result), early.why
+            result, why = early.result, early.why
+        typed = definition.typed
+        return await small_or_off_loop(partial(typed.store_result, result)) if typed.result.stores else result, why
 
     def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
         for step in self._forward.places.missing:

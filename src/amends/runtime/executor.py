@@ -62,7 +62,7 @@ class Call:
     knows: Knows | None = None
     feedback: tuple[str, ...] = ()
     late: LateReport | None = None
-    store: Callable[[Any], object] | None = None
+    store: Callable[[Any, int], object] | None = None
     """What makes JSON of what is returned, where that is declared to be more. Raises InputError."""
     running: bool = field(default=False, init=False)
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
@@ -193,7 +193,7 @@ def _succeeded(call: Call, value: object, most: int = LARGEST_VALUE) -> Outcome:
     if call.store is None and (value is None or type(value) is bool):
         return Succeeded(value)
     try:
-        made = value if call.store is None else call.store(value)
+        made = value if call.store is None else call.store(value, most)
         return Succeeded(stored(made, call.saga, "the result", most)[0])
     except TooLargeError as exc:
         if most < LARGEST_VALUE:
@@ -222,7 +222,7 @@ def _answered(call: Call, value: object, most: int = LARGEST_VALUE) -> Answer:
 def _found(call: Call, answer: Happened, most: int) -> Answer:
     """It happened; whether what came of it can be kept is another question."""
     try:
-        result = answer.result if call.store is None else call.store(answer.result)
+        result = answer.result if call.store is None else call.store(answer.result, most)
         return Found(stored(result, call.saga, "the probe's result", most)[0])
     except TooLargeError as exc:
         if most < LARGEST_VALUE:

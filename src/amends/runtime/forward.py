@@ -98,7 +98,9 @@ class Forward:
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets) if secrets else None
         if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            await self._check(action.check, args, secrets)
+            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+            if not fits:
+                await self._check(action.check, args, secrets)
         if self._asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
         else:
@@ -157,7 +159,9 @@ class Forward:
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets)
         if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            await self._check(action.check, args, secrets)
+            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+            if not fits:
+                await self._check(action.check, args, secrets)
         step, is_remembered = await self.place(action.topic, digest, at, alike)
         self._ahead.add(step)
         action = self._as_begun(step, action)

@@ -58,8 +58,8 @@ def parent_of(saga: Saga) -> SagaId | None:
     return None if parent is None else SagaId(parent)
 
 
-def ended(saga: Saga, source: Source | None = None, restore: Callable[[Json], object] | None = None) -> Ended:
-    """`restore`: what makes the result again from what is on record."""
+def ended(saga: Saga, source: Source | None = None, restored: object = None) -> Ended:
+    """`restored`: the result as what it is declared to be, where that is more than what is on record."""
     result = saga.result if saga.phase is SagaStatus.COMPLETED else None
     rollback, incidents = saga.rollback, saga.open_incidents
     stopped = saga.paused if saga.phase is SagaStatus.PAUSED else rollback
@@ -67,7 +67,7 @@ def ended(saga: Saga, source: Source | None = None, restore: Callable[[Json], ob
     return Ended(
         id=saga.id,
         status=saga.status,
-        result=cast("Any", result if result is None or restore is None else restore(result)),
+        result=cast("Any", result if restored is None else restored),
         recorded=result,
         why=why,
         cause=str(rollback.cause) if rollback else "",

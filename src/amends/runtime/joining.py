@@ -29,7 +29,7 @@ class Engine(Protocol):
 
     async def load(self, saga: SagaId) -> Saga: ...
 
-    def told(self, saga: Saga) -> Ended: ...
+    async def told(self, saga: Saga) -> Ended: ...
 
 
 def require_same(saga: SagaId, begun: SagaStarted, start: StartSaga | SagaStarted, *, by_anybody: bool = False) -> None:
@@ -80,7 +80,7 @@ def _differing(begun: Json, asked: Json) -> str:
 
 async def followed(engine: Engine, saga: SagaId) -> Ended:
     """Drive a saga that exists, where nobody else does; else where it stands."""
-    return await engine.drive(saga) or engine.told(await engine.load(saga))
+    return await engine.drive(saga) or await engine.told(await engine.load(saga))
 
 
 async def driven_or_joined(driving: Coroutine[Any, Any, Ended], book: Logbook, engine: Engine) -> Ended:

@@ -9,7 +9,8 @@ the one after a crash, the probe and the compensation all get the same, and what
 | `store`  | a value to JSON; what is JSON already stays as it is  | leaves it, for whoever checks          |
 | `load`   | JSON to the declared value                            | raises MisfitError, with the place inside   |
 
-`load` is the check, too. A kind that is neither stored nor loaded in another shape costs nothing on those ways. What
+`store` counts what it walks, and raises TooLargeError past the weight that it is given: a huge value is not walked to
+its end. `load` is the check, too. A kind that is neither stored nor loaded in another shape costs nothing there. What
 an annotation says that is none of these kinds (a class of somebody's own, a name that is not found) is `ANYTHING`:
 not checked, and what JSON cannot hold is refused as ever.
 """
@@ -22,14 +23,16 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
-from amends.core.values import canonical
-from amends.errors import MisfitError
+from amends.core.values import Weight, canonical, too_large
+from amends.errors import MisfitError, TooLargeError
 from amends.runtime.misfit import a_class, a_kind_of, came, first_line, is_list, is_mark, is_object
 from amends.runtime.schema import Definitions, Schema, described_as, renamed
 from amends.runtime.secret import Secret
+from amends.runtime.values import weigh
 from amends.source.marked import shown
 from amends.source.words import nearest
 
@@ -47,7 +50,7 @@ class Kind:
     exact: type | None = None
     """The one type whose values all fit, where there is one: so much is looked at first."""
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         return value
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
@@ -119,8 +122,12 @@ class Text(Kind):
     def owns(self, value: object) -> bool:
         return type(value) is self._of or (self._of in {Path, PurePath} and isinstance(value, self._of))
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
-        return self._spell(value) if self.owns(value) else value
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
+        if not self.owns(value):
+            return value
+        if self._of is bytes:
+            weight.take(len(value))
+        return self._spell(value)
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if type(value) is str:
@@ -140,10 +147,10 @@ class Exactly(Text):
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         return Decimal(value) if type(value) is int else super().load(value, strict=strict)
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if type(value) is Decimal and not value.is_finite():
             raise MisfitError("a decimal number", str(value))
-        return super().store(value)
+        return super().store(value, weight)
 
     def schema(self, parts: Definitions) -> Schema:
         return {"anyOf": [{"type": "string", "pattern": r"^[+-]?\d+(\.\d+)?$"}, {"type": "integer"}]}
@@ -157,7 +164,7 @@ class Span(Kind):
     def owns(self, value: object) -> bool:
         return type(value) is dt.timedelta
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if type(value) is not dt.timedelta:
             return value
         seconds = value.total_seconds()
@@ -205,7 +212,7 @@ class Chosen(Kind):
     def owns(self, value: object) -> bool:
         return isinstance(value, enum.Enum) and value in self._stored
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         return self._stored[value] if self.owns(value) else value
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
@@ -235,10 +242,11 @@ class Series(Kind):
     def owns(self, value: object) -> bool:
         return type(value) in self._also and type(value) is not list
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if is_list(value) or self.owns(value):
-            stored = [self._item.store(each) for each in value] if self._item.stores else list(value)
-            return sorted(stored, key=canonical) if self._is_set and not is_list(value) else stored
+            weight.take(2 * len(value))
+            stored = [self._item.store(each, weight) for each in value] if self._item.stores else list(value)
+            return _in_order(stored, weight) if self._is_set and not is_list(value) else stored
         return value
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
@@ -269,10 +277,11 @@ class Fixed(Kind):
     def owns(self, value: object) -> bool:
         return type(value) is tuple
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if not (is_list(value) or self.owns(value)) or len(value) != len(self._items):
             return value
-        return [kind.store(each) for kind, each in zip(self._items, value, strict=True)]
+        weight.take(2 * len(value))
+        return [kind.store(each, weight) for kind, each in zip(self._items, value, strict=True)]
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_list(value) or len(value) != len(self._items):
@@ -283,6 +292,19 @@ class Fixed(Kind):
         size = len(self._items)
         places = [kind.schema(parts) for kind in self._items]
         return {"type": "array", "prefixItems": places, "items": False, "minItems": size, "maxItems": size}
+
+
+def _in_order(stored: list[object], weight: Weight) -> list[object]:
+    """The items of a set, in the one order that does not depend on the process."""
+    spelled: list[tuple[str, object]] = []
+    for each in stored:
+        try:
+            text = canonical(each, what=weight.what, most=weight.left)
+        except TooLargeError:
+            raise too_large(weight.what, weight.most) from None
+        weight.take(len(text))
+        spelled.append((text, each))
+    return [each for _, each in sorted(spelled, key=itemgetter(0))]
 
 
 def _loaded(kinds: Iterable[Kind], values: Iterable[object], *, strict: bool) -> list[object]:
@@ -304,10 +326,12 @@ class Table(Kind):
         self._item = item
         self.stores, self.loads, self.native = item.stores, item.loads, item.native
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if not is_object(value) or not self._item.stores:
             return value
-        return {name: self._item.store(each) for name, each in cast("dict[object, object]", value).items()}
+        named = cast("dict[object, object]", value)
+        weight.take(5 * len(named))
+        return {name: self._item.store(each, weight) for name, each in named.items()}
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         if not is_object(value) or is_mark(value):
@@ -358,21 +382,25 @@ class Record(Kind):
     def owns(self, value: object) -> bool:
         return not self.is_dict and isinstance(value, self._of)
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if is_object(value):
             given = cast("dict[str, object]", value)
             fields = self.fields
-            return {name: fields[name].kind.store(one) if name in fields else one for name, one in given.items()}
+            weight.take(5 * len(given))
+            return {
+                name: fields[name].kind.store(one, weight) if name in fields else one for name, one in given.items()
+            }
         if not self.owns(value):
             return value
         if type(value) is not self._of:
             raise MisfitError(
                 f"{a_class(self._of)} itself", f"{a_kind_of(value)}, which JSON would make {a_class(self._of)} of"
             )
+        weight.take(5 * len(self.fields))
         stored: dict[str, object] = {}
         for name, each in self.fields.items():
             try:
-                stored[name] = each.kind.store(getattr(value, name))
+                stored[name] = each.kind.store(getattr(value, name), weight)
             except MisfitError as exc:
                 raise exc.at(f".{name}") from None
         return stored
@@ -433,9 +461,10 @@ class Model(Kind):
     def owns(self, value: object) -> bool:
         return isinstance(value, self._of)
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         if not self.owns(value):
             return value
+        weigh(value, weight)  # what dumps it cannot be stopped halfway
         for by_alias in (True, False):  # as its schema has them, else as its fields are called
             try:
                 stored = value.model_dump(mode="json", by_alias=by_alias)
@@ -491,38 +520,39 @@ class OneOf(Kind):
     def owns(self, value: object) -> bool:
         return any(kind.owns(value) for kind in self._kinds)
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
         own = next((kind for kind in self._kinds if kind.owns(value)), None)
         if own is None:
-            return self._stored_below(value)
-        stored = own.store(value)
-        again = self._first(stored, strict=True)
-        if again is not own and type(again.load(stored)) is not type(value):
-            told = f"JSON would make {a_kind_of(again.load(stored))} of it: let their fields differ, as by a Literal"
+            return self._stored_below(value, weight)
+        stored = own.store(value, weight)
+        again, loaded = self._first(stored, strict=True)
+        if again is not own and type(loaded) is not type(value):
+            told = f"JSON would make {a_kind_of(loaded)} of it: let their fields differ, as by a Literal"
             raise MisfitError("told apart from the others that are declared", f"{a_kind_of(value)}; {told}")
         return stored
 
-    def _stored_below(self, value: object) -> object:
+    def _stored_below(self, value: object, weight: Weight) -> object:
         """A list or an object that may hold something inside: by the first kind that it fits then."""
         if type(value) in {list, dict}:
             for kind in self._kinds:
+                left = weight.left
                 try:
-                    stored = kind.store(value)
+                    stored = kind.store(value, weight)
                     kind.load(stored)
                 except MisfitError:
+                    weight.left = left
                     continue
                 return stored
         return value
 
-    def _first(self, value: object, *, strict: bool) -> Kind:
+    def _first(self, value: object, *, strict: bool) -> tuple[Kind, Any]:
+        """The first kind that it fits, and what that makes of it: made once, however deep unions lie in each other."""
         misfits: list[MisfitError] = []
         for kind in self._kinds:
             try:
-                kind.load(value, strict=strict)
+                return kind, kind.load(value, strict=strict)
             except MisfitError as exc:
                 misfits.append(exc)
-            else:
-                return kind
         deep = max(misfits, key=lambda exc: len(exc.inside))
         if deep.inside:
             raise deep
@@ -530,11 +560,11 @@ class OneOf(Kind):
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         try:
-            return self._first(value, strict=True).load(value)
+            return self._first(value, strict=True)[1]
         except MisfitError:
             if strict:
                 raise
-        return self._first(value, strict=False).load(value, strict=False)
+        return self._first(value, strict=False)[1]
 
     def schema(self, parts: Definitions) -> Schema:
         return {"anyOf": [kind.schema(parts) for kind in self._kinds]}
@@ -548,8 +578,8 @@ class About(Kind):
         self.stores, self.loads, self.native, self.checks = kind.stores, kind.loads, kind.native, kind.checks
         self.exact = kind.exact
 
-    def store(self, value: Any) -> Any:  # noqa: ANN401 - of any type
-        return self._kind.store(value)
+    def store(self, value: Any, weight: Weight) -> Any:  # noqa: ANN401 - of any type
+        return self._kind.store(value, weight)
 
     def load(self, value: Any, *, strict: bool = True) -> Any:  # noqa: ANN401 - of any type
         return self._kind.load(value, strict=strict)

@@ -65,6 +65,7 @@ from amends.runtime.secret import DigestKey, Secret, digests_by, unmask
 from amends.runtime.settings import Settings
 from amends.runtime.surroundings import Surroundings
 from amends.runtime.turns import Turns
+from amends.runtime.values import small_or_off_loop
 
 _log = logger("amends.engine")
 _MARGIN: Final = 0.1
@@ -238,7 +239,7 @@ class LocalEngine:
             state = await self.load(saga)
             if state.phase not in _UNDER_WAY and saga not in self._runs:
                 self._watched.pop(saga, None)
-                return asyncio.ensure_future(at_its_end(self.told(state)))
+                return asyncio.ensure_future(at_its_end(await self.told(state)))
             due_s = 0.0 if await self._void_outlived_of(state) else due_in(state, self._clock.now())
             if due_s <= 0:  # unless another worker has it
                 await self.go_on(saga)
@@ -279,23 +280,26 @@ class LocalEngine:
         if book.saga.status.ended and self._around.turns.are_waited_for(book.saga.id):
             self._errands.run(self._around.turns.wake())
         self._children.ended(book.saga)
-        return self.told(book.saga)
+        return await self.told(book.saga)
 
     def tell_parent(self, saga: Saga) -> None:
         """A request has brought a saga to its end that nobody drove: where it is a child, its parent hears of it."""
         self._children.ended(saga)
 
-    def told(self, saga: Saga) -> Ended:
+    async def told(self, saga: Saga) -> Ended:
         """Where a saga stands, with its evidence at hand."""
-        begun = saga.begun
-        restore = None if begun is None else partial(self._restored_result, saga.id, begun)
-        return ended(saga, partial(evidence, self._journal), restore)
+        source = partial(evidence, self._journal)
+        if saga.begun is None or saga.result is None or saga.phase is not SagaStatus.COMPLETED:
+            return ended(saga, source)
+        return ended(saga, source, await self._restored_result(saga.id, saga.begun, saga.result))
 
-    def _restored_result(self, saga: SagaId, begun: SagaStarted, result: Json) -> object:
+    async def _restored_result(self, saga: SagaId, begun: SagaStarted, result: Json) -> object:
         """A saga's result as its definition declares it, where that is known here; else as it is on record."""
         try:
             typed = self._registry.definition(begun.definition, begun.version).typed
-            return result if typed.result.native else typed.restore_result(unmask(result, saga))
+            if typed.result.native:
+                return result
+            return await small_or_off_loop(lambda most: typed.restore_result(unmask(result, saga, most=most)))
         except UnknownDefinitionError:
             return result
         except DivergedError as exc:
@@ -352,7 +356,7 @@ class LocalEngine:
                 return driven
             row = await self._journal.saga(parent) or row
         has_ended = row.ended_at is not None and row.ended_at >= since
-        return self.told(await self.load(parent)) if has_ended else None
+        return await self.told(await self.load(parent)) if has_ended else None
 
     async def next_halt(self, saga: SagaId) -> Ended | None:
         """Wait until a saga that is not in memory has been driven again, as far as it goes."""

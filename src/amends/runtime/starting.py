@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from amends.errors import InputError
@@ -14,6 +15,7 @@ from amends.runtime.definition import SagaDefinition
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.limits import Limits
 from amends.runtime.options import START_OPTIONS, Bounds, StartOptions
+from amends.runtime.values import small_or_off_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -197,7 +199,8 @@ class Starting(ABC):
         self, definition: SagaDefinition[..., R], args: tuple[object, ...], keywords: dict[str, Any]
     ) -> Handle[R]:
         asked, own = checked_definition(definition).parted(START_OPTIONS, args, keywords)
-        return await self.start_bound(definition, definition.bind(args, own), **asked)
+        named = await small_or_off_loop(partial(definition.bind, args, own))
+        return await self.start_bound(definition, named, **asked)
 
     @abstractmethod
     async def start_bound(

@@ -10,9 +10,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from amends.core.values import DEEPEST, LARGEST_VALUE, Weight
 from amends.errors import DivergedError, InputError, MisfitError, NotJsonError
 from amends.runtime.kinds import ANYTHING, NULL, Hidden, Kind, OneOf, Series, Table
 from amends.runtime.schema import Definitions, Schema
+from amends.runtime.values import weigh
 
 _P: Final = inspect.Parameter
 _ABSENT: Final = object()
@@ -54,23 +56,36 @@ class Typed:
             if type(value) is not exact and value is not _ABSENT:
                 self.check_one(name, value, kind)
 
+    def fits_at_sight(self, named: Mapping[str, Any]) -> bool:
+        """Whether every argument is of a type whose values all fit: then there is nothing to walk."""
+        for name, exact, _ in self._checked:
+            value = named.get(name, _ABSENT)
+            if type(value) is not exact and value is not _ABSENT:
+                return False
+        return self.checks
+
     def check_one(self, name: str, value: object, kind: Kind | None = None, said: str | None = None) -> None:
         try:
             (kind or self.kinds.get(name, ANYTHING)).load(value)
         except MisfitError as exc:
             raise exc.said_of(f"{self.whose}: {said or name}") from None
 
-    def store(self, named: Mapping[str, object]) -> Mapping[str, object]:
-        """The arguments as JSON has them. One that does not fit stays as it is."""
+    def store(self, named: Mapping[str, object], most: int = LARGEST_VALUE, what: str = "args") -> Mapping[str, object]:
+        """The arguments as JSON has them. One that does not fit stays as it is.
+
+        Raises TooLargeError where there is more to walk than `most`, NotJsonError where it has no end.
+        """
         if not self._stored:
             return named
-        found = dict(named)
+        found, weight = dict(named), Weight(most, f"{self.whose}: {what}")
         for name, kind in self._stored:
             if name in found:
                 try:
-                    found[name] = kind.store(found[name])
+                    found[name] = kind.store(found[name], weight)
                 except MisfitError as exc:
                     raise exc.said_of(f"{self.whose}: {name}") from None
+                except RecursionError:
+                    raise _too_deep(f"{self.whose}: {name}") from None
         return found
 
     def not_json(self, named: Mapping[str, Any], error: NotJsonError) -> NotJsonError:
@@ -79,13 +94,20 @@ class Typed:
             self.check(named)
         except InputError as exc:
             return NotJsonError(str(exc))
+        except RecursionError:
+            return error
         lost = next((name for name in self._unresolved if f"args.{name}" in str(error)), None)
         if lost is None:
             return error
         return NotJsonError(f"{error}; its annotation {self._unresolved[lost]} is not found where the function is")
 
-    def restore(self, named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments on record as what they are declared to be. Raises DivergedError where they do not fit now."""
+    def restore(self, named: dict[str, Any], most: int = LARGEST_VALUE) -> dict[str, Any]:
+        """The arguments on record as what they are declared to be. Raises DivergedError where they do not fit now.
+
+        Raises TooLargeError where they take more than `most`, and that is less than may be on record.
+        """
+        if most < LARGEST_VALUE:
+            weigh(named, Weight(most))
         for name, kind in self._loaded:
             if name in named:
                 named[name] = self._restored(f"the argument {name}", kind, named[name])
@@ -93,21 +115,33 @@ class Typed:
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
-    def store_result(self, value: object) -> object:
-        """A result as JSON has it. Raises InputError for one that could not be made again from that."""
+    def store_result(self, value: object, most: int = LARGEST_VALUE) -> object:
+        """A result as JSON has it. Raises InputError for one that could not be made again from that.
+
+        Raises TooLargeError where there is more to walk than `most`.
+        """
         if not self.result.stores:
             return value
         try:
-            stored = self.result.store(value)
+            stored = self.result.store(value, Weight(most, "the result"))
             if not self.result.native:
                 self.result.load(stored)
         except MisfitError as exc:
             raise exc.said_of("the result") from None
+        except RecursionError:
+            raise _too_deep("the result") from None
         return stored
 
-    def restore_result(self, value: object) -> Any:  # noqa: ANN401 - the function's own type
-        """A result on record as what it is declared to be. Raises DivergedError where it does not fit now."""
-        return self._restored("the result", self.result, value) if self.result.loads else value
+    def restore_result(self, value: object, most: int = LARGEST_VALUE) -> Any:  # noqa: ANN401 - the function's own type
+        """A result on record as what it is declared to be. Raises DivergedError where it does not fit now.
+
+        Raises TooLargeError as above.
+        """
+        if not self.result.loads:
+            return value
+        if most < LARGEST_VALUE:
+            weigh(value, Weight(most))
+        return self._restored("the result", self.result, value)
 
     def _restored(self, what: str, kind: Kind, value: object) -> object:
         try:
@@ -130,6 +164,10 @@ class Typed:
         }
         properties = {name: kind.schema(parts) for name, kind in asked.items()}
         return parts.whole(properties, [name for name in self._required if name in asked])
+
+
+def _too_deep(what: str) -> NotJsonError:
+    return NotJsonError(f"{what} is nested deeper than {DEEPEST} levels")
 
 
 def _of_parameter(parameter: inspect.Parameter, kind: Kind) -> Kind:

@@ -11,11 +11,11 @@ import asyncio
 import contextvars
 import hashlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
-from amends.core.values import LARGEST_VALUE, Json, spell_once
-from amends.errors import TooLargeError
+from amends.core.values import DEEPEST, LARGEST_VALUE, Json, Weight, spell_once
+from amends.errors import NotJsonError, TooLargeError
 from amends.runtime.secret import Secret, mask, unmask
 
 T = TypeVar("T")
@@ -30,6 +30,38 @@ class Kept(NamedTuple):
     value: Json
     digest: str
     secrets: tuple[Secret, ...]
+
+
+_ROWS: Final = frozenset({list, tuple, set, frozenset})
+_TEXTS: Final = frozenset({str, bytes})
+
+
+def weigh(value: object, weight: Weight, depth: int = 0) -> None:
+    """Count what a value holds, as it is or in the fields of objects, before it is walked by what cannot be stopped.
+
+    Raises TooLargeError, or NotJsonError where it is too deep: a value without an end is that, too.
+    """
+    kind = type(value)
+    if kind in _TEXTS:
+        weight.take(len(cast("str", value)))
+        return
+    if kind not in _ROWS and kind is not dict:
+        value, kind = getattr(value, "__dict__", None), dict
+        if type(value) is not dict:
+            return
+    if depth >= DEEPEST:
+        raise NotJsonError(f"{weight.what} is nested deeper than {DEEPEST} levels")
+    if kind is dict:
+        named = cast("dict[object, object]", value)
+        weight.take(5 * len(named))
+        for name, each in named.items():
+            weight.take(len(name) if type(name) is str else 0)
+            weigh(each, weight, depth + 1)
+        return
+    items = cast("Collection[object]", value)
+    weight.take(2 * len(items))
+    for each in items:
+        weigh(each, weight, depth + 1)
 
 
 def stored(

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
-from amends.core.values import Json, SagaId, StepId
+from amends.core.values import LARGEST_VALUE, Json, SagaId, StepId
 from amends.errors import Abort, DeclarationError, InputError, NotJsonError, StepError, TooLargeError
 from amends.journal.locking import checked_resource
 from amends.runtime.action import Action
 from amends.runtime.attempts import Attempts
-from amends.runtime.calling import Child, OnChildFailure, call_group, call_one, child_of, parted_call
+from amends.runtime.calling import Child, OnChildFailure, call_group, call_one, child_of, parted_call, restored_result
 from amends.runtime.files.work import OnFiles, with_room_for_files
 from amends.runtime.holding import hold
 from amends.runtime.keeping import Keeper
@@ -24,7 +24,7 @@ from amends.runtime.places import Spot
 from amends.runtime.rewind import Feedback, Rewinds
 from amends.runtime.secret import Secret
 from amends.runtime.state import State
-from amends.runtime.values import ON_LOOP, Kept, keep, off_loop
+from amends.runtime.values import ON_LOOP, Kept, keep, off_loop, small_or_off_loop
 from amends.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -260,12 +260,12 @@ class Work(OnFiles):
         """
         asked, own = parted_call(definition, args, kwargs)
         restarts = asked.pop("restarts", 0)
-        return self._call(child_of(definition, args, own, **asked), restarts)
+        return self._call(partial(child_of, definition, args, own, **asked), restarts)
 
-    async def _call(self, wanted: Child[T], restarts: int) -> T:
+    async def _call(self, bind: Callable[[int], Child[T]], restarts: int) -> T:
+        wanted = await small_or_off_loop(bind)
         ended = await call_one(self.do_named, wanted, restarts, self._layers)
-        result: T = wanted.definition.typed.restore_result(ended["result"])
-        return result
+        return await restored_result(wanted, ended["result"])
 
     async def call_all(
         self, children: Sequence[Child[T]], *, on_failure: OnChildFailure = "revert_all", restarts: int = 1
@@ -281,31 +281,27 @@ class Work(OnFiles):
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
     ) -> Coroutine[Any, Any, Any]:
-        if action.typed.stores:
-            named = action.typed.store(named)
         named = self._with_files(action, named)
-        what = f"{action.topic}: args"
         try:
-            kept = keep(named, self.id, what, ON_LOOP)
+            kept = self._kept(action, named, ON_LOOP)
         except TooLargeError:
-            return self._with_large(begin, action, named, what, at)
-        except NotJsonError as exc:
-            raise action.typed.not_json(named, exc) from None
+            return self._with_large(begin, action, named, at)
         return begin(action, kept.value, kept.digest, kept.secrets, at)
 
     async def _with_large(
-        self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], what: str, at: Spot | None
+        self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None
     ) -> Any:  # noqa: ANN401 - the action's own type
         """The same where the arguments are too large to be walked on the loop, which others wait for."""
-
-        def walk() -> Kept:
-            try:
-                return keep(named, self.id, what)
-            except NotJsonError as exc:
-                raise action.typed.not_json(named, exc) from None
-
-        kept = await off_loop(walk)
+        kept = await off_loop(lambda: self._kept(action, named))
         return await begin(action, kept.value, kept.digest, kept.secrets, at)
+
+    def _kept(self, action: Action[..., Any], named: Mapping[str, object], most: int = LARGEST_VALUE) -> Kept:
+        if action.typed.stores:
+            named = action.typed.store(named, most)
+        try:
+            return keep(named, self.id, f"{action.topic}: args", most)
+        except NotJsonError as exc:
+            raise action.typed.not_json(named, exc) from None
 
 
 def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:

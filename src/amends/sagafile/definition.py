@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 
 from amends.core.events import SagaStarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId
+from amends.core.values import LARGEST_VALUE, Json, SagaId
 from amends.errors import DeclarationError, InputError, SagaFileError
 from amends.journal.protocol import Journal, SagaQuery
 from amends.runtime.action import Action
@@ -62,7 +62,9 @@ class FileSaga(SagaDefinition):
             lease_s=written.lease_s,
         )
 
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+    def bind(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], most: int = LARGEST_VALUE
+    ) -> dict[str, object]:
         if args and (len(args) > 1 or kwargs):
             raise InputError(f"saga {self.name} takes its inputs by name, or one object of them")
         return self.bind_document(args[0] if args else dict(kwargs))

@@ -86,6 +86,7 @@ class Questions:
             is_async=inspect.iscoroutinefunction(function),
             key=_key(saga, step),
             timeout_s=step.contract.timeout_s,
+            store=self.action(step).typed.store_result if part == "probe" else None,
         )
 
     def _spot(self, saga: Saga, step: Step) -> Spot:
