@@ -73,7 +73,7 @@ BAD_INPUTS = [
     ('{"item": "x"}', "saga shop.buy needs cents; give it with --input '{\"cents\": …}'"),
     ('{"item": "x", "cents": 1, "more": 1}', "saga shop.buy has no input 'more'; it takes item, cents"),
     ('{"item": "x", "cent": 1}', "saga shop.buy has no input 'cent'; did you mean cents?"),
-    ('{"item": "x", "cents": 1e999}', "saga shop.buy: input.cents is inf"),
+    ('{"item": "x", "cents": 1e999}', "saga shop.buy: cents has to be a whole number, not inf"),
     ('{"item": "x", "cents": 12345678901234567890}', "saga shop.buy: input.cents is an integer past 2**53"),
     ('{"item": "\\ud800", "cents": 1}', "saga shop.buy: input.item holds half a surrogate pair"),
     ('{"item": {"$secret": "x"}, "cents": 1}', "the key '$secret' is reserved"),
