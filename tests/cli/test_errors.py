@@ -229,7 +229,7 @@ def test_a_journal_that_cannot_be_read(journals: Shell, journal: str) -> None:
 
 def test_a_journal_that_was_tampered_with(amends: Shell) -> None:
     assert amends.here("run", "shop:chat", "--id", "c-1").code == 0
-    sql(amends.place / "amends.db", "UPDATE entry SET body = replace(body, 'local', 'other')")
+    sql(amends.place / "amends.db", "UPDATE entry SET body = replace(body, 'shop', 'shed')")
     assert "it does not match its hash" in amends.here("saga", "list").complaint
     assert "it does not match its hash" in amends.here("run", "shop:chat").complaint
 
