@@ -14,14 +14,25 @@ from pathlib import Path
 from typing import Final
 
 _LOGS: Final = ("-wal", "-shm", "-journal")
-_claimed: Final[set[bytes]] = set()
+
+
+class _Claims:
+    """Paths that this process has claimed, and how often it did."""
+
+    def __init__(self) -> None:
+        self.paths: set[bytes] = set()
+        self.count = 0
+
+
+_claims: Final = _Claims()
 
 
 def claim(*paths: Path) -> None:
     """Say that these files or folders are ours, whether they are there yet or not; where links lead, too."""
     for path in paths:
         whole = path.absolute()
-        _claimed.update(map(os.fsencode, (whole.parent.resolve() / whole.name, whole.resolve())))
+        _claims.paths.update(map(os.fsencode, (whole.parent.resolve() / whole.name, whole.resolve())))
+    _claims.count += 1
 
 
 def claim_journal(path: Path) -> None:
@@ -37,19 +48,24 @@ def claim_key(path: Path) -> None:
 
 
 def claimed() -> frozenset[bytes]:
-    """Absolute paths, without links above them."""
-    return frozenset(_claimed)
+    """Absolute paths, without links above them; those whose folder is gone are let go."""
+    paths = tuple(_claims.paths)
+    folders = {path.rpartition(b"/")[0] for path in paths}
+    gone = {folder for folder in folders if not Path(os.fsdecode(folder)).is_dir()}
+    if gone:
+        _claims.paths.difference_update([path for path in paths if path.rpartition(b"/")[0] in gone])
+    return frozenset(_claims.paths)
 
 
 def count() -> int:
-    """How many there are: it only grows."""
-    return len(_claimed)
+    """How often something was claimed."""
+    return _claims.count
 
 
 def inodes() -> frozenset[tuple[int, int]]:
     """Device and inode of those that are there, whatever else they are called."""
     found: set[tuple[int, int]] = set()
-    for path in _claimed:
+    for path in claimed():
         with contextlib.suppress(OSError):
             about = os.lstat(path)
             found.add((about.st_dev, about.st_ino))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from amends import private
 from amends.changeset import Changeset, Terms
 from amends.changeset.files import Files
 from amends.changeset.tools import Bounded
@@ -148,6 +149,7 @@ def test_a_cancel_from_another_thread_ends_the_whole_tree(provider: str, tree: P
 
 KILLED = """
 import sys, time
+from amends import private
 from amends.changeset import Changeset, Terms
 changeset = Changeset.open(sys.argv[1], id="victim", terms=Terms(provider=sys.argv[2]))
 files = changeset.begin("run")
@@ -262,3 +264,19 @@ def test_a_hundred_layers_can_be_overlaid(tree: Path, opener: Opener) -> None:
     with changeset.begin("look") as files:
         assert files.run(["sh", "-c", "cat f0 f50 f99"]).stdout == "05099"
         assert len(files.names()) == 100 + 7
+
+
+def test_a_process_that_has_opened_hundreds_of_journals_still_runs_its_tools(
+    tree: Path, opener: Opener, tmp_path: Path
+) -> None:
+    """Each of them is hidden from the tool; and those whose folder is gone are no burden any more."""
+    for number in range(300):
+        folder = tmp_path / f"a-folder-with-a-journal-of-its-own-{number}"
+        folder.mkdir()
+        private.claim_journal(folder / "amends.db")
+    with opener("overlay", tree).begin("run") as files:
+        assert files.run(["echo", "hello"]).stdout == "hello\n"
+    before = len(private.claimed())
+    for folder in tmp_path.glob("a-folder-*"):
+        folder.rmdir()
+    assert len(private.claimed()) <= before - 300

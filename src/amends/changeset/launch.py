@@ -13,7 +13,8 @@ cannot write to, and nothing of the paths that SPEC masks. It has no capabilitie
 Without namespaces it does the same as well as it can: it adopts orphans, and kills whatever descends from it; where
 SPEC says so, only after it has asked the command's process group to end, and given it some seconds.
 
-REPORT gets one line: `exit 3`, `signal 9`, or `error` and what could not be done. Paths in SPEC are bytes in latin-1.
+SPEC is an open file of JSON, in which paths are bytes in latin-1. REPORT gets one line: `exit 3`, `signal 9`, or
+`error` and what could not be done.
 """
 
 from __future__ import annotations
@@ -347,7 +348,8 @@ def main() -> None:
     lifeline, report = int(sys.argv[1]), int(sys.argv[2])
     for each in (lifeline, report):
         os.set_inheritable(each, False)  # noqa: FBT003 - as the call wants it
-    spec: Spec = json.loads(sys.argv[3])
+    with open(int(sys.argv[3]), "rb") as file:
+        spec: Spec = json.load(file)
     command = [os.fsencode(word) for word in sys.argv[4:]]
     run = in_namespaces if spec["namespaces"] else in_the_open
     run(spec, command, lifeline, report)

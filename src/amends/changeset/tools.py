@@ -177,15 +177,16 @@ class Running:
         self._closing = threading.Lock()
         hold, self._lifeline = os.pipe()
         self._report, tell = os.pipe()
-        given = _input(asked.input)
-        words = [sys.executable, "-I", "-S", launch.__file__, str(hold), str(tell), asked.spec(), *asked.command]
+        given = _nameless(asked.input) if asked.input else subprocess.DEVNULL
+        spec = _nameless(asked.spec().encode())  # no argument: of those, none may be longer than 128 KB
+        words = [sys.executable, "-I", "-S", launch.__file__, str(hold), str(tell), str(spec), *asked.command]
         try:
             self._child = subprocess.Popen(
                 words,
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=(hold, tell),
+                pass_fds=(hold, tell, spec),
                 env=None if asked.env is None else dict(asked.env),
                 start_new_session=True,
             )
@@ -194,7 +195,7 @@ class Running:
                 os.close(each)
             raise ViewError(f"{sys.executable} cannot be started: {exc.strerror}") from None
         finally:
-            for each in (hold, tell, *([given] if given > 2 else [])):  # noqa: PLR2004 - the standard streams
+            for each in (hold, tell, spec, *([given] if given > 2 else [])):  # noqa: PLR2004 - the standard streams
                 os.close(each)
         self._streams = asked.streams or (Bounded(asked.output), Bounded(asked.output))
         self._said = Bounded(_PIECE)
@@ -268,14 +269,12 @@ class Running:
                 stream.close()
 
 
-def _input(given: bytes) -> int:
-    """What the command reads: a file without a name, so that nobody has to write while it reads."""
-    if not given:
-        return subprocess.DEVNULL
+def _nameless(content: bytes) -> int:
+    """A file without a name, to be read from its beginning: nobody has to write while somebody reads."""
     import tempfile
 
     with tempfile.TemporaryFile() as file:
-        file.write(given)
+        file.write(content)
         file.seek(0)
         return os.dup(file.fileno())
 
