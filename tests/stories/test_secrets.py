@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from amends import Coordinator, Done, Secret, Work, action, saga
+from amends import Coordinator, Done, Secret, Settings, Work, action, saga
 from amends.errors import RefusedError
 from amends.runtime.registry import Registry
 from tests.cli.shell import Shell
@@ -55,7 +55,8 @@ def ended(journal: Path, pin: str = PIN) -> tuple[str, Any]:
             await coordinator.signal("d", "go", None)
         registry = Registry()
         registry.add_definition(definition(pin))
-        async with Coordinator.open(str(journal), registry=registry, signals=False) as coordinator:
+        hasty = Settings(replay_s=1.0)
+        async with Coordinator.open(str(journal), registry=registry, signals=False, settings=hasty) as coordinator:
             (one,) = await coordinator.resume()
             return str(one.status), one.result
 

@@ -1,6 +1,7 @@
 """Where sagas begin: the part of a coordinator that runs and starts them.
 
-A saga's own arguments are checked by type checkers where no option stands beside them: a signature cannot say both.
+A saga's own arguments are checked by type checkers where no option stands beside them: a signature cannot say both. So
+each further overload requires one of the options; with all of them optional, it would take every wrong call.
 """
 
 from __future__ import annotations

@@ -186,16 +186,23 @@ class SlowGround(Ground):
 
 
 def every_death(
-    scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, twice: bool = True, stride: int = 1
+    scenario: Scenario,
+    make: Callable[[], Ground],
+    tried: Tried,
+    *,
+    twice: bool = True,
+    stride: int = 1,
+    until_broken: bool = False,
 ) -> None:
     """Die at each point of the scenario, and (twice) again at each point of the recovery, or each so manieth.
 
     What a recovery does depends on what it finds, and on nothing else: what has been recovered from once is not again.
+    With `until_broken` the first complaint is enough.
     """
     died_in: set[Hashable] = set()
     recovered_from: set[Hashable] = set()
     point = 0
-    while True:
+    while not (until_broken and tried.complaints):
         point += 1
         ground = make()
         first = ground.live(scenario, scenario.begin, ends_at=point)
