@@ -15,8 +15,8 @@ from typing import Final
 
 from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, described
+from amends.core.deciders import normal, require_decider
 from amends.core.globs import glob
-from amends.core.persons import normal, require_decider
 from amends.core.refusals import fitting, later, on_record
 from amends.core.saga import Saga, Step
 from amends.core.step import Approval
@@ -124,7 +124,7 @@ def answer(saga: Saga, command: c.AnswerApproval) -> tuple[e.Event, ...]:
             f"what you were shown of step {step.id} of saga {saga.id} is not what is asked now; look at it again"
         )
     to = f"{'grant' if command.granted else 'refuse'} step {step.id} of saga {saga.id}"
-    own = require_decider(saga, command.by, to, may=_may_answer(approval))
+    own = require_decider(saga.begun, command.by, to, may=_may_answer(approval))
     if not command.granted:
         return (e.ApprovalRefused(step=step.id, by=command.by, why=command.why, own=own),)
     _require_fit(saga, step, approval, command.by)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amends.core import commands as c, events as e
+from amends.core.deciders import require_decider, require_person
 from amends.core.limits import one_more
-from amends.core.persons import require_decider, require_person
 from amends.core.refusals import window_end
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -32,7 +32,7 @@ def unpause(saga: Saga, command: c.UnpauseSaga) -> tuple[e.Event, ...]:
     """
     if saga.phase is not SagaStatus.PAUSED:
         raise RefusedError(f"saga {saga.id} is {saga.phase}, and not paused")
-    own = not command.follows and require_decider(saga, command.by, f"unpause saga {saga.id}")
+    own = not command.follows and require_decider(saga.begun, command.by, f"unpause saga {saga.id}")
     deadline_at = window_end(saga, command)
     if saga.rollback is None:
         resumed = e.WorkResumed(by=command.by, deadline_at=deadline_at if saga.rewinding else 0, own=own)

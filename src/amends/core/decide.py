@@ -8,6 +8,7 @@ from amends.core import commands as c, events as e
 from amends.core.approvals import answer, drop, expire, record_verdict, use, void_all, void_outlived
 from amends.core.contracts import Contract, Retries, Reversibility, key_of
 from amends.core.control import control, pause, unpause
+from amends.core.deciders import require_person
 from amends.core.incidents import (
     assign_incident,
     cancel,
@@ -21,7 +22,6 @@ from amends.core.incidents import (
 )
 from amends.core.keeping import decide_limits
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
-from amends.core.persons import require_person
 from amends.core.plan import PROBE_TRIES, in_flight
 from amends.core.refusals import (
     fitting,

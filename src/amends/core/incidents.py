@@ -13,11 +13,11 @@ from typing import Final
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import drop, void_all
+from amends.core.deciders import require_decider
 from amends.core.effects import End
 from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.persons import require_decider
 from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns, unmitigated
 from amends.core.refusals import (
     end_of,
@@ -151,7 +151,7 @@ def _or(saga: Saga) -> str:
 
 def _own_mitigation(saga: Saga, by: str) -> bool:
     """Past its pivot nothing goes back by itself: a person decides."""
-    return require_decider(saga, by, f"take saga {saga.id} back with mitigation")
+    return require_decider(saga.begun, by, f"take saga {saga.id} back with mitigation")
 
 
 def require_mitigable(saga: Saga, below: tuple[str, ...] = ()) -> None:
@@ -345,7 +345,7 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     if command.let_run:
         _require_let_run(saga, incident)
     to = "let run what the gate refused" if command.let_run else f"retry incident {saga.id}/{command.incident}"
-    own = require_decider(saga, command.by, to)
+    own = require_decider(saga.begun, command.by, to)
     retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run, own=own)
     if incident.kind is e.IncidentKind.LIMIT_REACHED and saga.phase is _G.INCIDENT:
         more = one_more(saga.budget, command.by, "", command.now, own=own)
@@ -410,7 +410,7 @@ def resolve_incident(saga: Saga, command: c.ResolveIncident) -> tuple[e.Event, .
     incident = _open(saga, command.incident)
     if not command.reason.strip():
         raise RefusedError(f"incident {saga.id}/{incident.number} needs a reason: say what was done by hand")
-    own = require_decider(saga, command.by, f"resolve incident {saga.id}/{incident.number}")
+    own = require_decider(saga.begun, command.by, f"resolve incident {saga.id}/{incident.number}")
     if _at_pivot(saga, incident):
         return _ended_at_pivot(saga, incident, command, own=own)
     rewinds = incident.step is not None and saga.steps[incident.step].rewind in saga.rewinding

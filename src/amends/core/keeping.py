@@ -11,9 +11,9 @@ from functools import reduce
 from typing import Final, TypeAlias, assert_never
 
 from amends.core import commands as c, events as e
+from amends.core.deciders import require_decider
 from amends.core.incidents import fail, open_incident
 from amends.core.limits import Bound, Budget, LimitName, Response, one_more, spelled
-from amends.core.persons import require_decider
 from amends.core.refusals import require_work
 from amends.core.rewinds import roll_back_to
 from amends.core.saga import Saga, evolve
@@ -215,7 +215,7 @@ def raise_limits(saga: Saga, command: c.RaiseLimits) -> tuple[e.Event, ...]:
     if saga.begun is None or saga.phase.ended or saga.rollback is not None:
         raise RefusedError(f"saga {saga.id} is {saga.phase}: it uses nothing up any more")
     budget = _required(saga)
-    own = require_decider(saga, command.by, f"raise the limits of saga {saga.id}")
+    own = require_decider(saga.begun, command.by, f"raise the limits of saga {saga.id}")
     raised: tuple[e.LimitRaised, ...] = tuple(
         _raised(saga, budget, LimitName(name), most, command, own=own) for name, most in command.most.items()
     )

@@ -12,10 +12,10 @@ from typing import Final, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import drop, void
+from amends.core.deciders import require_decider
 from amends.core.effects import TurnBack
 from amends.core.incidents import begun_back, closed, past_pivot, require_whole
 from amends.core.marks import Checkpoint
-from amends.core.persons import require_decider
 from amends.core.plan import is_pivot, may_be_pivots, next_of, pivot_says, plan, unmitigated
 from amends.core.refusals import end_of, may_go_back_alone, on_record, require_free, require_work, window_end
 from amends.core.saga import Saga, Step, evolve
@@ -114,7 +114,7 @@ def _own_way_on(saga: Saga, command: c.RollBackTo) -> bool:
     if command.by == _RUNTIME or not closed(saga, command.by, ""):
         return False
     return require_decider(
-        saga, command.by, f"have saga {saga.id} go on from its incident, by taking a part of it back"
+        saga.begun, command.by, f"have saga {saga.id} go on from its incident, by taking a part of it back"
     )
 
 

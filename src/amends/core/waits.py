@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from amends.core import events as e
-from amends.core.persons import require_decider
+from amends.core.deciders import require_decider
 from amends.core.pmap import Pmap
 from amends.core.transitions import WAIT, SagaStatus, WaitStatus
 from amends.core.values import Json, StepId, canonical
@@ -155,7 +155,7 @@ def receive(saga: Saga, command: c.SendSignal) -> tuple[e.Event, ...]:
             "store it elsewhere and send a reference"
         )
     known = 0 if saga.waits is None else len(saga.waits.signals)
-    own = bool(command.decides) and require_decider(saga, command.by, command.decides)
+    own = bool(command.decides) and require_decider(saga.begun, command.by, command.decides)
     received = e.SignalReceived(number=known + 1, name=command.name, payload=command.payload, by=command.by, own=own)
     waiting = [wait for wait in open_waits(saga) if wait.name]
     wanted = next((wait for wait in waiting if wait.name == command.name), None)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from amends.clock import Clock
-from amends.core.persons import checked_name
+from amends.core.deciders import checked_name
 from amends.core.values import SagaId, canonical
 from amends.errors import DocumentConflictError, TooLargeError
 from amends.journal.filing import Document, DocumentWrite, checked_document_name

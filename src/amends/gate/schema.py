@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from amends.core.deciders import mistake_in as mistake_in_name, normal
 from amends.core.globs import glob, is_glob, misplaced_run
-from amends.core.persons import mistake_in as mistake_in_name, normal
 from amends.core.values import Json, canonical, digest
 from amends.core.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, cast
 
-from amends.core.persons import DELEGATES, OWNER, checked_name, mistake_in, normal
+from amends.core.deciders import DELEGATES, OWNER, checked_name, mistake_in, normal
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, POLICIES, SagaId
 from amends.errors import InputError, UnknownIncidentError

@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any, Final
 from amends.core import commands as c
 from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
+from amends.core.deciders import DELEGATES
 from amends.core.events import Event, SagaStarted
 from amends.core.keeping import goes_back
 from amends.core.limits import within_of
-from amends.core.persons import DELEGATES
 from amends.core.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import HOLDS, MITIGATED, Json, SagaId, StepId, canonical

@@ -7,8 +7,8 @@ from typing import Literal
 
 from amends.clock import Clock
 from amends.core import commands as c, events as e
+from amends.core.deciders import require_person
 from amends.core.globs import misplaced_run
-from amends.core.persons import require_person
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId

@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 from amends.core.commands import StartSaga
+from amends.core.deciders import normal
 from amends.core.events import SagaStarted
-from amends.core.persons import normal
 from amends.core.saga import Saga
 from amends.core.values import Json, SagaId
 from amends.errors import JournalConflictError, RefusedError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from amends.clock import Clock
 from amends.core import events as e
-from amends.core.persons import PERSON, own_decision, require_person
+from amends.core.deciders import PERSON, own_decision, require_person
 from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError

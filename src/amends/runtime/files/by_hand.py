@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 
 from amends.changeset import Summary, Terms
 from amends.core.commands import StartSaga
-from amends.core.persons import DELEGATES, require_decider
+from amends.core.deciders import DELEGATES, require_decider
 from amends.core.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import Json, SagaId
@@ -200,7 +200,7 @@ async def _start(
     state = await load(journal, owner.id)
     _require_completed(changeset.id, owner, state)
     verb = "land" if definition is land_changeset else "resolve a conflict of"
-    own = require_decider(state, by, f"{verb} changeset {changeset.id} by hand")
+    own = require_decider(state.begun, by, f"{verb} changeset {changeset.id} by hand")
     if changeset.branch_of is not None:
         raise ChangesetLifeError(
             f"changeset {changeset.id} is a branch of {changeset.branch_of}: merged into that, it lands with it"

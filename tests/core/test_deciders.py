@@ -8,8 +8,8 @@ import pytest
 from amends.core import commands as c, events as e
 from amends.core.contracts import Reversibility
 from amends.core.decide import decide
+from amends.core.deciders import asked_for, checked_name, mistake_in, normal, own_decision, requesters, require_person
 from amends.core.events import SagaStarted
-from amends.core.persons import asked_for, checked_name, mistake_in, normal, own_decision, requesters, require_person
 from amends.core.saga import unstarted
 from amends.core.values import CONTROL, POLICIES, Json, SagaId
 from amends.core.verdict import Decision, Verdict

@@ -1,4 +1,4 @@
-"""Persons: how actors are named, when two names are one, and who may decide about a saga. Pure.
+"""Deciders: how actors are named, when two names are one, and who may decide about a saga. Pure.
 
 A person's decision takes a person, and another one than who wanted what is decided about. That is one rule, for every
 decision: to grant or refuse, to retry or resolve an incident, to let run what the gate refused, to raise a limit, to
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from amends.errors import InputError, RefusedError
 
 if TYPE_CHECKING:
-    from amends.core.saga import Saga
+    from amends.core.events import SagaStarted
 
 PERSON: Final = "person:"
 OWNER: Final = "owner"
@@ -52,7 +52,9 @@ _BETWEEN: Final = re.compile("[,;]")
 
 
 def normal(name: str) -> str:
-    """What two ways to write one name have in common: capitals, accents, and what cannot be seen make no other."""
+    """What two ways to write one name have in common: capitals, the way an accent is spelled, and what cannot be seen
+    make no other.
+    """
     if name.isascii():
         return "".join(name.split()).casefold() if not name.isprintable() or " " in name else name.casefold()
     seen = "".join(each for each in unicodedata.normalize("NFKC", name) if not _is_unseen(each))
@@ -172,10 +174,10 @@ def own_decision(
     )
 
 
-def require_decider(saga: Saga, by: str, to: str, *, may: str = "any other person") -> bool:
+def require_decider(begun: SagaStarted | None, by: str, to: str, *, may: str = "any other person") -> bool:
     """Whether it is their own decision; `to` says what is decided, as a verb. Raises RefusedError.
 
     `may` names who else may decide; the environment is the one that the saga began in.
     """
-    env = "" if saga.begun is None else saga.begun.taken_for or saga.begun.env
-    return own_decision(saga.begun, by, to, env=env, may=may)
+    env = "" if begun is None else begun.taken_for or begun.env
+    return own_decision(begun, by, to, env=env, may=may)
