@@ -119,7 +119,7 @@ lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,--group resolver,requirements-resolver.lock)
 
 compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal \
-	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-strip-extras \
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
