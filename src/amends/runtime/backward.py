@@ -39,7 +39,7 @@ from amends.core.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
-from amends.errors import DivergedError, RefusedError, TooLargeError, UnknownActionError
+from amends.errors import DivergedError, RefusedError, UnknownActionError
 from amends.runtime.abreast import Abreast
 from amends.runtime.action import Action
 from amends.runtime.executor import Part
@@ -47,7 +47,7 @@ from amends.runtime.forward import Forward
 from amends.runtime.hold import release
 from amends.runtime.reread import changed_since
 from amends.runtime.run import LOOK_AGAIN_S, Run, let_cancellation_go_on
-from amends.runtime.values import ON_LOOP, off_loop
+from amends.runtime.values import small_or_off_loop
 
 
 class Backward:
@@ -250,10 +250,7 @@ class Backward:
             state = run.state(state.id)
             if state.status not in {StepStatus.COMPENSATING, StepStatus.MITIGATING}:
                 return
-            try:
-                done = run.done(state, action, ON_LOOP)
-            except TooLargeError:
-                done = await off_loop(partial(run.done, state, action))
+            done = await small_or_off_loop(partial(run.done, state, action))
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: run.thread_ended(state.id)

@@ -30,7 +30,7 @@ from amends.core.values import LARGEST_VALUE, SagaId, StepId, name_of
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
 from amends.runtime.action import Happened, NotHappened, Pending, current_call, current_feedback
 from amends.runtime.secret import Secret, scrub
-from amends.runtime.values import ON_LOOP, off_loop, stored
+from amends.runtime.values import ON_LOOP, off_loop, small_or_off_loop, stored
 
 LONGEST_ERROR: Final = 4096
 LateReport = Callable[[Outcome], None]
@@ -91,7 +91,7 @@ class Executor:
             return _ended_badly(call, exc)
         if type(value) is _Read:
             return cast("Outcome", value.ended)
-        try:
+        try:  # as `small_or_off_loop` does, without a coroutine more for every attempt
             return _succeeded(call, value, ON_LOOP)
         except TooLargeError:
             return await off_loop(lambda: _succeeded(call, value), to_its_end=True)
@@ -106,10 +106,7 @@ class Executor:
             return NoAnswer(_said(exc, call.secrets))
         if type(value) is _Read:
             return cast("Answer", value.ended)
-        try:
-            return _answered(call, value, ON_LOOP)
-        except TooLargeError:
-            return await off_loop(lambda: _answered(call, value), to_its_end=True)
+        return await small_or_off_loop(lambda most: _answered(call, value, most), to_its_end=True)
 
     async def _returned(self, call: Call, read: Read) -> object:
         """What it returned or, of a thread that has looked at it already, what that says."""

@@ -11,13 +11,13 @@ from amends.core.outcomes import Failed, Outcome, Succeeded
 from amends.core.saga import Step
 from amends.core.transitions import StepStatus
 from amends.core.values import Json, StepId, canonical, spelling_of
-from amends.errors import TooLargeError, UnknownActionError
+from amends.errors import UnknownActionError
 from amends.evidence.texts import spelled
 from amends.runtime.executor import kept_words
 from amends.runtime.logs import logger
 from amends.runtime.run import Run, let_cancellation_go_on
 from amends.runtime.typed import Typed
-from amends.runtime.values import ON_LOOP, off_loop
+from amends.runtime.values import off_loop, small_or_off_loop
 
 _log = logger("amends.driver")
 _LONGEST = 120
@@ -70,10 +70,7 @@ async def _look(run: Run, state: Step) -> Outcome:
     look = action.look
     if look is None:
         return Failed(error=f"{state.topic} version {state.contract.version} declares no reread in this process")
-    try:
-        done = run.done(state, action, ON_LOOP)
-    except TooLargeError:
-        done = await off_loop(lambda: run.done(state, action))
+    done = await small_or_off_loop(lambda most: run.done(state, action, most))
     call = run.call(state, "reread", look, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
     call.store = Typed(f"{state.topic}: its reread", look).store_result
     return await run.around.executor.perform(call)

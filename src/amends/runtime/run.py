@@ -20,7 +20,7 @@ from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import LARGEST_VALUE, Json, StepId
 from amends.core.verdict import Decision, Rate, Verdict
-from amends.errors import AmendsError, DivergedError, JournalDamagedError, TooLargeError, UnknownActionError
+from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
 from amends.gate.environments import DEVELOPMENT
 from amends.gate.facts import facts_of, with_told
 from amends.gate.protocol import Facts
@@ -32,7 +32,7 @@ from amends.runtime.news import News
 from amends.runtime.promises import begun_with, still_promised
 from amends.runtime.secret import Secret, secrets_on_record, unmask
 from amends.runtime.surroundings import Surroundings
-from amends.runtime.values import ON_LOOP, off_loop, small_or_off_loop
+from amends.runtime.values import small_or_off_loop
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
@@ -225,10 +225,7 @@ class Run:
 
     async def asked(self, state: Step, action: Action[..., Any]) -> Asked:
         """Raises DivergedError where what is on record is not what the action takes by now."""
-        try:
-            args = self.args(state, action, ON_LOOP)
-        except TooLargeError:
-            args = await off_loop(lambda: self.args(state, action))
+        args = await small_or_off_loop(lambda most: self.args(state, action, most))
         return Asked(saga=self.book.saga.id, step=state.id, args=args, key=self.key(state))
 
     async def require_fitting(self, state: Step, action: Action[..., Any]) -> None:

@@ -81,18 +81,15 @@ def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE) -> Kept
 
 async def keep_off_loop(value: object, salt: str, what: str) -> Kept:
     """The same for one that may be large. Raises NotJsonError or TooLargeError."""
-    try:
-        return keep(value, salt, what, ON_LOOP)
-    except TooLargeError:
-        return await off_loop(lambda: keep(value, salt, what))
+    return await small_or_off_loop(lambda most: keep(value, salt, what, most))
 
 
-async def small_or_off_loop(work: Callable[[int], T]) -> T:
+async def small_or_off_loop(work: Callable[[int], T], *, to_its_end: bool = False) -> T:
     """Do it here as far as that is little, else in a thread; `work` raises TooLargeError past what it is given."""
     try:
         return work(ON_LOOP)
     except TooLargeError:
-        return await off_loop(lambda: work(LARGEST_VALUE))
+        return await off_loop(lambda: work(LARGEST_VALUE), to_its_end=to_its_end)
 
 
 async def give(value: Json, salt: str, known: Iterable[Secret] = ()) -> object:
