@@ -157,7 +157,8 @@ def test_a_step_whose_work_was_changed_since_is_not_dropped_and_the_paths_are_na
         (path, clash)
     ]
     assert said.text().startswith(f"changeset {changeset.id} cannot drop step 1 alone: ")
-    assert f"{path}: {clash}: step 2 (step 2) worked on it since" in said.text()
+    where = f"{path}, line 4: ours / theirs" if clash == "content" else f"{path}: {clash}"
+    assert f"{where}: step 2 (step 2) worked on it since" in said.text()
     assert (changeset.steps(), changeset.digest()) == (steps, digest)
 
 

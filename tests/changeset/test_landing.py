@@ -205,8 +205,8 @@ def test_a_report_says_per_path_kind_hashes_hunks_and_who_landed_first(tree: Pat
     assert len({conflict[side] for side in ("ancestor", "ours", "theirs")}) == 3
     assert conflict["hunks"] == [{"ancestor": [5, 6], "ours": [5, 6], "theirs": [5, 6]}]
     assert conflict["landed_first"]["name"] == "the first"
-    assert "docs/page.md: content" in report.text()
-    assert "lines 5 of ours against 5 of theirs" in report.text()
+    assert "\ndocs/page.md, line 5: ours / theirs\n" in report.text()
+    assert not any(conflict[side] in report.text() for side in ("ancestor", "ours", "theirs"))
     assert "landed first: changeset" in report.text()
     marked = report.conflicts[0].marked
     assert marked is not None

@@ -216,10 +216,17 @@ def test_many_arguments_are_cut_between_two_of_them() -> None:
     assert told.endswith("… (attempt 1)")
 
 
+def test_an_error_of_many_lines_is_told_by_its_first_and_has_some_more_below() -> None:
+    lost = e.AttemptLost(step=FLIGHT, attempt=1, error="first\n" + "\x1b[2Jmore\n" * 1000, fatal=True, retry_at=None)
+    (line,) = timeline(entries((lost,)))
+    assert line.text == "lost, and not tried again: first"
+    assert line.more == (*["\\x1b[2Jmore"] * 20, "… 980 more lines")
+
+
 def test_an_error_of_any_length_fits_on_a_line() -> None:
-    lost = e.AttemptLost(step=FLIGHT, attempt=1, error="very long\n" * 1000, fatal=True, retry_at=None)
+    lost = e.AttemptLost(step=FLIGHT, attempt=1, error="very long\t" * 1000, fatal=True, retry_at=None)
     (text,) = texts(lost)
-    assert text.startswith("lost, and not tried again: very long\\nvery long")
+    assert text.startswith("lost, and not tried again: very long\\tvery long")
     assert text.endswith("…")
     assert len(text) < LONGEST_REASON + 50
 

@@ -53,17 +53,15 @@ class Conflict:
         }
 
     def lines(self) -> Iterator[str]:
-        more = f": {self.detail}" if self.detail else ""
-        yield f"{spell(self.path)}: {self.clash}{more}"
-        known = _said(self.ancestor) if self.is_ancestor_known else "unknown"
-        yield f"  ancestor {known}"
-        yield f"  ours     {_said(self.ours)}"
-        yield f"  theirs   {_said(self.theirs)}"
+        """What a person needs: which lines of which file; the hashes are for programs, in `data`."""
+        path, more = spell(self.path), f": {self.detail}" if self.detail else ""
+        for each in self.hunks:
+            yield f"{path}, {_sides(each)}{more}"
+        if not self.hunks:
+            yield f"{path}: {self.clash}{more}{_apart(self.ours, self.theirs)}"
         if self.winner is not None:
             name = f" ({self.winner.name})" if self.winner.name else ""
             yield f"  landed first: changeset {self.winner.changeset}{name}"
-        for each in self.hunks:
-            yield f"  lines {_range(each.ours)} of ours against {_range(each.theirs)} of theirs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +164,28 @@ def _hunk(hunk: Hunk) -> Json:
     return {"ancestor": list(hunk.ancestor), "ours": list(hunk.ours), "theirs": list(hunk.theirs)}
 
 
+def _sides(hunk: Hunk) -> str:
+    ours, theirs = _range(hunk.ours), _range(hunk.theirs)
+    return f"{ours}: ours / theirs" if ours == theirs else f"{ours} of ours / {theirs} of theirs"
+
+
 def _range(lines: tuple[int, int]) -> str:
     first, end = lines
     if end <= first:
-        return f"nothing before {first}"
-    return str(first) if end == first + 1 else f"{first}-{end - 1}"
+        return f"nothing before line {first}"
+    return f"line {first}" if end == first + 1 else f"lines {first}-{end - 1}"
+
+
+def _apart(ours: State | None, theirs: State | None) -> str:
+    """What each side has, where that is not the same kind of thing with another content."""
+    shapes = _shape(ours), _shape(theirs)
+    return "" if shapes[0] == shapes[1] else f" (ours: {shapes[0]} / theirs: {shapes[1]})"
+
+
+def _shape(state: State | None) -> str:
+    if state is None:
+        return "nothing"
+    return f"link to {spell(state.target)}" if state.target else f"{state.kind}, mode {state.mode:o}"
 
 
 def _winner(winner: Winner) -> Json:

@@ -63,27 +63,58 @@ def changeset(context: click.Context) -> None:
 
 @changeset.command("list")
 @click.option("--all", "is_all", is_flag=True, help="Those too that are over.")
-@with_tree
-def list_all(*, is_all: bool, root: str, state: str | None, as_json: bool) -> None:
-    """List the changesets of a tree, oldest first."""
+@_root
+@_state
+@with_journal
+@click.pass_context
+def list_all(
+    context: click.Context, *, is_all: bool, root: str, state: str | None, journal: str, as_json: bool
+) -> None:
+    """List the changesets of a tree, oldest first.
+
+    Where no tree is named, those of the trees that the newest sagas of the journal work on are listed too.
+    """
+    from click.core import ParameterSource
+
+    from amends.cli.output import Output
+    from amends.cli.reviewing import other_trees
+    from amends.errors import ChangesetError
+
+    out, is_named = Output(as_json=as_json), state is not None
+    is_named = is_named or context.get_parameter_source("root") is not ParameterSource.DEFAULT
+    count = _list_tree(out, root, state, is_all=is_all)
+    for other, kept_at in () if is_named else other_trees(journal):
+        try:
+            count += _list_tree(out, other, kept_at, is_all=is_all, is_named=False)
+        except (ChangesetError, OSError):
+            continue  # a tree that is gone, or somebody else's: whoever names it is told
+    if not count:
+        out.say("no changesets" if is_all else "no open changesets")
+
+
+def _list_tree(out: Output, root: str, state: str | None, *, is_all: bool, is_named: bool = True) -> int:
+    """How many were listed."""
     from amends.changeset import Life, list_changesets
     from amends.cli.conflicts import conflicts_seen
-    from amends.cli.output import Output
+    from amends.cli.reviewing import tree_options
     from amends.cli.tables import Table
+    from amends.evidence.timeline import visible
 
-    out = Output(as_json=as_json)
     over = {Life.LANDED, Life.MERGED, Life.DROPPED, Life.PRUNED}
     found = [each for each in list_changesets(root, state=state) if is_all or each.life not in over]
-    if not found:
-        out.say("no changesets" if is_all else "no open changesets")
-        return
     conflicts = {each.id: conflicts_seen(root, each.id, state) for each in found}
+    at = tree_options(root, state)
+    if found and not is_named:
+        out.say((f"of the tree {visible(root)}: {visible(shlex.join(at))}", "dim"))
     for each in found:
         out.record("changeset", {**each.data(), "conflicts": len(conflicts[each.id])})
-    Table(out, _HEADS, spare=("OPENED",)).say(list(map(_cells, found)))
+    if found:
+        Table(out, _HEADS, spare=("OPENED",)).say(list(map(_cells, found)))
     for each in found:
         if conflicts[each.id]:
-            out.say((f"{each.id} is in conflict with the tree: amends changeset show {each.id}", "yellow"))
+            shown = visible(shlex.join(("amends", "changeset", "show", each.id, *at)))
+            out.say((f"{each.id} is in conflict with the tree: {shown}", "yellow"))
+    return len(found)
 
 
 def _cells(each: Summary) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Final
 
-from amends.cli.output import Part
+from amends.cli.output import Output, Part
 from amends.core.transitions import SagaStatus
-from amends.evidence.texts import lines_of
+from amends.evidence.texts import further, headline, lines_of
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
 from amends.journal.locking import LockRow
 from amends.journal.protocol import ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
@@ -193,6 +193,19 @@ def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]
     return lead, (line.text, _TONES[line.tone])
 
 
+def tell_line(out: Output, line: Line, width: int = _TOPIC, indent: str = "") -> None:
+    """Say one line of a timeline and, below it, what else its error said."""
+    lead, text = line_parts(line, width)
+    out.say_beside((indent, *lead), text)
+    tell_further(out, line.more, f"{indent}{'':26}")
+
+
+def tell_further(out: Output, lines: Iterable[str], indent: str = "  ") -> None:
+    """The lines below an error's first, each behind a bar: none of them can pass for one of ours."""
+    for line in lines:
+        out.say_beside((f"{indent}| ",), line)
+
+
 def status_part(status: SagaStatus) -> Part:
     return status.replace("_", " "), _STATUSES[status]
 
@@ -203,8 +216,17 @@ def ended_parts(ended: Ended) -> tuple[Part, ...]:
     if ended.status is SagaStatus.COMPLETED and ended.recorded is not None:
         said.append(f": {spelled(ended.recorded, 400)}")
     elif ended.why:
-        said.append(f": {visible(ended.why.replace(f' (step {ended.step})', ''), 400)}")
+        said.append(f": {headline(_unnumbered(ended), 400)}")
     return tuple(said)
+
+
+def ended_further(ended: Ended) -> tuple[str, ...]:
+    """What else it ended with, below that line."""
+    return () if ended.status is SagaStatus.COMPLETED else further(_unnumbered(ended))
+
+
+def _unnumbered(ended: Ended) -> str:
+    return (ended.why or "").replace(f" (step {ended.step})", "")
 
 
 def headed(row: SagaRow, driver: Driver | None, resume: str) -> tuple[tuple[Part, ...], ...]:

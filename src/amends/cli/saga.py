@@ -117,6 +117,7 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 
     from amends.cli import looks
     from amends.cli.output import Output
+    from amends.cli.reviewing import tell_review
     from amends.cli.session import Follower, load, opened_to_read, unknown
     from amends.core.transitions import SagaStatus
     from amends.core.values import SagaId
@@ -148,6 +149,8 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
             for what, name in (*needs, *waits):
                 why = "needs a person" if what == "incident" else "waits for people"
                 out.say(f"{why}: {visible(command(journal, what, 'show', name))}")
+            if row.status is SagaStatus.COMPLETED:
+                await tell_review(out, opened, row.id, journal)
 
     asyncio.run(whole())
 

@@ -13,10 +13,20 @@ import click
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
-from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, topic_width
+from amends.cli.looks import (
+    ended_fields,
+    ended_further,
+    ended_parts,
+    entry_fields,
+    tell_further,
+    tell_line,
+    time_left,
+    topic_width,
+)
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
+from amends.cli.reviewing import tell_review
 from amends.clock import SystemClock
 from amends.core.events import Cause
 from amends.core.refusals import may_go_back_alone
@@ -187,7 +197,7 @@ class Follower:
         """The topics of lines that are shown together are as wide as the widest of them."""
         self._width = topic_width(lines, self._width)
         for line in lines:
-            self._out.say_beside(*line_parts(line, self._width))
+            tell_line(self._out, line, self._width)
         lines.clear()
 
     async def _stay(self) -> None:
@@ -267,6 +277,7 @@ def tell_ended(
     modules: Iterable[str] = (),
 ) -> None:
     out.say(*ended_parts(ended))
+    tell_further(out, ended_further(ended))
     for incident in ended.incidents:
         out.say(f"  {visible(command(journal, 'incident', 'show', incident))}")
     for name in ended.waits_for:
@@ -282,7 +293,14 @@ def tell_ended(
         out.say(f"  once they have answered: {visible(command(journal, 'resume', *modules))}")
     elif waits_for:
         out.say("  nobody can answer any more: a journal in memory is gone with its process")
+    if ended.status is SagaStatus.COMPLETED and is_kept:
+        asyncio.run(_tell_review(out, ended.id, journal))
     out.record("ended", ended_fields(ended))
+
+
+async def _tell_review(out: Output, saga: str, journal: str) -> None:
+    async with opened_to_read(journal) as opened:
+        await tell_review(out, opened, saga, journal)
 
 
 async def tell_left(coordinator: Coordinator, resumed: Iterable[Ended], journal: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from amends.cli.looks import line_parts, moment, topic_width
+from amends.cli.looks import moment, tell_further, tell_line, topic_width
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
 from amends.core.plan import unmitigated
 from amends.core.saga import Saga
 from amends.core.values import StepId
+from amends.evidence.texts import further, headline
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
 from amends.evidence.who import OWN_DECISION
 from amends.journal.protocol import Entry, IncidentRow
@@ -136,7 +137,8 @@ def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], jo
     _tell_facts(out, row, saga, entries)
     _heading(out, "what happened")
     out.say(f"  {_HAPPENED[row.kind]}")
-    out.say("  ", (visible(row.why, 1000), "red"))
+    out.say("  ", (headline(row.why, 1000), "red"))
+    tell_further(out, further(row.why), "    ")
     numbers = {step: number for number, step in enumerate(saga.steps, start=1)}
     if row.left:
         _tell_left(out, row, saga, numbers)
@@ -197,8 +199,7 @@ def _tell_tried(
         out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
     width = topic_width(lines[-_LATEST:])
     for line in lines[-_LATEST:]:
-        lead, text = line_parts(line, width)
-        out.say_beside(("  ", *lead), text)
+        tell_line(out, line, width, "  ")
 
 
 def _tell_comments(out: Output, row: IncidentRow, entries: Sequence[Entry]) -> None:

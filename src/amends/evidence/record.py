@@ -212,7 +212,7 @@ def _timeline(actor: str, entries: Sequence[Entry]) -> list[Json]:
             "at": _moment(entry.at),
             "who": who(entry.event, actor),
             "what": entry.name,
-            "text": "" if line is None else line.text,
+            "text": "" if line is None else "\n".join((line.text, *line.more)),
         }
         for name in ("step", "rule", "policy", "key", "digest"):
             value: object = getattr(entry.event, name, None)

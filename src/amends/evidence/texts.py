@@ -21,6 +21,8 @@ LONGEST_VALUE: Final = 48
 LONGEST_ARGS: Final = 160
 LONGEST_RESULT: Final = 120
 LONGEST_REASON: Final = 300
+MOST_LINES: Final = 20
+"""Lines of one error that are shown below its first."""
 FILES_MARK: Final = "$files"
 """How a step's changeset stands in its arguments."""
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
@@ -39,6 +41,18 @@ def said(text: str) -> str:
 
 def short(text: str) -> str:
     return visible(text, LONGEST_VALUE)
+
+
+def headline(text: str, longest: int = LONGEST_REASON) -> str:
+    """The first line of what may have several; `further` has the others."""
+    return visible(text.strip().partition("\n")[0], longest)
+
+
+def further(text: str) -> tuple[str, ...]:
+    """The lines below the first, each as a person may be shown it: to be set apart by whoever shows them."""
+    lines = [visible(line.rstrip(), LONGEST_REASON) for line in lines_of(text.strip())[1:]]
+    left = len(lines) - MOST_LINES
+    return (*lines[:MOST_LINES], *((f"… {left} more lines",) if left > 0 else ()))
 
 
 def span(milliseconds: int) -> str:

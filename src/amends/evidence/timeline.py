@@ -18,6 +18,8 @@ from amends.evidence.texts import (
     LONGEST_ARGS,
     LONGEST_RESULT,
     LONGEST_VALUE,
+    further,
+    headline,
     said,
     short,
     span,
@@ -61,7 +63,10 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """`step` counts the saga's steps in the order in which they were proposed: 1, 2, 3."""
+    """`step` counts the saga's steps in the order in which they were proposed: 1, 2, 3.
+
+    `more` has the further lines of an error that has several, for whoever shows them below.
+    """
 
     at: int
     entry: int
@@ -71,6 +76,7 @@ class Line:
     text: str
     tone: Tone
     who: str
+    more: tuple[str, ...] = ()
 
 
 _Told: TypeAlias = tuple[Direction, Tone, str]
@@ -169,6 +175,7 @@ class Timeline:
             text=f"{text} ({OWN_DECISION})" if getattr(event, "own", False) else text,
             tone=tone,
             who=visible(who(event, self._actor), LONGEST_VALUE),
+            more=further(getattr(event, "error", "")),
         )
 
     def _seen(self, event: e.Event) -> _Seen | None:
@@ -193,7 +200,7 @@ class Timeline:
         match event:
             case e.IncidentOpened(kind=kind, why=why, left=left):
                 why = self._renumbered(why, event.step)
-                text = f"{what} opened: {kind.replace('_', ' ')}: {said(why)}{self._named('; left', left)}"
+                text = f"{what} opened: {kind.replace('_', ' ')}: {headline(why)}{self._named('; left', left)}"
                 return direction, Tone.BAD, text
             case e.IncidentAssigned(owner=owner, by=by):
                 return direction, Tone.PLAIN, f"{what} given to {short(owner)} by {short(by)}"
@@ -250,11 +257,11 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
         case e.RollbackAwaited(why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             first = "waits first for what cannot be taken back"
-            return direction, Tone.BAD, f"to go back{asked}: {said(renumbered(why, step))}; {first}"
+            return direction, Tone.BAD, f"to go back{asked}: {headline(renumbered(why, step))}; {first}"
         case e.RollbackStarted(why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             how = ", with mitigation" * event.mitigate
-            return direction, Tone.BAD, f"rollback began{how}{asked}: {said(renumbered(why, step))}"
+            return direction, Tone.BAD, f"rollback began{how}{asked}: {headline(renumbered(why, step))}"
         case e.RollbackResumed(by=by):
             return direction, Tone.PLAIN, f"rollback resumed{', with mitigation' * event.mitigate} by {short(by)}"
         case e.WorkResumed(by=by):
@@ -277,7 +284,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.PLAIN, "nothing in the family can fail any more: what is held goes out"
         case e.RewindStarted(steps=steps, why=why, step=step, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
-            return direction, Tone.BAD, f"going back{asked}: {said(renumbered(why, step))}{named('; over', steps)}"
+            return direction, Tone.BAD, f"going back{asked}: {headline(renumbered(why, step))}{named('; over', steps)}"
         case e.RewindEnded(taken_back=taken_back):
             undone = named("taken back", taken_back) or "nothing had to be taken back"
             return direction, Tone.GOOD, f"{undone}; the work goes on"
@@ -323,22 +330,22 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.GOOD, f"succeeded{_kept_in(kept_in)}{_lacking(opaque) or told}"
         case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
             last = " for good" * fatal + _kept_in(kept_in)
-            return direction, Tone.BAD, f"failed{last}: {said(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"failed{last}: {headline(error)}{_again(retry_at, at)}"
         case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
             last = ", and not tried again" * fatal + _kept_in(kept_in)
-            return direction, Tone.DOUBT, f"lost{last}: {said(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"lost{last}: {headline(error)}{_again(retry_at, at)}"
         case e.ProbeFound(result=result, opaque=opaque):
             return direction, Tone.GOOD, f"probe found that it happened{_lacking(opaque) or _of(result)}"
         case e.ProbeFoundNothing():
             return direction, Tone.PLAIN, "probe found that it did not happen"
         case e.ProbeUnanswered(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"probe got no answer: {said(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"probe got no answer: {headline(error)}{_again(retry_at, at)}"
         case e.LateSuccessEnrolled(attempt=attempt, result=result, opaque=opaque):
             lacking = _lacking(opaque) or _of(result)
             return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{lacking}"
         case e.LateLossEnrolled(attempt=attempt, error=error):
             what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
-            return direction, Tone.DOUBT, f"{what}: {said(error)}"
+            return direction, Tone.DOUBT, f"{what}: {headline(error)}"
         case _:
             assert_never(event)
 
@@ -352,7 +359,7 @@ def _lock(event: e.LockAwaited | e.LockTaken | e.LockRefused, seen: _Seen, at: i
         case e.LockTaken():
             return direction, Tone.PLAIN, "its turn came"
         case e.LockRefused(error=error):
-            return direction, Tone.BAD, f"{_call(seen)} failed: {said(error)}"
+            return direction, Tone.BAD, f"{_call(seen)} failed: {headline(error)}"
         case _:
             assert_never(event)
 
@@ -370,9 +377,9 @@ def _back(event: _Back, at: int) -> _Told:
             return direction, Tone.GOOD, "compensation succeeded"
         case e.CompensationFailed(error=error, changed_since=changed, retry_at=retry_at):
             because = "someone changed it since: " * changed
-            return direction, Tone.BAD, f"compensation failed: {because}{said(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"compensation failed: {because}{headline(error)}{_again(retry_at, at)}"
         case e.CompensationLost(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"compensation lost: {said(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"compensation lost: {headline(error)}{_again(retry_at, at)}"
         case e.CompensationDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"compensation denied by {short(rule)}: {said(why)}"
         case _:
@@ -389,9 +396,9 @@ def _mitigation(event: e.MitigationEvent, at: int) -> _Told:
             return direction, Tone.GOOD, "mitigated; its effect stands"
         case e.MitigationFailed(error=error, changed_since=changed, retry_at=retry_at):
             because = "someone changed it since: " * changed
-            return direction, Tone.BAD, f"mitigation failed: {because}{said(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"mitigation failed: {because}{headline(error)}{_again(retry_at, at)}"
         case e.MitigationLost(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"mitigation lost: {said(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"mitigation lost: {headline(error)}{_again(retry_at, at)}"
         case e.MitigationDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"mitigation denied by {short(rule)}: {said(why)}"
         case _:

@@ -24,7 +24,8 @@ from amends.core.values import SagaId
 from amends.errors import ChangesetBusyError, ChangesetError
 from amends.journal.protocol import Journal
 from amends.runtime.files.by_hand import by_hand
-from amends.runtime.files.given import PARAMETER, Place, place_in
+from amends.runtime.files.given import Place
+from amends.runtime.files.reviewing import places_of, tree_of
 from amends.runtime.files.threads import in_thread
 from amends.runtime.logs import logger
 
@@ -44,7 +45,7 @@ class Leftovers:
     async def look(self) -> frozenset[SagaId]:
         """Find what they have on disk. The answer: those whose work waits for a person, and which have to stay."""
         for saga in self.sagas:
-            self._places[saga] = await _places(self._journal, saga)
+            self._places[saga] = await places_of(self._journal, saga)
         for place in (place for places in self._places.values() for place in places):
             tree = (place.roots, place.state)
             if tree not in self._trees:
@@ -92,20 +93,10 @@ def _waits(changeset: Summary) -> bool:
     return changeset.life in _WAITS and changeset.branch_of is None and bool(changeset.steps)
 
 
-async def _places(journal: Journal, saga: SagaId) -> list[Place]:
-    found: dict[Place, None] = {}
-    async for entry in journal.read(saga):
-        given = {PARAMETER: files} if (files := getattr(entry.event, "files", None)) else None
-        place = place_in(given if given is not None else getattr(entry.event, "args", None))
-        if place is not None:
-            found[place] = None
-    return list(found)
-
-
 def _listed(place: Place) -> tuple[Summary, ...]:
-    state = place.state if place.state is None or len(place.roots) == 1 else f"{place.state}/0"
+    tree = tree_of(place)
     try:
-        return list_changesets(place.roots[0], state=state)
+        return list_changesets(tree.root, state=tree.state)
     except (ChangesetError, OSError) as exc:
         _log.warning("what changeset %s holds could not be pruned: %s", place.changeset, exc)
         return ()
