@@ -213,7 +213,7 @@ def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell
     assert amends.here("saga", "hold", "b-2", "--why", "a court asks").out == "saga b-2 is held\n"
     assert amends.here("prune", "--older-than", "0s", "--dry-run").out == "sagas that would be pruned: 1\n"
     assert amends.here("prune", "--older-than", "90d").out == "pruned 0 sagas, 0 entries; left for the next time: 0\n"
-    assert amends.here("prune", "--older-than", "0s", "--json").records == [
+    assert amends.here("prune", "--older-than", "0s", "--yes", "--json").records == [
         {"type": "pruned", "sagas": 1, "entries": 6, "left": 0, "refused": 0}
     ]
     rows = [row.split() for row in amends.here("saga", "list", "--definition", "shop.buy").out.splitlines()[1:]]

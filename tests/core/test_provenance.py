@@ -121,12 +121,15 @@ def test_an_argument_without_the_source_that_it_needs_is_told() -> None:
     args: Json = {"order": "A-1001", "room": "room 101", "guest": "nobody"}
     assert unsourced(story.saga, args, {"order": (), "room": ("stay.book",)}) == ""
     assert unsourced(story.saga, args, {"order": (), "guest": ()}) == (
-        "guest has to come from a result, the input or a person, and this value stands nowhere on record: "
-        "the function made it up"
+        "guest has to come from a result, the input or a person, and this value stands nowhere on record, in no input, "
+        "no result and nothing that a person sent: the function made it up"
     )
     assert unsourced(story.saga, args, {"order": ("stay.book", "stay.find")}) == (
-        "order has to come from the result of stay.book or stay.find, and this value stands nowhere on record: "
-        "the function made it up"
+        "order has to come from the result of stay.book or stay.find, and this value comes from the input (input.order)"
+    )
+    assert unsourced(story.saga, args, {"room": ("stay.find",)}) == (
+        "room has to come from the result of stay.find, and this value comes from the result of a step "
+        "(step hotel.1 (stay.book) result)"
     )
     assert unsourced(story.saga, {}, {"order": ()}).startswith("order has to come from a result")
     assert unsourced(story.saga, "A-1001", {"order": ()}).startswith("order has to come from a result")

@@ -95,7 +95,7 @@ FROZEN = {
     "approval.expired/1": "step",
     "approval.voided/1": "step why",
     "approval.used/1": "digest step",
-    "incident.opened/1": "incident kind left step why",
+    "incident.opened/1": "incident kind left owner? step why",
     "incident.assigned/1": "by incident owner",
     "incident.commented/1": "by incident text",
     "incident.retried/1": "by incident let_run? own?",

@@ -1264,7 +1264,7 @@ def test_an_agent_forgets_nothing_under_its_own_name(tmp_path: Path) -> None:
             in shell(*FORGET, "--why", "tidying up", "--by", name).complaint
         )
     assert "--why" in shell(*FORGET).err
-    assert "is not a person" in shell("prune", "--older-than", "0s", "--by", "agent:desk").complaint
+    assert "is not a person" in shell("prune", "--older-than", "0s", "--yes", "--by", "agent:desk").complaint
     assert [said.code for said in verdicts(shell)] == [0, 0, 0]
     assert "card.charge" in shell("saga", "show", "bad").out
 

@@ -169,7 +169,7 @@ def test_a_yaml_saga_has_a_quick_drill_too(amends: Shell) -> None:
 def test_a_drill_is_not_pruned_so_what_was_drilled_a_minute_ago_still_is(amends: Shell) -> None:
     amends("policy", "adopt", "weekly.yaml", "--by", "person:ann", "--why", "weekly")
     amends("drill", "mod:good", "--quick")
-    assert amends("prune", "--older-than", "0d").code == 0
+    assert amends("prune", "--older-than", "0d", "--yes").code == 0
     assert amends("run", "mod:good", *IN_PRODUCTION).code == 0
 
 

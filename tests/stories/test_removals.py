@@ -8,7 +8,7 @@ from tests.security.removals import FORGET, MARK, STRIP, edit, failed_saga, verd
 def test_a_year_is_over_and_the_auditor_reads_who_removed_what(tmp_path: Path) -> None:
     shell = failed_saga(tmp_path)
     assert shell("evidence", "export", "-o", "kept.jsonl").code == 0
-    pruned = shell("prune", "--older-than", "0s", "--by", "system:retention", "--why", "ninety days")
+    pruned = shell("prune", "--older-than", "0s", "--yes", "--by", "system:retention", "--why", "ninety days")
     assert pruned.out == "pruned 2 sagas, 9 entries; left for the next time: 0\n"
     for told in verdicts(shell):
         assert (told.code, "ninety days" in told.out, "system:retention" in told.out) == (0, True, True), told

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
+from amends.cli.options import Nouns, author, common, confirm, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
     from amends.cli.output import Output
@@ -212,8 +212,7 @@ def forget(
         _vouch(out, journal, who, why, yes=yes)
         return
     ended_before = proof.moment_of(when)
-    if not yes:
-        click.confirm(f"Remove what sagas held that ended before {proof.spelled_moment(ended_before)}?", abort=True)
+    confirm(f"Remove what sagas held that ended before {proof.spelled_moment(ended_before)}?", yes=yes)
     done = asyncio.run(proof.forget(journal, ended_before, who, why))
     found = {"ended_before": ended_before, "entries": done.entries, "sagas": done.sagas, "refused": done.refused}
     out.record("forgotten", {**found, "by": who})
@@ -227,10 +226,7 @@ def _vouch(out: Output, journal: str, who: str, why: str, *, yes: bool) -> None:
 
     from amends.cli import proof
 
-    if not yes:
-        click.confirm(
-            "Vouch for every saga whose content is gone, and of which no entry says who removed it?", abort=True
-        )
+    confirm("Vouch for every saga whose content is gone, and of which no entry says who removed it?", yes=yes)
     done = asyncio.run(proof.vouch(journal, who, why))
     out.record("vouched", {"sagas": done.sagas, "entries": done.entries, "by": who})
     out.say(f"{who} vouches for what {done.entries} entries of {done.sagas} sagas held")

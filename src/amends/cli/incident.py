@@ -50,8 +50,10 @@ def list_incidents(*, is_all: bool, journal: str, as_json: bool) -> None:
             if not page.rows:
                 out.say(nothing)
             while True:
-                for row in page.rows:
-                    out.record("incident", looks.incident_fields(row))
+                for row in page.rows if as_json else ():
+                    closed = row.status != "open"
+                    entries = [entry async for entry in opened.read(row.saga)] if closed else ()
+                    out.record("incident", looks.incident_fields(row, entries))
                 table.say([looks.incident_cells(row) for row in page.rows])
                 if page.cursor is None or out.is_gone:
                     break
@@ -78,7 +80,7 @@ def show(*, incident_id: str, journal: str, as_json: bool) -> None:
         async with opened_to_read(journal) as opened:
             row = await _found(opened, incident_id)
             saga, entries = await history(opened, row.saga)
-        out.record("incident", looks.incident_fields(row))
+        out.record("incident", looks.incident_fields(row, entries))
         for at, event in stuck.comments(row, entries):
             out.record("comment", {**asdict(event), "incident": row.id, "at": at})
         stuck.tell(out, row, saga, entries, journal)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from amends.cli.output import Output, Part
+from amends.core.events import IncidentResolved, IncidentRetried
 from amends.core.transitions import SagaStatus
 from amends.evidence.texts import further, headline, lines_of
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
@@ -272,8 +273,15 @@ def approval_fields(row: ApprovalRow) -> dict[str, object]:
     return asdict(row)
 
 
-def incident_fields(row: IncidentRow) -> dict[str, object]:
-    return asdict(row)
+def incident_fields(row: IncidentRow, entries: Iterable[Entry] = ()) -> dict[str, object]:
+    """With who closed it, why, and what proves it, where the entries say so; null while it is open."""
+    closed: dict[str, object] = {"resolver": None, "reason": None, "proof": None}
+    for entry in entries:
+        event = None if entry.is_removed else entry.event
+        if isinstance(event, (IncidentResolved, IncidentRetried)) and event.incident == row.number:
+            reason, proof = getattr(event, "reason", None), getattr(event, "proof", None)
+            closed = {"resolver": event.by, "reason": reason, "proof": proof or None}
+    return {**asdict(row), **closed}
 
 
 def lock_fields(row: LockRow) -> dict[str, object]:

@@ -130,6 +130,19 @@ def author(by: str | None) -> str:
     return checked_actor(by)
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is removed for good. Raises InputError where nobody is there to answer."""
+    import sys
+
+    from amends.errors import InputError
+
+    if yes:
+        return
+    if not sys.stdin or not sys.stdin.isatty():
+        raise InputError("nobody is there to confirm it, and nothing is removed; give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
 def command(journal: str, *words: str) -> str:
     """A command about this journal, to be shown and copied: an id that somebody chose cannot make it another one."""
     import shlex

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from amends.cli import configured
-from amends.cli.options import with_journal
+from amends.cli.options import confirm, with_journal
 
 _SYSTEM: Final = "system:local"
 
@@ -25,6 +25,7 @@ _SYSTEM: Final = "system:local"
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.option("--by", metavar="WHO", default=_SYSTEM, show_default=True, help="In whose name; not an agent's.")
 @click.option("--why", metavar="TEXT", default="", help="What for.  [default: how old they are]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @with_journal
 def prune(
     *,
@@ -34,6 +35,7 @@ def prune(
     dry_run: bool,
     by: str,
     why: str,
+    yes: bool,
     journal: str,
     as_json: bool,
 ) -> None:
@@ -42,7 +44,8 @@ def prune(
     Arguments, results, errors and labels go; numbers, times, kinds and hashes of all entries stay, and so does
     everything that they prove. Sagas that are unfinished, have something open, are held (`amends saga hold`) or have a
     label `hold` are left alone, and so are drills that were not withdrawn. A saga that was pruned can no longer be
-    taken back, and has a signed entry that says who pruned it and why.
+    taken back, and has a signed entry that says who pruned it and why. On a terminal this asks first; elsewhere, give
+    --yes.
     """
     import asyncio
 
@@ -53,12 +56,17 @@ def prune(
 
     out = Output(as_json=as_json)
 
-    async def whole() -> Pruned:
+    async def whole(*, dry: bool) -> Pruned:
         async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
-            return await coordinator.prune(older_than, keep=keep, limit=limit, dry_run=dry_run, by=by, why=why)
+            return await coordinator.prune(older_than, keep=keep, limit=limit, dry_run=dry, by=by, why=why)
 
     require_journal(journal)
-    done = asyncio.run(whole())
+    done = asyncio.run(whole(dry=dry_run or not yes))
+    if not dry_run and not yes:
+        if done.left:
+            sagas = "1 saga" if done.left == 1 else f"{min(done.left, limit)} sagas"
+            confirm(f"Remove for good what {sagas} held that ended more than {older_than} ago?", yes=False)
+        done = asyncio.run(whole(dry=False))
     out.record("pruned", {"sagas": done.sagas, "entries": done.entries, "left": done.left, "refused": done.refused})
     if dry_run:
         out.say(f"sagas that would be pruned: {done.left}")

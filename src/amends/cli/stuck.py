@@ -9,9 +9,11 @@ from amends.cli.looks import moment, tell_further, tell_line, topic_width
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
+from amends.core.limits import LimitName, one_more, spelled
 from amends.core.plan import unmitigated
 from amends.core.saga import Saga
 from amends.core.values import StepId
+from amends.evidence.commands import CHANGESET, changed
 from amends.evidence.texts import further, headline
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
 from amends.evidence.who import OWN_DECISION
@@ -45,6 +47,7 @@ _MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", "--module", "MODU
 _LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", "--module", "MODULE")
 _VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", "--module", "MODULE")
 _CANCEL: Final = ("saga", "cancel", "{saga}", "--module", "MODULE")
+_RAISE: Final = ("saga", "raise-limit", "{saga}", "--module", "MODULE")
 _ASSIGN: Final = ("incident", "assign", "{id}", "--owner", "person:NAME")
 _Way = tuple[str, tuple[str, ...]]
 
@@ -104,7 +107,11 @@ _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
         ("let it end as completed, with everything that stands:", _VOUCH),
         _LEAVE,
     ),
-    _K.LIMIT_REACHED: (("go on:", _AGAIN), ("take the saga back:", _CANCEL), _LEAVE),
+    _K.LIMIT_REACHED: (
+        ("allow as much again, and go on:", _RAISE),
+        ("take the saga back:", _CANCEL),
+        _LEAVE,
+    ),
     _K.CALLED: (
         ("mend the cause, then go on forward:", _AGAIN),
         ("take the saga back:", _CANCEL),
@@ -181,7 +188,8 @@ def _tell_left(out: Output, row: IncidentRow, saga: Saga, numbers: Mapping[StepI
     for name in row.left:
         step = saga.steps[name]
         here = "; it stopped here" if name == row.step else ""
-        args = spelled_args(step.args)
+        files = changed(step.args) if step.topic.startswith(CHANGESET) else None
+        args = spelled_args(step.args) if files is None else files
         left = f"  step {numbers[name]}  {visible(step.topic)}  "
         out.say_beside((left,), f"{args}  ", (step.status, "yellow"), here)
 
@@ -213,11 +221,22 @@ def _tell_comments(out: Output, row: IncidentRow, entries: Sequence[Entry]) -> N
 def _tell_ways(out: Output, row: IncidentRow, saga: Saga, journal: str) -> None:
     _heading(out, "what can be done")
     mitigable = row.kind is _K.PAST_PIVOT and saga.pivot is not None and not unmitigated(saga)
-    ways = ((_WITH_MITIGATION,) if mitigable else ()) + _WAYS[row.kind]
+    ways = ((_WITH_MITIGATION,) if mitigable else ()) + _to_raise(row, saga) + _WAYS[row.kind]
     for meaning, words in (*ways, ("read the whole story:", ("saga", "show", "{saga}"))):
         named = (word.format(id=row.id, saga=row.saga) if word.startswith("{") else word for word in words)
         out.say(f"  {meaning}")
         out.say("    ", (visible(command(journal, *named)), "cyan"))
+
+
+def _to_raise(row: IncidentRow, saga: Saga) -> tuple[_Way, ...]:
+    """How the limit that was reached is set to an amount; as much again as it allowed is the example."""
+    budget = saga.budget
+    if row.kind is not _K.LIMIT_REACHED or budget is None or budget.reached in {None, LimitName.SPIN}:
+        return ()
+    (raised,) = one_more(budget, "", "", row.opened_at)
+    amount = spelled(raised.limit, raised.most).partition(" ")[0]
+    words = ("saga", "raise-limit", "{saga}", f"--{raised.limit}", amount, "--why", "TEXT", "--module", "MODULE")
+    return (("allow so much in all, and go on:", words),)
 
 
 def _heading(out: Output, text: str) -> None:

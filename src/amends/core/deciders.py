@@ -138,6 +138,12 @@ def requesters(begun: Begun | None) -> tuple[str, ...]:
     return tuple({normal(name): name.strip() for name in named if name.strip()}.values())
 
 
+def owner_of(begun: Begun | None) -> str:
+    """The person who owns a saga, and sees to what is left of it; nobody, where its label names none."""
+    owner = "" if begun is None else begun.labels.get(OWNER, "").strip()
+    return owner if owner.startswith(PERSON) else ""
+
+
 def asked_for(begun: Begun | None, by: str) -> bool:
     """Whether somebody is among those who want what a saga does."""
     return normal(by) in map(normal, requesters(begun))

@@ -13,7 +13,7 @@ from typing import Final
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import drop, void_all
-from amends.core.deciders import require_decider
+from amends.core.deciders import owner_of, require_decider
 from amends.core.effects import End
 from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
@@ -296,16 +296,20 @@ def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
 
 
 def _opened(
-    saga: Saga, kind: e.IncidentKind, step: StepId | None, why: str, left: tuple[StepId, ...]
+    saga: Saga, kind: e.IncidentKind, step: StepId | None, why: str, left: tuple[StepId, ...], owner: str = ""
 ) -> e.IncidentOpened:
-    return e.IncidentOpened(incident=len(saga.incidents) + 1, kind=kind, step=step, why=why, left=left)
+    """`owner`: who sees to it already; else whoever owns the saga does."""
+    number = len(saga.incidents) + 1
+    return e.IncidentOpened(
+        incident=number, kind=kind, step=step, why=why, left=left, owner=owner or owner_of(saga.begun)
+    )
 
 
 def _opened_anew(saga: Saga, stopping: Incident, left: tuple[StepId, ...]) -> tuple[e.Event, ...]:
     number = len(saga.incidents) + 1
     reason = f"incident {number} takes its place: an attempt landed late, so more is left"
     closed = e.IncidentResolved(incident=stopping.number, by=_RUNTIME, reason=reason, settled=())
-    return (closed, _opened(saga, stopping.kind, stopping.step, stopping.why, left))
+    return (closed, _opened(saga, stopping.kind, stopping.step, stopping.why, left, stopping.owner))
 
 
 def _left(saga: Saga, stopping: Incident | None = None) -> tuple[StepId, ...]:

@@ -103,13 +103,17 @@ class ApprovalUsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentOpened:
-    """`step` is where it stopped; `left` names every step whose effect may still stand."""
+    """`step` is where it stopped; `left` names every step whose effect may still stand.
+
+    `owner` is the person who sees to it from the start: whom the saga's label `owner` names.
+    """
 
     incident: int
     kind: IncidentKind
     step: StepId | None
     why: str
     left: tuple[StepId, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,28 @@ class Sources:
         where = "; ".join(dict.fromkeys(one.where for one in parts))
         return Origin(parts[0].kind, f"its parts: {where}", parts[0].topic)
 
+    def told(self, name: str, value: Json) -> str:
+        """Where a value that is refused does come from: another source than the right one, or none at all."""
+        found = self.origin(name, value)
+        if found.kind != CODE:
+            return _came_from(found)
+        text = canonical(value, what=name)
+        elsewhere = [one for (same, _), origins in self._by_name.items() if same == text for one in origins]
+        if elsewhere:
+            return (
+                f"is so common that it counts only under its own name: it stands in {elsewhere[-1].where}, and "
+                f"nowhere as {name}"
+            )
+        return (
+            "stands nowhere on record, in no input, no result and nothing that a person sent: the function made it up"
+        )
+
+
+def _came_from(origin: Origin) -> str:
+    """A source that does not count, as it is told: which of input, result or person it is, and where in it."""
+    what = {"input": "the input", "result": "the result of a step", "signal": "a signal"}.get(origin.kind, "a person")
+    return f"comes from {what} ({origin.where})"
+
 
 def sources_of(saga: Saga, above: Iterable[Saga] = ()) -> Sources:
     """All that stands on record by now; of the sagas above, which called this one, what their actions gave."""
@@ -104,7 +126,7 @@ def unsourced(saga: Saga, args: Json, required: Mapping[str, tuple[str, ...]], a
         value = args.get(name) if isinstance(args, dict) else None
         if known.origin(name, value, topics).kind == CODE:
             allowed = f"from the result of {' or '.join(topics)}" if topics else "from a result, the input or a person"
-            return f"{name} has to come {allowed}, and this value stands nowhere on record: the function made it up"
+            return f"{name} has to come {allowed}, and this value {known.told(name, value)}"
     return ""
 
 

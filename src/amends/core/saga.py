@@ -479,7 +479,9 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
 
 
 def _open_incident(saga: Saga, event: e.IncidentOpened) -> Saga:
-    opened = Incident(number=event.incident, kind=event.kind, step=event.step, why=event.why, left=event.left)
+    opened = Incident(
+        number=event.incident, kind=event.kind, step=event.step, why=event.why, left=event.left, owner=event.owner
+    )
     halting = altered(saga, head=saga.head + 1, incidents=(*saga.incidents, opened))
     if event.step is None:
         return halting

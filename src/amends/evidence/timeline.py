@@ -198,9 +198,10 @@ class Timeline:
     def _incident(self, event: e.IncidentEvent) -> _Told:
         direction, what = Direction.PERSON, f"incident {event.incident}"
         match event:
-            case e.IncidentOpened(kind=kind, why=why, left=left):
+            case e.IncidentOpened(kind=kind, why=why, left=left, owner=owner):
                 why = self._renumbered(why, event.step)
-                text = f"{what} opened: {kind.replace('_', ' ')}: {headline(why)}{self._named('; left', left)}"
+                owned = f"; owner: {short(owner)}" if owner else ""
+                text = f"{what} opened: {kind.replace('_', ' ')}: {headline(why)}{self._named('; left', left)}{owned}"
                 return direction, Tone.BAD, text
             case e.IncidentAssigned(owner=owner, by=by):
                 return direction, Tone.PLAIN, f"{what} given to {short(owner)} by {short(by)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, cast
 
-from amends.core.deciders import DELEGATES, OWNER, checked_name, mistake_in, normal
+from amends.core.deciders import DELEGATES, OWNER, PERSON, checked_name, mistake_in, normal
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, POLICIES, SagaId
 from amends.errors import InputError, UnknownIncidentError
@@ -104,6 +104,11 @@ def checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
         raise InputError(f"labels of {size:,} characters in all are too long; give at most {LONGEST_LABELS:,}")
     if OWNER in checked:
         checked[OWNER] = _named(OWNER, checked[OWNER])
+        if not checked[OWNER].startswith(PERSON):
+            raise InputError(
+                f"label 'owner': {checked[OWNER]!r} is no person, and a person sees to what is left of a saga: write "
+                "owner=person:<name>; who else it is done for, or by, stands in delegates="
+            )
     if DELEGATES in checked:
         checked[DELEGATES] = ",".join(_named(DELEGATES, each) for each in checked[DELEGATES].split(","))
     return checked

@@ -76,7 +76,7 @@ def opened(record: Record, event: e.IncidentOpened, at: int) -> IncidentRow:
         step=event.step,
         why=event.why,
         left=event.left,
-        owner="",
+        owner=event.owner,
         status=IncidentStatus.OPEN,
         opened_at=at,
         closed_at=None,

@@ -189,7 +189,7 @@ def _open_incident(database: Database, row: int, opened: e.IncidentOpened, at: i
     database.run(
         """
         INSERT OR REPLACE INTO incident (saga, number, kind, step, why, remaining, owner, status, opened_at)
-        VALUES (?, ?, ?, ?, ?, ?, '', ?, ?)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
             row,
@@ -198,6 +198,7 @@ def _open_incident(database: Database, row: int, opened: e.IncidentOpened, at: i
             opened.step,
             opened.why,
             canonical(list(opened.left)),
+            opened.owner,
             IncidentStatus.OPEN.value,
             at,
         ),

@@ -114,6 +114,7 @@ def _opened(event: e.IncidentOpened, saga: SagaId, topics: _Topics) -> _Told:
         "why": _cut(event.why),
         "left": left,
         "left_count": len(event.left),
+        **({"owner": event.owner} if event.owner else {}),
     }
 
 
