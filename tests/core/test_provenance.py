@@ -129,7 +129,7 @@ def test_an_argument_without_the_source_that_it_needs_is_told() -> None:
     )
     assert unsourced(story.saga, args, {"room": ("stay.find",)}) == (
         "room has to come from the result of stay.find, and this value comes from the result of a step "
-        "(step hotel.1 (stay.book) result)"
+        "(step hotel (stay.book) result)"
     )
     assert unsourced(story.saga, {}, {"order": ()}).startswith("order has to come from a result")
     assert unsourced(story.saga, "A-1001", {"order": ()}).startswith("order has to come from a result")

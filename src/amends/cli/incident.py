@@ -1,4 +1,4 @@
-"""`amends incident`: list, show, assign, comment, retry, resolve."""
+"""`amends incident`: list, show, report, assign, comment, retry, resolve."""
 
 from __future__ import annotations
 
@@ -88,18 +88,44 @@ def show(*, incident_id: str, journal: str, as_json: bool) -> None:
     asyncio.run(whole())
 
 
-async def _found(journal: Journal, incident_id: str) -> IncidentRow:
-    from amends.core.values import SagaId
-    from amends.errors import UnknownIncidentError
-    from amends.journal.protocol import PersonQuery
+@incident.command()
+@_id
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["markdown", "html", "json"]),
+    help="How it is written.  [default: by the file's name, else markdown]",
+)
+@click.option("-o", "--output", "target", metavar="FILE", default="-", help="Where it goes.  [default: stdout]")
+@with_journal
+def report(*, incident_id: str, form: str | None, target: str, journal: str, as_json: bool) -> None:
+    """Write a report of one incident to hand on.
 
-    saga = SagaId(incident_id.rpartition("/")[0] or incident_id)
-    page = await journal.incidents(PersonQuery(open_only=False, saga=saga, limit=1000))
-    for row in page.rows:
-        if row.id == incident_id:
-            return row
-    near = f"did you mean {page.rows[-1].id}?" if page.rows else "`amends incident list --all` shows those there are"
-    raise UnknownIncidentError(f"no incident has the id {incident_id}; {near}")
+    What happened, what stands in the world, what was tried, who asked, approved and decided, what they were shown,
+    which rule spoke, how it was closed, and the hashes by which a third party verifies it. HTML is one file, with
+    nothing to fetch. With --json it is one line, and --format json is the same with line breaks.
+    """
+    import asyncio
+
+    from amends.cli import reported
+    from amends.cli.output import Output
+    from amends.cli.session import opened_to_read
+    from amends.core.values import Json
+    from amends.runtime.reporting import incident_report
+
+    address = "" if journal == configured.journal() else journal
+
+    async def whole() -> dict[str, Json]:
+        async with opened_to_read(journal) as opened:
+            return await incident_report(opened, incident_id, address=address)
+
+    reported.write(Output(as_json=as_json), asyncio.run(whole()), form, target)
+
+
+async def _found(journal: Journal, incident_id: str) -> IncidentRow:
+    from amends.runtime.reporting import find_incident
+
+    return await find_incident(journal, incident_id)
 
 
 @incident.command()

@@ -69,12 +69,12 @@ async def write_bundle(address: str, sagas: Sequence[str] | None, target: str, c
             with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
                 return await _copied(lines, sys.stdout.fileno())
             return 0
-        with _whole_file(target) as file:
+        with whole_file(target) as file:
             return await _copied(lines, file)
 
 
 @contextlib.contextmanager
-def _whole_file(target: str) -> Generator[int]:
+def whole_file(target: str) -> Generator[int]:
     """A file that appears with everything in it, for its owner alone, or not at all."""
     begun = Path(f"{target}.{os.getpid()}")
     try:

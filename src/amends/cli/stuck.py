@@ -14,6 +14,7 @@ from amends.core.plan import unmitigated
 from amends.core.saga import Saga
 from amends.core.values import StepId
 from amends.evidence.commands import CHANGESET, changed
+from amends.evidence.incidents import HAPPENED
 from amends.evidence.texts import further, headline
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
 from amends.evidence.who import OWN_DECISION
@@ -21,26 +22,6 @@ from amends.journal.protocol import Entry, IncidentRow
 
 _LATEST: Final = 12
 _K = IncidentKind
-
-_HAPPENED: Final[Mapping[IncidentKind, str]] = {
-    _K.COMPENSATION_MISSING: "the step has to be taken back, and nothing is declared that could",
-    _K.COMPENSATION_DENIED: "the step has to be taken back, and the gate does not let its compensation run",
-    _K.COMPENSATION_FAILED: "the compensation failed, and is not tried again by itself",
-    _K.COMPENSATION_TIMED_OUT: "the compensation did not come to an end in time, and is not tried again by itself",
-    _K.MITIGATION_MISSING: "the step cannot be taken back, and the process that should mitigate it does not know how",
-    _K.MITIGATION_DENIED: "the step cannot be taken back, and the gate does not let its mitigation run",
-    _K.MITIGATION_FAILED: "the step cannot be taken back; its mitigation failed, and is not tried again by itself",
-    _K.MITIGATION_TIMED_OUT: "the step cannot be taken back, and its mitigation did not come to an end in time",
-    _K.OUTCOME_UNKNOWN: "nobody knows whether the step took effect, and nothing is left that could tell",
-    _K.EFFECT_DOUBLED: "the step was done again, and then its first attempt landed: its effect may stand twice",
-    _K.CHANGED_SINCE: "somebody changed it since, so the compensation did not overwrite it",
-    _K.PAST_PIVOT: "the work failed after a step that cannot be taken back, so all of it stays as it is",
-    _K.DIVERGED: "the saga's function asks for something else than the journal remembers",
-    _K.LIMIT_REACHED: "the saga has reached a limit",
-    _K.CALLED: "the work came to a place where its definition calls a person",
-    _K.RELEASE_FAILED: "the work is done, and a step that was held until then could not be done",
-    _K.VERIFICATION_FAILED: "the work is done, and an assertion that it has to meet does not hold",
-}
 
 _AGAIN: Final = ("incident", "retry", "{id}", "--module", "MODULE")
 _MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", "--module", "MODULE")
@@ -143,7 +124,7 @@ def comments(row: IncidentRow, entries: Iterable[Entry]) -> Iterator[tuple[int, 
 def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], journal: str) -> None:
     _tell_facts(out, row, saga, entries)
     _heading(out, "what happened")
-    out.say(f"  {_HAPPENED[row.kind]}")
+    out.say(f"  {HAPPENED[row.kind]}")
     out.say("  ", (headline(row.why, 1000), "red"))
     tell_further(out, further(row.why), "    ")
     numbers = {step: number for number, step in enumerate(saga.steps, start=1)}

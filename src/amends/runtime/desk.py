@@ -6,7 +6,7 @@ from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.saga import evolve, unstarted
 from amends.core.transitions import ApprovalStatus
-from amends.core.values import SagaId
+from amends.core.values import Json, SagaId
 from amends.errors import RefusedError, UnknownSagaError
 from amends.journal.locking import LockQuery, LockRow
 from amends.journal.protocol import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
@@ -16,6 +16,7 @@ from amends.runtime.handle import Ended
 from amends.runtime.kinship import unmitigated_below
 from amends.runtime.listing import History, Listing
 from amends.runtime.local import LocalEngine
+from amends.runtime.reporting import incident_report
 from amends.runtime.settings import Settings
 
 
@@ -157,6 +158,13 @@ class Desk:
             return found.rows, found.cursor
 
         return Listing(page)
+
+    async def incident_report(self, incident: str) -> dict[str, Json]:
+        """A report to hand on, as data: what happened, what stands, who decided, what attests it.
+
+        Raises UnknownIncidentError.
+        """
+        return await incident_report(self.journal, incident)
 
     async def retry_incident(
         self, incident: str, *, by: str | None = None, let_run: bool = False, mitigate: bool = False
