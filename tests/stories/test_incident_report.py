@@ -102,11 +102,8 @@ def test_a_report_says_what_happened_what_stands_and_who_decided(amends: Shell) 
     assert (people["actor"], people["owner"], people["approvers"]) == ("agent:desk", "person:olga", ["person:ann"])
     (asked,) = found["approvals"]
     assert (asked["rule"], asked["shown"]["args"]["what"]) == ("ask", "books")
-    assert [(one["what"], one["by"], one["why"]) for one in asked["answers"]][0] == (
-        "approved",
-        "person:ann",
-        "it is due",
-    )
+    first = asked["answers"][0]
+    assert (first["what"], first["by"], first["why"]) == ("approved", "person:ann", "it is due")
     assert [(one["phase"], one["decision"], one["rule"]) for one in found["judged"]][:2] == [
         ("forward", "require_human", "ask"),
         ("compensation", "allow", "default"),

@@ -28,7 +28,7 @@ from amends.gate.recompute import Recorded, recorded_verdicts
 from amends.journal.protocol import Journal, SagaQuery, SagaRow
 from amends.runtime.drills import DrilledAt, drilled_at, last_passed
 
-_DECISIONS: Final = {
+DECISIONS: Final = {
     Decision.ALLOW: "green",
     Decision.THROTTLE: "yellow",
     Decision.REQUIRE_HUMAN: "yellow",
@@ -73,7 +73,7 @@ def tell_policy(out: Output, policy: Policy, silent: Iterable[tuple[Rule, Rule]]
 def tell_verdict(out: Output, verdict: Verdict, rules: Sequence[Heard]) -> None:
     out.record("verdict", asdict(verdict))
     facts: list[tuple[str, Part]] = [
-        ("verdict", (verdict.decision, _DECISIONS[verdict.decision])),
+        ("verdict", (verdict.decision, DECISIONS[verdict.decision])),
         ("rule", (verdict.rule, "bold")),
         *([("why", visible(verdict.why))] if verdict.why else []),
         *(("needs", _need(need.rule, need.approvals, need.approvers)) for need in verdict.needs),
@@ -203,7 +203,7 @@ def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, ch
         now.decision,
         f"{now.rule} (was {visible(recorded.rule)})",
     )
-    return cells(texts, {5: _DECISIONS[now.decision]})
+    return cells(texts, {5: DECISIONS[now.decision]})
 
 
 # -- coverage ---------------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 )
 @with_lease
 @click.option("--wait", is_flag=True, help="Wait for the people who are asked, however long they take.")
+@click.option("--plan", is_flag=True, help="Run nothing: say which steps it would take, and how each is judged.")
 @with_journal
 def run(  # noqa: PLR0913 - an option is a parameter
     *,
@@ -61,6 +62,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     labels: tuple[str, ...],
     policy: str | None,
     wait: bool,
+    plan: bool,
     journal: str,
     as_json: bool,
     **bounds: Any,  # noqa: ANN401 - as `_bounds` takes them
@@ -71,6 +73,10 @@ def run(  # noqa: PLR0913 - an option is a parameter
     YAML, whose steps are commands. The exit code says how it ended: 0 completed, 3 rolled back, 4 incident, 5 denied,
     6 not over yet. Where people are asked, this ends with 6 unless told to --wait; once they have answered,
     `amends resume` goes on.
+
+    With --plan nothing is run and nothing written: the steps of a list, a graph or a file are shown in their order,
+    with how the policy in force judges each, what needs people, and what could not be taken back. A function decides
+    its steps as it runs; of it, what is known is shown. The exit code is 0.
     """
     import asyncio
 
@@ -80,7 +86,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
     from amends.evidence.timeline import visible
-    from amends.runtime.checked import checked_actor
+    from amends.runtime.checked import checked_actor, checked_labels
 
     out, begun = Output(as_json=as_json), list[str]()
     modules = [] if is_file(target) else [target.partition(":")[0]]
@@ -105,9 +111,22 @@ def run(  # noqa: PLR0913 - an option is a parameter
         definition = find_saga(target, show=out.show_output)
         named = definition.bind_document(read_input(document, input_as))
         settings, asked = _bounds(definition, **bounds)
-        checked_actor(actor)
+        who = checked_actor(actor)
         if policy is not None:
             read_policy(policy)
+        if plan:
+            from amends.cli.dry_run import Asked, show_plan
+
+            meant = Asked(
+                definition=definition,
+                named=named,
+                actor=who,
+                env=env,
+                labels=checked_labels(read_labels(labels)),
+                limits=asked["limits"],
+                policy=policy,
+            )
+            return show_plan(out, meant, journal)
         try:
             ended, waits_for = finish(whole())
         except KeyboardInterrupt:

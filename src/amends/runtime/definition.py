@@ -17,6 +17,7 @@ from amends.runtime.course import Course
 from amends.runtime.generic import P, R_co
 from amends.runtime.graph import Graph, graph_of
 from amends.runtime.options import OptionNames, Options, parted, require_names
+from amends.runtime.outline import Outlined, landing, outlined
 from amends.runtime.registry import PROCESS
 from amends.runtime.resources import checked_templates, fields_of, listed, resources_of
 from amends.runtime.schema import Definitions, tool_schema
@@ -211,6 +212,13 @@ class SagaDefinition(Generic[P, R_co]):
             named_inputs(self.name, document, one.names, one.required, takes_any=one.takes_any)
         )
         return self.bind(args, kwargs)
+
+    def outline(self, named: Mapping[str, Any]) -> tuple[Outlined, ...] | None:
+        """The steps that it would take with this input; None for a function, which decides them as it runs."""
+        if not self.steps:
+            return None
+        found = tuple(outlined(self._graph, self.given(named)))
+        return (*found, *landing(found)) if self.options.lands is not None else found
 
     async def run(self, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
         options = self.options

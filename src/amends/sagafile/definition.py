@@ -22,6 +22,7 @@ from amends.runtime.course import Course
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.files.verifying import verifying_in
 from amends.runtime.graph import Graph
+from amends.runtime.outline import Later, Outlined, landing, turns_of
 from amends.runtime.registry import PROCESS, Registry
 from amends.runtime.schema import tool_schema
 from amends.runtime.steps import Step
@@ -87,6 +88,21 @@ class FileSaga(SagaDefinition):
             raise InputError(f"saga {self.name} needs the secret {missing[0]}, and the environment has none; set it")
         return {"input": checked, FILE: dict(self._file)}
 
+    def outline(self, named: Mapping[str, Any]) -> tuple[Outlined, ...]:
+        """The steps that it would take; what earlier ones print, and the saga's id, are known later."""
+        known: dict[str, Json] = {"input": cast("Json", named["input"]), "saga": {"id": "{{saga.id}}"}}
+        directory = str(self._file["directory"])
+        graph = _graph(self.written, self.actions)
+        turns, found = turns_of(graph.needs), list[Outlined]()
+        for step in sorted(self.written.steps, key=lambda one: turns[_label(one.id)]):
+            args = arguments(step, saga="{{saga.id}}", directory=directory, known=known)
+            later = cast("dict[str, object]", _later(args))
+            after = tuple(one.removeprefix("#") for one in graph.needs[_label(step.id)])
+            turn = turns[_label(step.id)]
+            found.append(Outlined(label=step.id, action=self.actions[step.id], args=later, turn=turn, after=after))
+        tree = self.written.tree
+        return (*found, *landing(found)) if tree is not None and tree.land else tuple(found)
+
     async def _perform(self, s: Work, *, input: dict[str, Json], saga_file: dict[str, Json]) -> dict[str, Json] | None:
         directory = str(saga_file["directory"])
         results: dict[str, Json] = {}
@@ -129,6 +145,21 @@ def _graph(written: Written, actions: Mapping[str, Action[..., Any]]) -> Graph:
         steps[label] = Step(actions[plan.id], name=label)
         above = (label,)
     return Graph(steps, needs, is_list=False)
+
+
+def _later(value: object) -> object:
+    """Arguments in which what refers to earlier steps is known later, and shown as a reference."""
+    if isinstance(value, list):
+        return [_later(part) for part in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    parts = cast("dict[str, object]", value)
+    pieces = cast("list[object]", parts.get("join")) if isinstance(parts.get("join"), list) else None
+    if pieces is None:
+        return {name: _later(part) for name, part in parts.items()}
+    named = [cast("dict[str, str]", piece)["of"] if isinstance(piece, dict) else "" for piece in pieces]
+    text = "".join(f"{{{{{name}}}}}" if name else str(piece) for name, piece in zip(named, pieces, strict=True))
+    return Later(text) if any(name.startswith("steps.") for name in named) else text
 
 
 def _label(step: str) -> str:
