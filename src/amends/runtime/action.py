@@ -96,7 +96,11 @@ def key() -> str:
 
 
 def feedback() -> tuple[str, ...]:
-    """Inside an action: why the earlier attempts of this step did not succeed, the newest last; empty on the first."""
+    """Inside an action: why it is tried or done again, the newest last; empty on the first attempt of what is new.
+
+    That is: why earlier attempts of this step did not succeed; before these, why what it is done again for was taken
+    back; and before these, in a child that is called again, why those before it ended. At most 16.
+    """
     return current_feedback.get()
 
 

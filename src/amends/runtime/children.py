@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from amends.core import commands as c
+from amends.core.again import REVERT as REVERT_TOPIC, because_of
 from amends.core.contracts import Contract, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.deciders import DELEGATES
@@ -178,6 +179,7 @@ class Children:
         start = _started(above, parent, step, definition, version, kept.value, actor)
         await self._require_an_end(start, above)
         start = bounded(start, declared.options, self._around.settings)
+        start = start._replace(because=because_of(await self._engine.state(parent), step))
         start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
         if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
             raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop
@@ -550,5 +552,5 @@ def _built_in(topic: str, function: Any, undo: Any, probe: Any = None) -> Action
 
 CALL: Final = _built_in(CALL_TOPIC, _call, _take_back, _ask)
 CALL.check = _check
-REVERT: Final = _built_in("amends.revert", _revert, _stays_reverted)
+REVERT: Final = _built_in(REVERT_TOPIC, _revert, _stays_reverted)
 BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)

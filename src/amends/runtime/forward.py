@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, assert_never, cast
 
 from amends.core import commands as c
+from amends.core.again import reasons_for
 from amends.core.approvals import AHEAD, is_met
 from amends.core.contracts import Contract
 from amends.core.effects import (
@@ -479,7 +480,7 @@ class Forward:
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
             knows=run,
-            feedback=state.reasons,
+            feedback=reasons_for(book.saga, state),
             late=lambda outcome: run.ended_late(step, state.attempts, outcome),
             store=action.typed.store_result if action.typed.result.stores else None,
         )

@@ -88,6 +88,7 @@ class Places:
             fork, number = _fork_of(step)
             if fork:
                 self._branches[fork] = max(self._branches.get(fork, 0), number)
+        self._entries = dict(_entries(saga, steps)) if saga.rewinds else {}
         self._claimed: asyncio.Event | None = asyncio.Event() if self._unclaimed else None
 
     def enter(self) -> None:
@@ -98,6 +99,10 @@ class Places:
     def missing(self) -> tuple[StepId, ...]:
         """What is remembered, and nothing has asked for yet; what was taken back need not be asked for."""
         return tuple(step for step in self._unclaimed if step not in self._set_aside)
+
+    def has_passed(self, entry: int) -> bool:
+        """Whether the function has come by all that was on record before this entry, and was left there."""
+        return all(self._entries.get(place, entry) >= entry for place in self.missing)
 
     def here(self) -> tuple[str, int] | None:
         """The branch of the calling task, and how many places it has taken there; None before its first."""
@@ -214,6 +219,22 @@ def _remembered(saga: Saga, steps: tuple[Step, ...]) -> Iterator[tuple[StepId, t
     for rewind in saga.rewinds.values():
         if (place := rewind.begun.place) is not None:
             yield place, (ROLLBACK, asked_back(rewind.begun.to, rewind.begun.attempt, len(rewind.begun.steps)))
+
+
+def _entries(saga: Saga, steps: tuple[Step, ...]) -> Iterator[tuple[StepId, int]]:
+    """The entry that put each place on record."""
+    for step in steps:
+        yield step.place, step.entry
+        yield step.id, step.entry if step.ahead is None else step.ahead.entry
+    for wait in saga.waits.places.values() if saga.waits is not None else ():
+        yield wait.place, wait.entry
+    for spending in saga.budget.places.values() if saga.budget is not None else ():
+        yield spending.fact.place, spending.entry
+    for checkpoint in saga.checkpoints.values():
+        yield checkpoint.place, checkpoint.entry
+    for rewind in saga.rewinds.values():
+        if (place := rewind.begun.place) is not None:
+            yield place, rewind.entry
 
 
 def _forgotten(saga: Saga, steps: tuple[Step, ...]) -> Iterator[StepId]:

@@ -20,6 +20,7 @@ from amends.core.waits import open_waits
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownCheckpointError
 from amends.runtime.backward import Backward
+from amends.runtime.checked import RUNTIME
 from amends.runtime.forward import Forward
 from amends.runtime.places import CHECKPOINT, ROLLBACK, Scope, Spot, asked_back
 from amends.runtime.run import Run
@@ -76,6 +77,10 @@ def feedback_of(saga: Saga, rewind: Rewind, earlier: tuple[Feedback, ...] = ()) 
     )
 
 
+def _all(feedback: Feedback | None) -> tuple[Feedback, ...]:
+    return () if feedback is None else feedback.all
+
+
 @dataclass(frozen=True, slots=True)
 class Passed:
     """A checkpoint that this call of the function has come by."""
@@ -107,6 +112,17 @@ class Rewinds:
                 earlier = () if feedback is None else feedback.all
                 feedback = feedback_of(self.saga, rewind, earlier)
         return feedback
+
+    def feedback(self) -> Feedback | None:
+        """Why what comes next is done again, as far as this call of the function has come."""
+        saga, found = self.saga, None
+        for why in () if saga.begun is None else saga.begun.because:
+            found = Feedback(number=1 if found is None else found.number + 1, why=why, by=RUNTIME, earlier=_all(found))
+        outside = (one for one in saga.rewinds.values() if one.from_outside and one.ended)
+        for rewind in sorted(outside, key=lambda one: one.entry):
+            if self.forward.places.has_passed(rewind.entry):
+                found = feedback_of(saga, rewind, _all(found))
+        return found
 
     async def mark(self, name: str) -> Passed:
         """Make a checkpoint, or come by one that is on record."""

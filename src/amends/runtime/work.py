@@ -132,6 +132,15 @@ class Work(OnFiles):
         """
         return await self._waiting.wait_for(name, timeout)
 
+    @property
+    def feedback(self) -> Feedback | None:
+        """Why the work goes on here a second time; None where it is new.
+
+        After a rollback from outside it is None until the function has come by all that was left of its work. In a
+        child that is called again it says from the start why the one before it ended.
+        """
+        return self._rewinds.feedback()
+
     def checkpoint(self, name: str) -> Coroutine[Any, Any, Feedback | None]:
         """Mark a place that a rollback can stop at: `s.rollback_to(name)`, or one from outside. Await it.
 
