@@ -13,7 +13,7 @@ import click
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
-from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, topic_width
+from amends.cli.looks import clock_time, ended_fields, ended_parts, entry_fields, line_parts, time_left, topic_width
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
@@ -272,6 +272,9 @@ def tell_ended(
     for name in ended.waits_for:
         out.say(f"  waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', ended.id, name))}")
     now, is_kept = SystemClock().now(), journal_file(journal) is not None
+    if ended.due_at is not None:
+        again = f": {visible(command(journal, 'resume', *modules))}" if is_kept else ""
+        out.say(f"  it may go on at {clock_time(ended.due_at, now)}{again}")
     for asked in waits_for:
         out.record("approval", asking_fields(asked))
         left = time_left(asked.expires_at, now)
