@@ -23,6 +23,7 @@ from amends.evidence.bundle import export
 from amends.evidence.examine import Conclusion, Report
 from amends.evidence.keys import KEY_FILE, KeyFile, beside
 from amends.evidence.notary import KeyNotary
+from amends.evidence.soundness import DAMAGED
 from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Removal, Signer
@@ -128,10 +129,10 @@ async def tell_journal(out: Output, address: str, key: str | None, checkpoint: s
         await journal.close()
     if key is None:
         hint("the journal was held against the key that it names itself; give the one that you know with --key")
-    return _told(out, report)
+    return _told(out, report, is_journal=True)
 
 
-def _told(out: Output, report: Report) -> int:
+def _told(out: Output, report: Report, *, is_journal: bool = False) -> int:
     fields = report.fields()
     out.record("verification", fields)
     for name, spans, style in (
@@ -149,6 +150,8 @@ def _told(out: Output, report: Report) -> int:
     for line in (*report.troubles, *report.findings):
         out.say(("! ", "bold red"), visible(line, 400))
     out.say(_SAYS[report.conclusion])
+    if report.troubles and is_journal:
+        hint(DAMAGED)
     return _CODES[report.conclusion]
 
 
