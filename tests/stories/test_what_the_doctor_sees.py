@@ -112,16 +112,16 @@ def set_clock(path: Path, by_s: float) -> None:
 def test_a_clock_that_was_set_back_or_forth(amends: Shell) -> None:
     assert amends("run", "shop:chat").code == 0
     assert checks(amends)["clock"]["found"] == "no entry is from the future, and nobody has set the clock"
-    set_clock(amends.place / "amends.db", 7200)
+    set_clock(amends.place / "amends.db", 10_800)
     found = checks(amends)["clock"]
     assert (found["state"], found["found"]) == (
         "look",
-        "the clock was set forth by 2 h since this journal was last written to",
+        "the clock was set forth by 3 h since this journal was last written to",
     )
-    set_clock(amends.place / "amends.db", -14_400)
+    set_clock(amends.place / "amends.db", -21_600)
     found = checks(amends)["clock"]
     assert found["state"] == "wrong"
-    assert found["found"] == "the clock was set back by 2 h since this journal was last written to"
+    assert found["found"] == "the clock was set back by 3 h since this journal was last written to"
     assert "NTP" in found["do"]
 
 

@@ -21,6 +21,7 @@ from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDa
 from amends.evidence import account
 from amends.evidence.bundle import export
 from amends.evidence.examine import Conclusion, Report
+from amends.evidence.heads import held_notes
 from amends.evidence.keys import KEY_FILE, KeyFile, beside
 from amends.evidence.notary import KeyNotary
 from amends.evidence.soundness import DAMAGED
@@ -52,6 +53,13 @@ def text_of(given: str, option: str) -> str:
         return Path(given[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise InputError(f"{option} {given}: {exc.strerror if isinstance(exc, OSError) else 'it is no text'}") from None
+
+
+def checkpoint_of(given: str) -> str:
+    """A checkpoint that somebody kept, or a file of tree heads. Raises EvidenceError for a file without any."""
+    text = text_of(given, "--checkpoint")
+    held_notes(text)
+    return text
 
 
 # -- making it --------------------------------------------------------------------------------------------------------
