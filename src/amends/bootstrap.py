@@ -73,7 +73,7 @@ class Coordinator(runtime.Coordinator):
         env: where it runs, as the gate is told; development, where none is given. A word that nobody declared is taken
             for production.
         environments: other words for them, beside the policy's and the built-in ones: {"production": ["eu-*"]}.
-        notify: who is told of new approvals and incidents, as long as the coordinator is open: `Webhook`s, `Command`s.
+        notify: who is told of new approvals and incidents while it is open: `Webhook`s, `Command`s, `NoticeFile`s.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
         AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.

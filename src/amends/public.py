@@ -45,6 +45,7 @@ from amends.runtime.definition import SagaDefinition, saga
 from amends.runtime.handle import Ended, Handle
 from amends.runtime.limits import Limit, Limits, ToCheckpoint, to_checkpoint
 from amends.runtime.notices.command import Command
+from amends.runtime.notices.file import NoticeFile
 from amends.runtime.notices.signing import verify_webhook
 from amends.runtime.notices.webhook import Webhook
 from amends.runtime.registry import Registry
@@ -89,6 +90,7 @@ __all__ = [
     "LockRow",
     "NotDone",
     "NotHappened",
+    "NoticeFile",
     "PastPivotError",
     "PlannedStep",
     "PolicyError",

@@ -47,6 +47,7 @@ EVENTS: list[e.Event] = [
     ),
     e.ActionAllowed(step=STEP_ID, rule="r", policy="p"),
     e.ActionDenied(step=STEP_ID, rule="r", policy="p", why=""),
+    e.StepThrottled(step=STEP_ID, rule="r", policy="p", most=1, per_s=60.0, until=0),
     e.StepPlaced(step=STEP_ID, place=StepId("at")),
     e.StepDropped(step=STEP_ID, why=""),
     e.FamilySettled(by="person:a"),

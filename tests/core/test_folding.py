@@ -5,7 +5,20 @@ from typing import Any
 import pytest
 
 from amends.core import events as e
-from amends.core.step import Approval, SettlingEvent, Step, Told, altered, changed, renewed, told_of, waits
+from amends.core.step import (
+    OFTEN,
+    Approval,
+    SettlingEvent,
+    Step,
+    Throttle,
+    Told,
+    altered,
+    changed,
+    rate_words,
+    renewed,
+    told_of,
+    waits,
+)
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.verdict import Need
 from amends.errors import JournalDamagedError
@@ -44,6 +57,8 @@ FRESH = altered(USED, unsure=False, certain=True, late=False, given_up=False, fa
         (e.BeforeCaptured(step=FLIGHT, before="b"), {"before": "b"}),
         (e.AfterCaptured(step=FLIGHT, after="a"), {"seen": ("a",)}),
         (e.LockAwaited(step=FLIGHT, resources=(), holder="", until=5), {"queued_until": 5}),
+        (e.StepThrottled(step=FLIGHT, rule="r", policy="p", most=2, per_s=60.0, until=5),
+         {"throttle": Throttle("r", "p", 2, 60.0, 5)}),
         (e.LockTaken(step=FLIGHT), {}),
         (e.LockRefused(step=FLIGHT, error="x", deadlock=True),
          {"error": "x", "deadlocked": True, "retry_at": None, "given_up": True}),
@@ -66,6 +81,43 @@ FRESH = altered(USED, unsure=False, certain=True, late=False, given_up=False, fa
 )  # fmt: skip
 def test_a_fact_changes_what_it_speaks_of(step: Step, fact: SettlingEvent, becomes: dict[str, Any]) -> None:
     assert changed(step, fact, S.READY) == altered(step, status=S.READY, **becomes)
+
+
+def test_whatever_comes_next_ends_the_wait_for_a_rate() -> None:
+    throttled = e.StepThrottled(step=FLIGHT, rule="r", policy="p", most=2, per_s=60.0, until=5)
+    once = changed(FRESH, throttled, S.PROPOSED)
+    assert changed(once, throttled, S.PROPOSED).throttle == Throttle("r", "p", 2, 60.0, 5, times=2)
+    for fact in (
+        e.ActionAllowed(step=FLIGHT, rule="r", policy="p"),
+        e.ActionDenied(step=FLIGHT, rule="r", policy="p", why=""),
+    ):
+        assert changed(once, fact, S.READY).throttle is None
+
+
+def test_a_step_waits_for_a_rate_only_as_long_as_it_is_to_go_forward() -> None:
+    once = altered(FRESH, throttle=Throttle("r", "p", 2, 60.0, 5), status=S.PROPOSED, retry_at=None)
+    assert (waits(once), once.wake_at, once.is_idle) == (True, 5, True)
+    assert waits(altered(once, status=S.READY))
+    for going_back in (altered(once, status=S.SUCCEEDED), altered(once, rewind=HOTEL)):
+        assert not waits(going_back)
+
+
+def test_a_rate_that_passes_a_step_over_again_and_again_is_told_of_less_and_less_often() -> None:
+    """A thousand that wait for one rate are woken together each time it lets a few pass."""
+    throttle, told = Throttle("r", "p", 1, 60.0, until=60_000), 1
+    for until in range(120_000, 10_000 * 60_000, 60_000):
+        if throttle.is_news("r", 60.0, until):
+            throttle, told = throttle._replace(until=until, times=throttle.times + 1), told + 1
+    assert OFTEN <= told <= OFTEN + 15
+    assert not throttle.is_news("r", 60.0, throttle.until + 999)
+    assert throttle.is_news("another", 60.0, throttle.until)
+
+
+def test_a_rate_is_told_as_its_rule_says_it() -> None:
+    spans = (0.5, 60.0, 90.0, 300.0, 3600.0, 86_400.0)
+    assert [rate_words(20, per_s) for per_s in spans] == [
+        "20 per 0.5 s", "20 per 60 s", "20 per 90 s", "20 per 5 min", "20 per 1 h", "20 per 1 d"
+    ]  # fmt: skip
 
 
 def test_a_probe_that_is_asked_again_gives_nothing_up() -> None:

@@ -12,6 +12,7 @@ from tests.crash.scenarios import (
     ID,
     ROLLED_BACK,
     _awaited,
+    act,
     cancel,
     cancellable,
     keyed_a,
@@ -95,6 +96,37 @@ async def waits_in_branches(s: Work) -> None:
 async def cancelled_while_waiting(s: Work) -> None:
     await s.do(keyed_a, 1)
     await s.wait_for("paid")
+
+
+# -- rates -----------------------------------------------------------------------------------------------------------
+
+slowly = act("keyed.slowly")
+
+
+@scenario("a rate makes a step wait", COMPLETED, **with_people(let_time_pass))
+async def throttled(s: Work) -> None:
+    await s.do(slowly, 1)
+    await s.do(keyed_a, 2)
+    await s.do(slowly, 3)
+
+
+@scenario(
+    "a rate makes one branch wait while another waits for a signal",
+    COMPLETED,
+    **with_people(send_paid_and_let_time_pass),
+)
+async def throttled_beside_a_wait(s: Work) -> None:
+    async def paced() -> None:
+        await s.do(slowly, 1)
+        await s.do(slowly, 2)
+
+    await asyncio.gather(s.wait_for("paid"), paced())
+
+
+@scenario("cancelled while a rate makes it wait", ROLLED_BACK, **with_people(cancel))
+async def cancelled_while_throttled(s: Work) -> None:
+    await s.do(slowly, 1)
+    await s.do(slowly, 2)
 
 
 # -- pauses ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from amends.clock import SystemClock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
+from amends.core.verdict import Rate
 from amends.errors import ForkedError, JournalConflictError
 from amends.journal.protocol import Journal, Lease, PersonQuery, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
@@ -161,7 +162,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     lambda journal: journal.cursor("c"),
     lambda journal: journal.cursors("c"),
     lambda journal: journal.move_cursor("c", 1),
-    lambda journal: journal.admit("k", most=1, per_s=1),
+    lambda journal: journal.admit(Rate(rule="r", key="k", most=1, per_s=1)),
     lambda journal: journal.tree(),
     lambda journal: journal.checkpoint(),
     lambda journal: journal.signers(),

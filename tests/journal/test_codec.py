@@ -62,6 +62,7 @@ FROZEN = {
     "action.dispatched/1": "after? args contract? digest key policy rule step told? topic version",
     "action.allowed/1": "policy rule step told?",
     "action.denied/1": "policy rule step told? why",
+    "step.throttled/1": "most per_s policy rule step until",
     "step.placed/1": "place step",
     "step.dropped/1": "step why",
     "before.captured/1": "before step",

@@ -6,6 +6,7 @@ import pytest
 
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
+from amends.core.verdict import Rate
 from amends.errors import JournalDamagedError
 from amends.journal.codec import Wire
 from amends.journal.memory import MemoryJournal
@@ -57,14 +58,14 @@ def test_a_journal_that_never_had_a_key_begins_with_the_heirs() -> None:
 
 def test_a_copy_goes_on_alone() -> None:
     async def live() -> None:
-        journal = MemoryJournal(ManualClock())
+        journal, twice = MemoryJournal(ManualClock()), Rate(rule="r", key="k", most=2, per_s=1)
         await journal.append(SAGA, [started()], after=0, summary=RUNNING)
-        await journal.admit("k", most=2, per_s=1)
+        await journal.admit(twice)
         twin = MemoryJournal(ManualClock(), journal.memory.copy())
         await twin.append(SAGA, [resumed()], after=1, summary=RUNNING)
-        await twin.admit("k", most=2, per_s=1)
+        await twin.admit(twice)
         assert ((await journal.tree()).size, (await twin.tree()).size) == (1, 2)
         assert [len([one async for one in each.log()]) for each in (journal, twin)] == [1, 2]
-        assert await journal.admit("k", most=2, per_s=1) == 0
+        assert await journal.admit(twice) == (0,)
 
     asyncio.run(live())

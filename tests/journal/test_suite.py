@@ -8,6 +8,7 @@ import pytest
 
 from amends.core.events import Event
 from amends.core.values import SagaId
+from amends.core.verdict import Rate
 from amends.journal.attested import Notary
 from amends.journal.filing import Document, DocumentWrite
 from amends.journal.leases import Reading
@@ -99,9 +100,14 @@ class MovesAnyCursor(MemoryJournal):
 
 
 class AdmitsEveryone(MemoryJournal):
-    async def admit(self, key: str, *, most: int, per_s: float) -> int:
-        await super().admit(key, most=most, per_s=per_s)
-        return 0
+    async def admit(self, *asked: Rate) -> tuple[int, ...]:
+        await super().admit(*asked)
+        return (0,) * len(asked)
+
+
+class CountsWhatIsRefused(MemoryJournal):
+    async def admit(self, *asked: Rate) -> tuple[int, ...]:
+        return tuple([wait for rate in asked for wait in await super(CountsWhatIsRefused, self).admit(rate)])
 
 
 class SignsNothing(MemoryJournal):
@@ -185,6 +191,7 @@ def breaks(kind: Callable[..., Journal], rule: str) -> bool:
         (LogsSagaAfterSaga, "test_the_log_has_every_entry_of_every_saga_in_the_order_of_writing"),
         (MovesAnyCursor, "test_a_cursor_that_others_have_moved_stays_where_they_left_it"),
         (AdmitsEveryone, "test_so_many_are_admitted_and_no_more_until_the_oldest_falls_out"),
+        (CountsWhatIsRefused, "test_what_one_rate_refuses_is_not_counted_in_another"),
         (SignsNothing, "test_what_ends_a_saga_is_signed_with_it"),
         (SignsByAnyKey, "test_every_handle_of_a_journal_signs_by_the_same_key"),
         (RemovesWhatIsGoingOn, "test_only_what_ended_before_and_has_nothing_open_is_removed"),

@@ -15,6 +15,7 @@ from amends import Coordinator, Registry, SagaDefinition, Secret, Settings, Step
 from amends.bootstrap import Coordinator as Opened
 from amends.core import commands, decide
 from amends.core.contracts import Topic
+from amends.core.events import StepThrottled
 from amends.core.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
@@ -26,6 +27,7 @@ from amends.gate.policy import PolicyGate
 from amends.gate.protocol import Facts, Gate
 from amends.journal.memory import Memory, MemoryJournal
 from amends.runtime.work import Work
+from amends.testing.clock import ManualClock
 from tests.runtime.support import QuickClock, World, names
 
 ASK = """
@@ -656,6 +658,17 @@ async def test_a_broken_policy_changes_nothing(tmp_path: Path) -> None:
 
 # -- rates ------------------------------------------------------------------------------------------------------------
 
+
+def paced(policy: str, clock: ManualClock, park_s: float) -> Coordinator:
+    return Coordinator(
+        journal=MemoryJournal(clock),
+        gate=PolicyGate(parse_policy(policy)),
+        clock=clock,
+        settings=replace(NOW_PARKED, park_s=park_s),
+        registry=Registry(),
+    )
+
+
 RATE = """
 version: v1
 default: allow
@@ -677,12 +690,60 @@ async def test_a_rate_makes_dispatches_wait_for_their_turn() -> None:
         for n in range(1, 6):
             await s.do(mail, n)
 
-    async with coordinator(RATE, clock=clock) as c:
+    async with paced(RATE, clock, park_s=60.0) as c:  # so long that it waits in place
         began = clock.now()
         assert (await c.run(mails, id="s")).status == "completed"
         entries = (await c.show("s")).entries
     times = [entry.at - began for entry in entries if entry.name == "attempt.started/1"]
     assert [round(at / 60_000) for at in times] == [0, 0, 1, 1, 2]
+    waits = [(entry.event.rule, round((entry.event.until - began) / 60_000))
+             for entry in entries if isinstance(entry.event, StepThrottled)]  # fmt: skip
+    assert waits == [("two-a-minute", 1), ("two-a-minute", 2)]
+
+
+@driven
+async def test_a_saga_that_a_rate_makes_wait_says_so_and_is_not_in_memory() -> None:
+    world, clock = World(), ManualClock()
+    mail = world.action("mail")
+
+    @saga("test.mails")
+    async def mails(s: Work) -> None:
+        for n in (1, 2, 3):
+            await s.do(mail, n)
+
+    async with paced(RATE, clock, park_s=0.0) as c:
+        ended = await (await c.start(mails, id="s")).halt()
+        assert (ended.status, ended.why) == ("waiting", "test.mail waits for rule two-a-minute (2 per 60 s)")
+        assert ended.due_at == clock.now() + 60_000
+        told = [line.text for line in (await c.show("s")).timeline]
+        assert told[-1] == "mail n=3 waits 60 s for rule two-a-minute (2 per 60 s)"
+        assert await c.resume() == [], "it is not due"
+        assert c._engine.running(SagaId("s")) is None
+        clock.advance(60)
+        await until(c, "s", lambda saga: saga.phase.ended)
+    assert world.seen == ["mail(1)", "mail(2)", "mail(3)"]
+
+
+@driven
+async def test_a_saga_that_a_rate_makes_wait_is_cancelled_at_once() -> None:
+    world, clock = World(), ManualClock()
+    mail = world.action("mail")
+
+    @saga("test.mails")
+    async def mails(s: Work) -> None:
+        for n in (1, 2):
+            await s.do(mail, n)
+
+    rate = RATE.replace("max: 2", "max: 1").replace("topic: test.mail}", "topic: test.mail, phase: forward}")
+    for park_s in (0.0, 10_000.0):
+        world.seen.clear()
+        async with paced(rate, clock, park_s) as c:
+            handle = await c.start(mails, id=f"s{park_s:g}")
+            while (await c.show(handle.id)).status is not SagaStatus.WAITING:
+                await asyncio.sleep(0)
+            assert (await c.cancel(handle.id, why="no")).status == "rolled_back"
+            assert world.seen == ["mail(1)", "unmail"]
+        clock.advance(60)
 
 
 @driven
@@ -698,7 +759,10 @@ async def test_a_compensation_keeps_the_rate_too_and_the_rollback_stays_bounded(
 
     async with coordinator(RATE.replace("60s", "1h"), clock=clock) as c:
         ended = await c.run(mails, id="s")
+        told = [line.text for line in (await c.show("s")).timeline]
     assert (ended.status, world.seen) == ("incident", ["mail(1)", "mail(2)", "bad", "unbad?"])
+    assert "going back waits 60 min for rule two-a-minute (2 per 1 h)" in told
+    assert "still waits for rule two-a-minute (2 per 1 h)" in ended.why
 
 
 # -- compensations are judged -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from amends.cli import configured
-from amends.cli.options import with_journal, with_modules, with_policy
+from amends.cli.options import with_journal, with_modules
 
 FAILED: Final = 1
 _STYLES: Final = {"ok": "green", "look": "yellow", "wrong": "bold red"}
@@ -27,7 +27,14 @@ class _Doctor(click.Command):
 
 @click.command(cls=_Doctor)
 @with_modules
-@with_policy
+@click.option(
+    "--policy",
+    metavar="FILE",
+    default=configured.policy,
+    envvar="AMENDS_POLICY",
+    show_envvar=True,
+    help="Say whether this policy can be read, and is the one in force; it is not adopted.",
+)
 @with_journal
 @click.pass_context
 def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | None, journal: str, as_json: bool) -> int:

@@ -21,7 +21,9 @@ Exit codes of verify:
 
 _key = click.option("--key", metavar="KEY|@FILE", help="The public key that you were given: itself, or a file of it.")
 _checkpoint = click.option(
-    "--checkpoint", metavar="NOTE|@FILE", help="A checkpoint that you kept: itself, or a file of it."
+    "--checkpoint",
+    metavar="NOTE|@FILE",
+    help="A checkpoint that you kept: itself, a file of it, or a file of tree heads.",
 )
 
 
@@ -75,9 +77,10 @@ def export(*, saga_ids: tuple[str, ...], target: str, checkpoint: str | None, jo
 
     from amends.cli import proof
     from amends.cli.output import Output
+    from amends.evidence.heads import held_notes
 
     out = Output(as_json=as_json)
-    note = None if checkpoint is None else proof.text_of(checkpoint, "--checkpoint")
+    note = None if checkpoint is None else held_notes(proof.checkpoint_of(checkpoint))[-1]
     lines = asyncio.run(proof.write_bundle(journal, saga_ids or None, target, note))
     if target != "-":
         out.record("exported", {"file": target, "lines": lines})
@@ -116,7 +119,7 @@ def verify(
 
     out = Output(as_json=as_json)
     pinned = None if key is None else proof.text_of(key, "--key")
-    note = None if checkpoint is None else proof.text_of(checkpoint, "--checkpoint")
+    note = None if checkpoint is None else proof.checkpoint_of(checkpoint)
     if bundle is not None:
         return proof.tell_bundle(out, bundle, pinned, note, may_be_gone=may_be_gone)
     return asyncio.run(proof.tell_journal(out, journal, pinned, note, may_be_gone=may_be_gone))

@@ -9,21 +9,31 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal
 
-from amends.bootstrap import has_another_key, journal_file, open_journal, sharing_group
+from amends.bootstrap import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
 from amends.cli import configured
 from amends.cli.looks import moment
 from amends.clock import SystemClock
 from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
+from amends.core.saga import evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, POLICIES, SagaId
+from amends.core.waits import open_waits
 from amends.dataclass import dataclass
-from amends.errors import InputError, JournalError, MistakesError
+from amends.errors import (
+    EvidenceKeyError,
+    InputError,
+    JournalDamagedError,
+    JournalError,
+    JournalVersionError,
+    MistakesError,
+)
 from amends.evidence.keys import beside
-from amends.evidence.soundness import store_troubles, trouble_in
+from amends.evidence.soundness import DAMAGED, store_troubles, trouble_in
 from amends.evidence.timeline import span
 from amends.gate.load import builtin_policy, load_policy
 from amends.gate.policy import Policy
+from amends.journal.clocks import CLOCKS, passed_ms
 from amends.journal.protocol import Journal, PersonQuery, SagaQuery, SagaRow
 from amends.ownership import KEY, fault, journal_faults, user
 from amends.runtime.controls import scope_of
@@ -39,10 +49,14 @@ LOOK_S: Final = 10.0
 """So long is looked at the file, and so long at its sagas."""
 LEASE_MS: Final = 120_000
 SKEW_MS: Final = 2_000
+_GRACE_MS: Final = 5_000
+_TAKE_UP: Final = "amends resume, or amends work, with the modules that declare them; those of a YAML file need none"
 _SHOWN: Final = 5
 _OLD_MS: Final = 30 * 86_400_000
 _NAMED: Final = 3
-_DAMAGED: Final = "copy the file before anything else; then `amends evidence verify` says what of it still verifies"
+_FORTH_MS: Final = 60_000
+"""So far a clock may have been set forth since the journal noted it: what keeps it right moves it less."""
+_LONG_MS: Final = 365 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +160,13 @@ async def _inside(address: str, policy: str | None, how_policy: str) -> AsyncIte
     try:
         journal = await open_journal(address, SystemClock(), journal_group=configured.journal_group(), signs=False)
     except JournalError as exc:
-        do = "see docs/howto/incidents.md; copy the file before anything else"
-        yield Finding(name="settings", state="wrong", found=str(exc), do=do)
+        yield Finding(name="settings", state="wrong", found=str(exc), do=_about_opening(exc))
         return
     try:
         durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
         yield Finding(name="settings", state="ok", found=durable)
         looks = {
+            "key": _key(journal, address),
             "clock": _clock(journal),
             "file": _store(journal),
             "chain": _chain(journal),
@@ -176,24 +190,73 @@ async def _unless_damaged(name: str, found: AsyncIterator[Finding]) -> AsyncIter
         async for each in found:
             yield each
     except JournalError as exc:
-        yield Finding(name=name, state="wrong", found=str(exc), do=_DAMAGED)
+        yield Finding(name=name, state="wrong", found=str(exc), do=DAMAGED)
+
+
+def _about_opening(trouble: JournalError) -> str:
+    """What to do about a journal that cannot be opened; what is wrong says it itself where this is empty."""
+    match trouble:
+        case JournalVersionError():
+            return "nothing was changed; install the amends that wrote it, or a newer one: pip install --upgrade amends"
+        case JournalDamagedError():
+            return DAMAGED
+        case _:
+            return ""
+
+
+async def _key(journal: Journal, address: str) -> AsyncIterator[Finding]:
+    """Whether the key is there that signs: without it no process can write to the journal."""
+    signers, path, group = await journal.signers(), journal_file(address), _group()
+    if not signers or path is None or has_another_key(path, None, group):
+        return  # it gets one with the first process that writes, or has none here; `rights` tells of another's
+    try:
+        if evidence_notary(path, group=group).could_sign(signers[-1].key):
+            yield Finding(name="key", state="ok", found="the key that signs is there")
+            return
+        what = f"the key that is there is not the one that signs: {signers[-1].key}"
+        do = "give the right one: its file, AMENDS_EVIDENCE_KEY or AMENDS_EVIDENCE_KEY_FILE"
+    except EvidenceKeyError as exc:
+        what, _, do = str(exc).partition("; ")
+    yield Finding(name="key", state="wrong", found=what, do=f"nothing can run until then: {do}")
 
 
 async def _clock(journal: Journal) -> AsyncIterator[Finding]:
-    rows = (await journal.sagas(SagaQuery(limit=READ))).rows
-    ahead = max((row.updated_at for row in rows), default=0) - SystemClock().now()
-    if ahead > SKEW_MS:
-        do = "set the clock (NTP); leases go by another one, but times on record will be out of order"
-        yield Finding(name="clock", state="wrong", found=f"the newest entry is {span(ahead)} ahead of now", do=do)
+    """The clock on the wall, held against the newest entry and against the one that nobody sets."""
+    rows, clock = (await journal.sagas(SagaQuery(limit=READ))).rows, SystemClock()
+    newest, now = max((row.updated_at for row in rows), default=0), clock.now()
+    off = await _set_by_ms(journal, now, clock.elapsed())
+    do = "set the clock (NTP); leases go by another one, but times on record will be out of order"
+    if newest - now > SKEW_MS:
+        yield Finding(
+            name="clock", state="wrong", found=f"the newest entry is {span(newest - now)} ahead of now", do=do
+        )
+    elif off < -SKEW_MS:
+        what = f"the clock was set back by {span(-off)} since this journal was last written to"
+        yield Finding(name="clock", state="wrong", found=what, do=do)
+    elif off > _FORTH_MS:
+        what = f"the clock was set forth by {span(off)} since this journal was last written to"
+        do = "if that is wrong, set it (NTP): approvals and waits run out early by it, and rates let more pass"
+        yield Finding(name="clock", state="look", found=what, do=do)
+    elif newest and now - newest > _LONG_MS:
+        what = f"the newest entry is {span(now - newest)} old"
+        do = f"if it was written to since, the clock is wrong: it says {moment(now)}"
+        yield Finding(name="clock", state="look", found=what, do=do)
     else:
-        yield Finding(name="clock", state="ok", found="no entry is from the future")
+        yield Finding(name="clock", state="ok", found="no entry is from the future, and nobody has set the clock")
+
+
+async def _set_by_ms(journal: Journal, now: int, elapsed: float) -> int:
+    """By how much the clock on the wall differs from what has passed since the journal noted it; 0 where unknown."""
+    kept = next((one for one in await journal.cursors(CLOCKS) if one.name == CLOCKS), None)
+    passed = None if kept is None else passed_ms(kept, elapsed)
+    return 0 if kept is None or passed is None else now - (kept.position + passed)
 
 
 async def _store(journal: Journal) -> AsyncIterator[Finding]:
     """The file's own check, for a few seconds; `amends evidence verify` takes the time that it needs."""
     found, is_whole = await store_troubles(journal, within_s=LOOK_S)
     for each in found[:_SHOWN]:
-        yield Finding(name="file", state="wrong", found=each, do=_DAMAGED)
+        yield Finding(name="file", state="wrong", found=each, do=DAMAGED)
     if not found and is_whole:
         yield Finding(name="file", state="ok", found="its pages, rows and indexes agree")
     elif not found:
@@ -211,7 +274,7 @@ async def _chain(journal: Journal) -> AsyncIterator[Finding]:
         trouble = await trouble_in(journal, row.id)
         if trouble is not None:
             wrong += 1
-            yield Finding(name="chain", state="wrong", found=trouble, do=_DAMAGED)
+            yield Finding(name="chain", state="wrong", found=trouble, do=DAMAGED)
         read, entries = read + 1, entries + row.entries
         if wrong == _SHOWN or clock.elapsed() > ends:
             what = f"the others after the newest {read} sagas were not read"
@@ -247,15 +310,40 @@ async def _leases(journal: Journal) -> AsyncIterator[Finding]:
             still.append(row)
     if left:
         what = f"no living process drives {_some(left, now)}"
-        do = "amends resume, or amends work, with the modules that declare them; those of a YAML file need none"
-        yield Finding(name="leases", state="wrong", found=what, do=do)
+        yield Finding(name="leases", state="wrong", found=what, do=_TAKE_UP)
     if still:
         what = f"a living process has {_some(still, now)}"
         do = f"a step may hang: amends saga show {still[0].id}"
         yield Finding(name="leases", state="look", found=what, do=do)
-    if not left and not still:
+    overdue = [each async for each in _overdue(journal, now)]
+    if overdue:
+        named = ", ".join(f"{row.id} ({row.definition})" for row, _ in overdue[:_NAMED])
+        more = f" and {len(overdue) - _NAMED} more" if len(overdue) > _NAMED else ""
+        what = (
+            f"nobody has taken up what is due: {named}{more}; the longest for {span(max(late for _, late in overdue))}"
+        )
+        yield Finding(name="leases", state="wrong", found=what, do=_TAKE_UP)
+    if not left and not still and not overdue:
         going_on = f"{len(rows)} going, each driven by a living process" if rows else "nothing is going"
         yield Finding(name="leases", state="ok", found=going_on)
+
+
+async def _overdue(journal: Journal, now: int) -> AsyncIterator[tuple[SagaRow, int]]:
+    """Those that wait for a time which has come (another try, a sleep, an answer, a rate), and how long ago it came.
+
+    Their worker is gone: a living one would have taken them up.
+    """
+    for row in (await journal.sagas(SagaQuery(statuses=(SagaStatus.WAITING,), limit=500))).rows:
+        if await journal.holder(row.id) is not None:
+            continue
+        state = unstarted(row.id)
+        async for entry in journal.read(row.id):
+            state = evolve(state, entry.event)
+        due = [at for step in state.waiting if (at := state.steps[step].wake_at) is not None]
+        due += [wait.until for wait in open_waits(state)]
+        late_ms = now - min(due, default=now)
+        if late_ms > _GRACE_MS and await journal.saga(row.id) == row:  # else it has gone on meanwhile
+            yield row, late_ms
 
 
 def _some(rows: Sequence[SagaRow], now: int) -> str:
@@ -320,7 +408,7 @@ async def _policy(journal: Journal | None, policy: str | None, how: str) -> Asyn
     in_force = None if journal is None else await _adopted(journal)
     if policy is None:
         what = "the built-in one" if in_force is None else f"{in_force.digest[:12]}, adopted by {in_force.by}"
-        do = "write one, and adopt it: docs/policy.md" if in_force is None else ""
+        do = "write one, and adopt it: amends policy adopt FILE --why REASON" if in_force is None else ""
         yield Finding(name="policy", state="look" if in_force is None else "ok", found=what, do=do)
         return
     try:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from amends.cli.output import Output, Part
-from amends.core.events import IncidentResolved, IncidentRetried
+from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
 from amends.core.transitions import SagaStatus
 from amends.evidence.texts import further, headline, lines_of
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
@@ -74,6 +74,12 @@ def moment(milliseconds: int) -> str:
     return _local(milliseconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def clock_time(milliseconds: int, now: int) -> str:
+    """A time of today as the clock on the wall here shows it; of another day, with its date."""
+    when = _local(milliseconds)
+    return f"{when:%H:%M:%S}" if when.date() == _local(now).date() else moment(milliseconds)
+
+
 def _local(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).astimezone()
 
@@ -131,7 +137,17 @@ def _driver_fact(row: SagaRow, driver: Driver | None, resume: str) -> Part | Non
     return f"gone{who}: it was {status_part(row.status)[0]}, and goes on with {visible(resume)}", "red"
 
 
-def saga_cells(row: SagaRow, driver: Driver | None = None) -> tuple[Part, ...]:
+async def throttled(journal: Journal, row: SagaRow) -> str:
+    """Which rule's rate the newest entry of a saga that waits says it waits for; empty where it says something else."""
+    if row.status is not SagaStatus.WAITING or row.open_approvals or row.pruned:
+        return ""
+    async for entry in journal.read(row.id, after=row.entries - 1):
+        if not entry.is_removed and isinstance(entry.event, StepThrottled):
+            return f"until {clock_time(entry.event.until, entry.at)} for rule {entry.event.rule}"
+    return ""
+
+
+def saga_cells(row: SagaRow, driver: Driver | None = None, throttle: str = "") -> tuple[Part, ...]:
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
     approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
     is_driven = driver is not None and not driver.is_gone and row.status in _MAY_BE_DRIVEN
@@ -141,6 +157,7 @@ def saga_cells(row: SagaRow, driver: Driver | None = None) -> tuple[Part, ...]:
         "pruned" if row.pruned else "",
         incidents,
         approvals,
+        throttle,
         *(f"{name}={value}" for name, value in row.labels.items()),
     ]
     took = span((row.ended_at or row.updated_at) - row.started_at)
@@ -191,7 +208,8 @@ def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]
         (f" {number:>3}  ", "bold"),
         *([f"{line.topic:<{width}}  "] if line.topic else []),
     )
-    return lead, (line.text, _TONES[line.tone])
+    until = "" if line.until is None else f", until {clock_time(line.until, line.at)}"
+    return lead, (f"{line.text}{until}", _TONES[line.tone])
 
 
 def tell_line(out: Output, line: Line, width: int = _TOPIC, indent: str = "") -> None:

@@ -1,4 +1,4 @@
-"""`amends notify`: tell webhooks and commands of new approvals and incidents; status, forget."""
+"""`amends notify`: tell webhooks, commands and files of approvals, incidents, tree heads; status, forget."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     "shell; may be given several times.",
 )
 @click.option(
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    help="Add a line of JSON there for each notice, of tree heads unless --type says otherwise; may be given several "
+    "times.",
+)
+@click.option(
     "--inherit",
     "inherited",
     metavar="NAME",
@@ -66,12 +74,19 @@ if TYPE_CHECKING:
     show_default=True,
     help="A notice that is older and cannot be delivered is given up.",
 )
+@click.option(
+    "--heads-every",
+    metavar="TIME",
+    default="10m",
+    show_default=True,
+    help="Of a new tree.head they are told at most so often.",
+)
 @click.option("--allow-private", is_flag=True, help="Let webhooks be in a private network.")
 @click.option("--once", is_flag=True, help="Tell what is pending, each notice with one try, and end.")
 @with_journal
 @click.pass_context
 def notify(context: click.Context, *, once: bool, journal: str, as_json: bool, **about: Unpack[_About]) -> int | None:
-    """Tell others of new approvals and incidents, until told to stop.
+    """Tell others of new approvals, incidents and tree heads, until told to stop.
 
     A target that is new is first told what waits for people now. How far each has come is kept in the journal: whatever
     is killed, each notice is delivered, in order, and seldom twice. With --once the exit code is 0 if nothing is left
@@ -82,7 +97,7 @@ def notify(context: click.Context, *, once: bool, journal: str, as_json: bool, *
         return None
     targets = _targets(about)
     if not targets:
-        raise click.UsageError("name whom to tell: --webhook URL or --command WORDS", context)
+        raise click.UsageError("name whom to tell: --webhook URL, --command WORDS or --file PATH", context)
     return _tell(targets, journal, once=once, as_json=as_json)
 
 
@@ -91,6 +106,7 @@ class _About(TypedDict):
 
     urls: tuple[str, ...]
     commands: tuple[str, ...]
+    files: tuple[str, ...]
     inherited: tuple[str, ...]
     secret_env: str | None
     secret_file: str | None
@@ -98,15 +114,19 @@ class _About(TypedDict):
     types: tuple[str, ...]
     timeout_s: float | None
     give_up: str
+    heads_every: str
     allow_private: bool
 
 
 def _targets(about: _About) -> list[Target]:
+    from amends.evidence.heads import HEAD
     from amends.runtime.notices.command import Command
+    from amends.runtime.notices.file import NoticeFile
     from amends.runtime.notices.types import ASKING
     from amends.runtime.notices.webhook import SECRET_ENV, Webhook
 
-    give_up_s, types, timeout_s = _age(about["give_up"]), about["types"] or ASKING, about["timeout_s"]
+    give_up_s, types, timeout_s = _age(about["give_up"], "--give-up"), about["types"] or ASKING, about["timeout_s"]
+    every_s = _age(about["heads_every"], "--heads-every")
     webhooks = [
         Webhook(
             url,
@@ -116,6 +136,7 @@ def _targets(about: _About) -> list[Target]:
             types=types,
             timeout_s=15.0 if timeout_s is None else timeout_s,
             give_up_s=give_up_s,
+            heads_every_s=every_s,
             allow_private=about["allow_private"],
         )
         for url in about["urls"]
@@ -128,10 +149,15 @@ def _targets(about: _About) -> list[Target]:
             types=types,
             timeout_s=30.0 if timeout_s is None else timeout_s,
             give_up_s=give_up_s,
+            heads_every_s=every_s,
         )
         for command in about["commands"]
     ]
-    return [*webhooks, *commands]
+    named, kept = about["name"] or "", about["types"] or (HEAD,)
+    files = [
+        NoticeFile(path, name=named, types=kept, give_up_s=give_up_s, heads_every_s=every_s) for path in about["files"]
+    ]
+    return [*webhooks, *commands, *files]
 
 
 def _require_no_options(context: click.Context) -> None:
@@ -141,13 +167,13 @@ def _require_no_options(context: click.Context) -> None:
             raise click.UsageError(f"write the options of {context.invoked_subcommand} after it", context)
 
 
-def _age(text: str) -> float:
+def _age(text: str, option: str) -> float:
     from amends.errors import InputError
     from amends.source.duration import duration_s
 
     found = duration_s(text)
     if found is None:
-        raise InputError(f"--give-up {text!r} is no age; write 3d, 12h or 90m")
+        raise InputError(f"{option} {text!r} is no time; write 3d, 12h or 90m")
     return found
 
 
@@ -260,6 +286,8 @@ def _show(out: Output, status: TargetStatus, size: int) -> None:
     out.say(("target      ", "dim"), (visible(status.name), "bold"), f"  {visible(about.target)}")
     out.say(("told of     ", "dim"), ", ".join(about.types))
     out.say(("position    ", "dim"), f"{about.position} of {size}")
+    if about.head:
+        out.say(("tree head   ", "dim"), f"of {about.head} entries, {moment(about.head_at)}")
     out.say(("last told   ", "dim"), moment(about.delivered_at) if about.delivered_at else "never")
     more = "or more" if status.pending == MOST_COUNTED else ""
     waiting = "nothing" if since is None else f"{status.pending} {more}".strip() + f", since {moment(since)}"

@@ -21,8 +21,10 @@ from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDa
 from amends.evidence import account
 from amends.evidence.bundle import export
 from amends.evidence.examine import Conclusion, Report
+from amends.evidence.heads import held_notes
 from amends.evidence.keys import KEY_FILE, KeyFile, beside
 from amends.evidence.notary import KeyNotary
+from amends.evidence.soundness import DAMAGED
 from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Removal, Signer
@@ -51,6 +53,13 @@ def text_of(given: str, option: str) -> str:
         return Path(given[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise InputError(f"{option} {given}: {exc.strerror if isinstance(exc, OSError) else 'it is no text'}") from None
+
+
+def checkpoint_of(given: str) -> str:
+    """A checkpoint that somebody kept, or a file of tree heads. Raises EvidenceError for a file without any."""
+    text = text_of(given, "--checkpoint")
+    held_notes(text)
+    return text
 
 
 # -- making it --------------------------------------------------------------------------------------------------------
@@ -128,10 +137,10 @@ async def tell_journal(out: Output, address: str, key: str | None, checkpoint: s
         await journal.close()
     if key is None:
         hint("the journal was held against the key that it names itself; give the one that you know with --key")
-    return _told(out, report)
+    return _told(out, report, is_journal=True)
 
 
-def _told(out: Output, report: Report) -> int:
+def _told(out: Output, report: Report, *, is_journal: bool = False) -> int:
     fields = report.fields()
     out.record("verification", fields)
     for name, spans, style in (
@@ -149,6 +158,8 @@ def _told(out: Output, report: Report) -> int:
     for line in (*report.troubles, *report.findings):
         out.say(("! ", "bold red"), visible(line, 400))
     out.say(_SAYS[report.conclusion])
+    if report.troubles and is_journal:
+        hint(DAMAGED)
     return _CODES[report.conclusion]
 
 

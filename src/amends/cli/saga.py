@@ -88,7 +88,7 @@ def list_sagas(
                 rows = await looks.driven(opened, page.rows)
                 for row, driver in rows:
                     out.record("saga", looks.saga_fields(row, driver))
-                table.say([looks.saga_cells(row, driver) for row, driver in rows])
+                table.say([looks.saga_cells(row, driver, await looks.throttled(opened, row)) for row, driver in rows])
                 if page.cursor is None or not is_all or out.is_gone:
                     break
                 page = await opened.sagas(replace(query, before=page.cursor))
@@ -119,6 +119,7 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
     from amends.cli.output import Output
     from amends.cli.reviewing import tell_review
     from amends.cli.session import Follower, load, opened_to_read, unknown
+    from amends.clock import SystemClock
     from amends.core.transitions import SagaStatus
     from amends.core.values import SagaId
     from amends.evidence.timeline import visible
@@ -139,7 +140,11 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
             out.say()
             await Follower(opened, row.id, out).catch_up()
             if row.status is SagaStatus.WAITING:
-                for name in ended(await load(opened, row.id)).waits_for:
+                stands, now = ended(await load(opened, row.id)), SystemClock().now()
+                if stands.due_at is not None:
+                    out.say()
+                    out.say(visible(f"{stands.why}; it may go on at {looks.clock_time(stands.due_at, now)}"))
+                for name in stands.waits_for:
                     out.say()
                     out.say(f"waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', row.id, name))}")
             needs = [("incident", one.id) for one in (await opened.incidents(PersonQuery(saga=row.id))).rows]

@@ -14,6 +14,7 @@ from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
 from amends.cli.looks import (
+    clock_time,
     ended_fields,
     ended_further,
     ended_parts,
@@ -283,6 +284,9 @@ def tell_ended(
     for name in ended.waits_for:
         out.say(f"  waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', ended.id, name))}")
     now, is_kept = SystemClock().now(), journal_file(journal) is not None
+    if ended.due_at is not None:
+        again = f": {visible(command(journal, 'resume', *modules))}" if is_kept else ""
+        out.say(f"  it may go on at {clock_time(ended.due_at, now)}{again}")
     for asked in waits_for:
         out.record("approval", asking_fields(asked))
         left = time_left(asked.expires_at, now)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from amends.cli.looks import driven, driven_by, driver_fields, entry_fields, is_left, stands_part
+from amends.cli.looks import clock_time, driven, driven_by, driver_fields, entry_fields, is_left, stands_part
 from amends.cli.output import Output
 from amends.clock import SystemClock
 from amends.core.saga import Saga, Step, evolve, unstarted
@@ -212,6 +212,10 @@ def now(saga: Saga) -> Text:
         step = live[-1]
         way, style = ("back", "magenta") if step.status in _BACK else ("forward", "cyan")
         return Text.assemble((f"{way} ", style), visible(str(step.contract.topic)))
+    throttle = next((step.throttle for step in saga.steps.values() if step.throttle is not None), None)
+    if throttle is not None and not saga.open_incidents:
+        until = clock_time(throttle.until, SystemClock().now())
+        return Text(visible(f"waits until {until} for {throttle.words}"), style="yellow")
     if saga.open_incidents:
         return Text(visible(saga.open_incidents[-1].why, 200), style="red")
     if saga.rollback is not None:

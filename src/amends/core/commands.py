@@ -123,6 +123,17 @@ class KeepAfter(NamedTuple):
     after: Json
 
 
+class ThrottleStep(NamedTuple):
+    """A rule's rate lets nothing more pass before then."""
+
+    step: StepId
+    rule: str
+    policy: str
+    most: int
+    per_s: float
+    until: int
+
+
 class StartAttempt(NamedTuple):
     """A step that people approved starts only as what they approved: under this policy, with this contract, in time."""
 
@@ -411,6 +422,7 @@ Command: TypeAlias = (
     | ProposeStep
     | PlaceStep
     | RecordVerdict
+    | ThrottleStep
     | StartAttempt
     | KeepBefore
     | AwaitLock

@@ -61,6 +61,8 @@ def decide(saga: Saga, command: c.Command) -> tuple[e.Event, ...]:
             return (_place(saga, command),)
         case c.RecordVerdict():
             return record_verdict(saga, command)
+        case c.ThrottleStep():
+            return _throttle(saga, command)
         case c.AnswerApproval():
             return answer(saga, command)
         case c.ExpireApproval():
@@ -301,6 +303,20 @@ def _locked(saga: Saga, command: c.AwaitLock | c.TakeLock | c.RefuseLock) -> tup
             return (refused, void) if step in saga.asked else (refused,)
         case _:
             assert_never(command)
+
+
+def _throttle(saga: Saga, command: c.ThrottleStep) -> tuple[e.Event, ...]:
+    """That a rate makes a step wait, forward or back; nothing, where that is on record already."""
+    step = on_record(saga, command.step)
+    if step.throttle is not None and not step.throttle.is_news(command.rule, command.per_s, command.until):
+        return ()
+    if step.status not in {_S.PROPOSED, _S.READY}:
+        require_turn(saga, step)
+    elif step.held and saga.finished:
+        require_release(saga, step)
+    else:
+        require_work(saga)
+    return (fitting(saga, e.StepThrottled(**command._asdict())),)
 
 
 def _unless_known(saga: Saga, contract: Contract) -> Contract | None:

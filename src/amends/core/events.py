@@ -60,6 +60,7 @@ from amends.core.timing import (
     HoldPlaced as HoldPlaced,
     SagaPaused as SagaPaused,
     SignalReceived as SignalReceived,
+    StepThrottled as StepThrottled,
     WaitEnded as WaitEnded,
     WaitEvent as WaitEvent,
     WaitStarted as WaitStarted,
@@ -462,6 +463,7 @@ MitigationEvent: TypeAlias = (
 StepEvent: TypeAlias = (
     ActionAllowed
     | ActionDenied
+    | StepThrottled
     | StepPlaced
     | StepDropped
     | BeforeCaptured

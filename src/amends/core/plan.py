@@ -184,7 +184,8 @@ def _in_time(step: Step, now: int, deadline_at: int, *, mitigates: bool = False)
 
 
 def _too_late(step: Step, *, stops: bool = False, mitigates: bool = False) -> CallPerson:
-    why = "the rollback's window has passed with work left"
+    rate = "" if step.throttle is None else f"; step {step.id} ({step.topic}) still waits for {step.throttle.words}"
+    why = f"the rollback's window has passed with work left{rate}"
     of_mitigation = mitigates and step.contract.mitigation
     kind = IncidentKind.MITIGATION_TIMED_OUT if of_mitigation else IncidentKind.COMPENSATION_TIMED_OUT
     return CallPerson(kind, step.id, why, stops=stops)

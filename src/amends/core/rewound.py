@@ -129,7 +129,7 @@ def gives_up(saga: Saga) -> Saga:
     """The definition has ended: what was to be tried again for it is not, and is not its wish any more."""
     steps, waiting = saga.steps, saga.waiting
     for step in map(steps.__getitem__, saga.waiting):
-        if step.status is _S.QUEUED:
+        if step.status is _S.QUEUED or step.is_throttled:
             waiting = waiting.drop(step.id)
         elif step.retry_at is not None:
             steps = steps.set(step.id, altered(step, retry_at=None, given_up=True))

@@ -17,12 +17,16 @@ _S = StepStatus
 IDLE: Final = frozenset({_S.AWAITING, _S.QUEUED})
 """It waits for others: for people, or for sagas that hold what it needs."""
 KEPT_REASONS: Final = 16
+OFTEN: Final = 16
+"""So often is told of each time that a rate makes one step wait; after that, less and less often."""
+_SAME_MS: Final = 1000
 LIVE: Final = frozenset({_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING, _S.MITIGATING})
 _STANDING: Final = frozenset({_S.SUCCEEDED, _S.UNKNOWN, *LIVE, _S.UNCOMPENSATED, _S.UNMITIGATED})
 _DOUBTFUL: Final = frozenset(
     {_S.UNKNOWN, _S.UNCOMPENSATED, _S.COMPENSATING, _S.RECOMPENSATING, _S.UNMITIGATED, _S.MITIGATING}
 )
 _HELD: Final = frozenset({_S.PROPOSED, _S.AWAITING, _S.QUEUED, _S.READY, _S.RUNNING, _S.FAILED, _S.UNKNOWN, _S.DENIED})
+_JUDGED: Final = frozenset({_S.PROPOSED, _S.READY})
 _TAKEN_BACK: Final = frozenset({_S.COMPENSATING, _S.UNCOMPENSATED, _S.COMPENSATED, _S.SETTLED})
 
 
@@ -64,6 +68,39 @@ class Ahead(NamedTuple):
     signers: tuple[str, ...] = ()
 
 
+class Throttle(NamedTuple):
+    """The rate that a step waits for, and how often that was put on record."""
+
+    rule: str
+    policy: str
+    most: int
+    per_s: float
+    until: int
+    times: int = 1
+
+    def is_news(self, rule: str, per_s: float, until: int) -> bool:
+        """Whether it goes on record that a rate makes the step wait until then.
+
+        Where many wait for one rate, each is passed over many times: a journal that told of every time would grow by
+        the square of how many they are.
+        """
+        gap_ms = _SAME_MS if self.times < OFTEN else per_s * 1000 * 2 ** min(self.times - OFTEN, 60)
+        return rule != self.rule or abs(until - self.until) >= gap_ms
+
+    @property
+    def words(self) -> str:
+        """The rule and its rate, for a person."""
+        return f"rule {self.rule} ({rate_words(self.most, self.per_s)})"
+
+
+def rate_words(most: int, per_s: float) -> str:
+    """A rate as its rule says it: so many per so long."""
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if per_s > 60 and per_s % seconds == 0:  # noqa: PLR2004 - a minute is told in seconds
+            return f"{most} per {per_s / seconds:g} {unit}"
+    return f"{most} per {per_s:g} s"
+
+
 SettlingEvent: TypeAlias = e.StepEvent | e.ApprovalEvent | e.IncidentResolved
 
 
@@ -90,6 +127,8 @@ class Step:
     seen: tuple[Json] | None = None
     """How the world looked right after its success, where that was asked; its compensation looks again."""
     queued_until: int = 0
+    throttle: Throttle | None = None
+    """What it waits for, where a rule's rate lets no more of its kind pass just now."""
     deadlocked: bool = False
     error: str = ""
     reasons: tuple[str, ...] = ()
@@ -134,7 +173,19 @@ class Step:
         """When something is due for it, where it only waits."""
         if self.status is _S.AWAITING and self.approval is not None:
             return self.approval.expires_at
+        if self.throttle is not None and self.is_throttled:
+            return self.throttle.until
         return self.queued_until if self.status is _S.QUEUED else self.retry_at
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether it is to go forward, and waits for a rate."""
+        return self.throttle is not None and self.status in _JUDGED and self.rewind is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for others, or for a rate: nothing in it is due by itself."""
+        return self.status in IDLE or self.is_throttled
 
     @property
     def place(self) -> StepId:
@@ -212,6 +263,8 @@ def altered(thing: _T, **changes: object) -> _T:
 
 
 def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
+    if step.throttle is not None:
+        step = step if isinstance(event, e.StepThrottled) else altered(step, throttle=None)
     match event:
         case e.AttemptStarted(attempt=attempt):
             return altered(step, status=status, attempts=attempt, retry_at=None, probes=0, fatal=False, given_up=False)
@@ -245,6 +298,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, seen=(after,))
         case e.LockAwaited(until=until):
             return altered(step, status=status, queued_until=until)
+        case e.StepThrottled():
+            return altered(step, status=status, throttle=_throttled(step, event))
         case e.LockRefused(error=error, deadlock=deadlock):
             return altered(step, status=status, error=error, deadlocked=deadlock, retry_at=None, given_up=True)
         case e.ActionDenied(why=why):
@@ -268,6 +323,11 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return _approved(step, event, status)
         case _:
             assert_never(event)
+
+
+def _throttled(step: Step, event: e.StepThrottled) -> Throttle:
+    times = 1 if step.throttle is None else step.throttle.times + 1
+    return Throttle(event.rule, event.policy, event.most, event.per_s, event.until, times)
 
 
 def told_of(step: Step) -> Told:
@@ -390,7 +450,7 @@ def _approved(step: Step, event: e.ApprovalEvent, status: StepStatus) -> Step:
 
 
 def waits(step: Step) -> bool:
-    return step.status in IDLE or (step.retry_at is not None and step.status in {_S.FAILED, _S.UNKNOWN})
+    return step.is_idle or (step.retry_at is not None and step.status in {_S.FAILED, _S.UNKNOWN})
 
 
 def renewed(step: Step, *, given_up: bool) -> Step:

@@ -35,6 +35,21 @@ class SignalReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepThrottled:
+    """A rule's rate lets no more of its kind pass before then: the gate judges again when the time has come.
+
+    The step is what it was: on its way forward, or on its way back.
+    """
+
+    step: StepId
+    rule: str
+    policy: str
+    most: int
+    per_s: float
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SagaPaused:
     """Nothing is dispatched for it until it is let go on. `pause` is the wide one that it came to; 0: its own."""
 

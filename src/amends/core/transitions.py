@@ -188,6 +188,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ActionAllowed: _S.READY,
         e.ActionDenied: _S.DENIED,
         e.ApprovalRequested: _S.AWAITING,
+        e.StepThrottled: _S.PROPOSED,
         e.StepPlaced: _S.PROPOSED,
         e.StepDropped: _S.DROPPED,
     },
@@ -199,6 +200,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ApprovalVoided: _S.PROPOSED,
     },
     _S.READY: {
+        e.StepThrottled: _S.READY,
         e.StepPlaced: _S.READY,
         e.BeforeCaptured: _S.READY,
         e.ApprovalUsed: _S.READY,
@@ -223,6 +225,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     },
     _S.SUCCEEDED: {
         e.AfterCaptured: _S.SUCCEEDED,
+        e.StepThrottled: _S.SUCCEEDED,
         e.ReleaseStarted: _S.SUCCEEDED,
         e.ReleaseEnded: _S.SUCCEEDED,
         e.CompensationStarted: _S.COMPENSATING,
@@ -242,6 +245,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ProbeFound: _S.SUCCEEDED,
         e.ProbeFoundNothing: _S.FAILED,
         e.ProbeUnanswered: _S.UNKNOWN,
+        e.StepThrottled: _S.UNKNOWN,
         e.AttemptStarted: _S.RUNNING,
         e.LateSuccessEnrolled: _S.SUCCEEDED,
         e.LateLossEnrolled: _S.UNKNOWN,
@@ -266,6 +270,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     _S.UNCOMPENSATED: {
         e.CompensationStarted: _S.COMPENSATING,
         e.CompensationDenied: _S.UNCOMPENSATED,
+        e.StepThrottled: _S.UNCOMPENSATED,
         e.LateSuccessEnrolled: _S.UNCOMPENSATED,
         e.LateLossEnrolled: _S.UNCOMPENSATED,
         e.IncidentResolved: _S.SETTLED,
@@ -282,6 +287,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
     _S.UNMITIGATED: {
         e.MitigationStarted: _S.MITIGATING,
         e.MitigationDenied: _S.UNMITIGATED,
+        e.StepThrottled: _S.UNMITIGATED,
         e.IncidentResolved: _S.SETTLED,
     },
     _S.MITIGATED: {},

@@ -41,6 +41,17 @@ class KeyNotary:
             raise self._missing()
         return False
 
+    def could_sign(self, key: str) -> bool:
+        """Whether it holds this key, or the one that is about to follow is this; nothing is changed by asking.
+
+        Raises EvidenceKeyError where there is no key, or it cannot be used.
+        """
+        wanted, found = notes.read_key(key), self._source.load()
+        if found is None and self._source.load_next() is None:
+            raise self._missing()
+        held = (one for one in (found, self._source.load_next()) if one is not None)
+        return any(one.public_key().public_bytes_raw() == wanted.raw for one in held)
+
     def sign(self, key: str, size: int, root: bytes, at: int) -> str:
         text = notes.spell_checkpoint(origin_of(key), size, root)
         return notes.spell_note(text, [self._signature(origin_of(key), text)])

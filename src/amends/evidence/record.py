@@ -120,7 +120,7 @@ class _Told:
             self.steps[event.step] = None
         step: StepId | None = getattr(event, "step", None)
         rule: str | None = getattr(event, "rule", None)
-        if step is not None and rule is not None:
+        if step is not None and rule is not None and not isinstance(event, e.StepThrottled):
             self.rules[step] = rule
 
 

@@ -14,7 +14,12 @@ from amends.core.values import SagaId
 from amends.errors import AmendsError
 from amends.journal.protocol import Journal
 
-PAGE: Final = "docs/operations.md#a-damaged-journal"
+DAMAGED: Final = (
+    "stop what writes to it and copy the file with its -wal before anything else; then amends evidence verify "
+    "--journal COPY says what of it is as it was signed. Where only an index is damaged, sqlite3 COPY REINDEX makes it "
+    "anew; else restore a backup, and compare what providers say with it"
+)
+"""What to do about a damaged journal."""
 
 
 async def trouble_in(journal: Journal, saga: SagaId) -> str | None:
@@ -25,9 +30,9 @@ async def trouble_in(journal: Journal, saga: SagaId) -> str | None:
             is_removed = is_removed or entry.is_removed
             state = state if is_removed else evolve(state, entry.event)
     except AmendsError as exc:
-        return f"saga {saga} cannot be read: {exc}; see {PAGE}"
+        return f"saga {saga} cannot be read: {exc}"
     if not is_removed and not state.head:
-        return f"saga {saga} has entries, and cannot be found by its name; see {PAGE}"
+        return f"saga {saga} has entries, and cannot be found by its name"
     return None
 
 
@@ -41,4 +46,4 @@ async def troubles_in(journal: Journal, sagas: Iterable[str]) -> AsyncIterator[s
 async def store_troubles(journal: Journal, *, within_s: float | None = None) -> tuple[list[str], bool]:
     """What the store finds wrong with itself, and whether it came to an end within that time."""
     found = await journal.inspect(within_s=within_s)
-    return [f"the journal's file is damaged: {each}; see {PAGE}" for each in found.troubles], found.is_whole
+    return [f"the journal's file is damaged: {each}" for each in found.troubles], found.is_whole

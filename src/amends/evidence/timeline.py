@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TypeAlias, assert_never
 
 from amends.core import events as e
+from amends.core.step import rate_words
 from amends.core.values import Json, StepId
 from amends.dataclass import dataclass
 from amends.evidence.commands import CHANGESET, changed, command_line, file_input, printed
@@ -66,6 +67,7 @@ class Line:
     """`step` counts the saga's steps in the order in which they were proposed: 1, 2, 3.
 
     `more` has the further lines of an error that has several, for whoever shows them below.
+    `until` is when that is over which the line tells of, where it is known: a reader shows it by its own clock.
     """
 
     at: int
@@ -77,6 +79,7 @@ class Line:
     tone: Tone
     who: str
     more: tuple[str, ...] = ()
+    until: int | None = None
 
 
 _Told: TypeAlias = tuple[Direction, Tone, str]
@@ -86,6 +89,7 @@ _Forward: TypeAlias = (
     | e.ActionDispatched
     | e.ActionAllowed
     | e.ActionDenied
+    | e.StepThrottled
     | e.StepPlaced
     | e.StepDropped
     | e.BeforeCaptured
@@ -142,6 +146,7 @@ class _Seen:
     topic: str
     args: Json
     rule: str = ""
+    has_begun: bool = False
 
 
 class Timeline:
@@ -176,6 +181,7 @@ class Timeline:
             tone=tone,
             who=visible(who(event, self._actor), LONGEST_VALUE),
             more=further(getattr(event, "error", "")),
+            until=event.until if isinstance(event, e.StepThrottled) else None,
         )
 
     def _seen(self, event: e.Event) -> _Seen | None:
@@ -309,9 +315,12 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             seen.rule = rule
             return None
         case e.ActionDispatched(rule=rule):
+            seen.has_begun = True
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt 1{_allowed(rule)})"
         case e.ActionDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"{_call(seen)} denied by {short(rule)}: {said(why)}"
+        case e.StepThrottled():
+            return _throttled(event, seen, at)
         case e.ReleaseStarted():
             return direction, Tone.PLAIN, "what its child holds goes out: from here on, forward only"
         case e.ReleaseEnded():
@@ -325,6 +334,7 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
         case e.LockAwaited() | e.LockTaken() | e.LockRefused():
             return _lock(event, seen, at)
         case e.AttemptStarted(attempt=attempt):
+            seen.has_begun = True
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
         case e.AttemptSucceeded(result=result, opaque=opaque, confinement=kept_in):
             files = changed(result) if seen.topic.startswith(CHANGESET) else None
@@ -350,6 +360,14 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             return direction, Tone.DOUBT, f"{what}: {headline(error)}"
         case _:
             assert_never(event)
+
+
+def _throttled(event: e.StepThrottled, seen: _Seen, at: int) -> _Told:
+    """What has begun is not judged again but on its way back."""
+    for_rule = f"waits {span(event.until - at)} for rule {short(event.rule)} ({rate_words(event.most, event.per_s)})"
+    if seen.has_begun:
+        return Direction.BACK, Tone.PLAIN, f"going back {for_rule}"
+    return Direction.FORWARD, Tone.PLAIN, f"{_call(seen)} {for_rule}"
 
 
 def _lock(event: e.LockAwaited | e.LockTaken | e.LockRefused, seen: _Seen, at: int) -> _Told:

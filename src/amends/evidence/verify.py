@@ -18,6 +18,7 @@ from amends.errors import EvidenceError, JournalDamagedError
 from amends.evidence import note as notes
 from amends.evidence.bundle import FORMAT, is_policy, needed, spell, spell_entry
 from amends.evidence.examine import Examination, Report
+from amends.evidence.heads import held_notes
 from amends.evidence.soundness import store_troubles, troubles_in
 from amends.evidence.trust import Trust
 from amends.journal.attested import Attested, Stored
@@ -38,7 +39,8 @@ Fields = dict[str, Any]
 
 
 def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None, may_be_gone: bool = False) -> Report:
-    """Hold a bundle against a public key, and against a checkpoint that somebody kept.
+    """Hold a bundle against a public key, and against a checkpoint that somebody kept: a note, or the text of a file of
+    tree heads. A bundle of some sagas can be held against one alone, the newest.
 
     may_be_gone: what was removed without a record of it does not fail, for bundles from before there were records.
 
@@ -49,7 +51,8 @@ def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None, ma
     head = reading.head()
     claims = _Claims(Trust(pinned, head.rotations))
     claims.name(head.key)
-    for text in [*head.checkpoints, *([] if checkpoint is None else [checkpoint])]:
+    held = () if checkpoint is None else held_notes(checkpoint)
+    for text in [*head.checkpoints, *(held if head.sagas is None else held[-1:])]:
         claims.add(text)
     examination = Examination(claims.signed, is_part=head.sagas is not None, may_be_gone=may_be_gone)
     examination.report.troubles += [*claims.troubles, *head.troubles]
@@ -326,8 +329,8 @@ async def _examined(
         claims = _Claims(Trust(notes.read_key(key or signers[0].key), [signer.note for signer in signers[1:]]))
         claims.name(signers[-1].key if signers else None)
         await _add_signed(journal, tree, claims)
-        if checkpoint is not None:
-            claims.add(checkpoint)
+        for note in () if checkpoint is None else held_notes(checkpoint):
+            claims.add(note)
         signed, troubles = claims.signed, claims.troubles
     examination = Examination(signed, size=tree.size, may_be_gone=may_be_gone)
     examination.report.troubles += troubles

@@ -14,7 +14,14 @@ RUNTIME: Final = "system:runtime"
 GATE: Final = "system:gate"
 OWN_DECISION: Final = "own decision"
 """How it is said that whoever decided had asked for the saga themselves, as they may in development."""
-_JUDGED: Final = (e.ActionAllowed, e.ActionDenied, e.CompensationDenied, e.MitigationDenied, e.ApprovalRequested)
+_JUDGED: Final = (
+    e.ActionAllowed,
+    e.ActionDenied,
+    e.StepThrottled,
+    e.CompensationDenied,
+    e.MitigationDenied,
+    e.ApprovalRequested,
+)
 _ASKED_FOR: Final = (
     e.StepProposed,
     e.StepPlaced,

@@ -40,6 +40,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "action.dispatched/1": e.ActionDispatched,
     "action.allowed/1": e.ActionAllowed,
     "action.denied/1": e.ActionDenied,
+    "step.throttled/1": e.StepThrottled,
     "step.placed/1": e.StepPlaced,
     "step.dropped/1": e.StepDropped,
     "family.settled/1": e.FamilySettled,

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from amends.core.events import Event, IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.values import PARENT as _PARENT, SagaId, StepId
+from amends.core.verdict import Rate
 from amends.dataclass import dataclass
 from amends.errors import PayloadRemovedError
 from amends.journal.attested import Attested
@@ -272,10 +273,11 @@ class Journal(Attested, Locking, Filing, Protocol):
         """
         ...
 
-    async def admit(self, key: str, *, most: int, per_s: float) -> int:
-        """Count a use, for all programs on this journal: 0 where it is among `most` in `per_s` seconds.
+    async def admit(self, *rates: Rate) -> tuple[int, ...]:
+        """Count a use in each of these rates, for all programs on this journal: 0 for each, where every one of them
+        has had fewer than `most` in `per_s` seconds.
 
-        Else nothing is counted, and the answer is how many milliseconds from now it may be worth asking again.
+        Else nothing is counted in any of them: of each, in how many milliseconds it may be worth asking again.
         """
         ...
 

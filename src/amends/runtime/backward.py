@@ -36,7 +36,7 @@ from amends.core.outcomes import Lost
 from amends.core.plan import may_be_pivots, rewinding
 from amends.core.refusals import later
 from amends.core.saga import Saga, Step
-from amends.core.transitions import ApprovalStatus, StepStatus
+from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.values import StepId
 from amends.core.verdict import Decision
 from amends.errors import DivergedError, RefusedError, UnknownActionError
@@ -240,10 +240,12 @@ class Backward:
         run, book, clock = self._run, self._run.book, self._run.around.clock
         approved = state.approval is not None and state.approval.status is ApprovalStatus.USED
         verdict = await run.judge(run.facts(state.id, state.contract, state.args, back=True, approval_present=approved))
-        if verdict.decision is not Decision.DENY and not await run.keep_rates(verdict.rates, book.saga.deadline_at):
-            return
+        if verdict.decision is not Decision.DENY and (until := await run.keep_rates(state.id, verdict)):
+            await run.wait(min(until, _window_end(book.saga, state) or until))
+            run.stop_if_draining()
+            return  # plan again: it may be due, or too late, or not its turn any more
         if book.saga.steps[state.id] is not state:
-            return  # it moved while a rate was waited for: plan again
+            return  # it moved while the rates were asked: plan again
         with run.flight(state.id):
             book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
             await run.commit_to_dispatch()
@@ -260,6 +262,13 @@ class Backward:
         if isinstance(outcome, Lost):
             book.commit_soon()
             let_cancellation_go_on()
+
+
+def _window_end(saga: Saga, step: Step) -> int:
+    """Until when a step has to be taken back; 0 where there is no such time."""
+    if step.rewind is not None and step.rewind in saga.rewinding:
+        return saga.rewinds[step.rewind].deadline_at
+    return saga.deadline_at if saga.phase is SagaStatus.ROLLING_BACK else 0
 
 
 def is_released(saga: Saga, step: StepId) -> bool:

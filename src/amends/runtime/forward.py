@@ -279,10 +279,16 @@ class Forward:
         await self._judged(step, action, verdict, ahead=ahead)
 
     async def _judged(self, step: StepId, action: Action[..., Any], verdict: Verdict, *, ahead: bool = False) -> None:
-        """Record a verdict. Where rates have to be kept, an allowance goes on record once they are."""
+        """Record a verdict. Where rates have to be kept, an allowance goes on record once they are: the step waits
+        until then, and is judged again.
+        """
         run = self._run
-        if verdict.decision in {Decision.ALLOW, Decision.THROTTLE} and not ahead:
-            await run.keep_rates(verdict.rates)
+        if (
+            verdict.decision in {Decision.ALLOW, Decision.THROTTLE}
+            and not ahead
+            and not await self._passes(step, verdict)
+        ):
+            return
         now = run.around.clock.now()
         run.book.tell(c.RecordVerdict(step=step, verdict=verdict, now=now, ahead=ahead, contract=action.contract))
 
@@ -386,8 +392,21 @@ class Forward:
         if not is_met(verdict.needs, state.approval.signers):
             run.book.tell(c.VoidApproval(step=step, why=f"rule {verdict.rule} asks for more people now"))
             return None
-        await run.keep_rates(verdict.rates)
-        return verdict.policy
+        return verdict.policy if await self._passes(step, verdict) else None
+
+    async def _passes(self, step: StepId, verdict: Verdict) -> bool:
+        """Whether the rates of a verdict let a step pass now; if not, the time has been waited for when this returns.
+
+        What waits for nothing else does not wait in memory.
+        """
+        run, clock = self._run, self._run.around.clock
+        until = await run.keep_rates(step, verdict)
+        if 0 < until - clock.now() <= 2000 * run.around.settings.park_s:  # it would be back before it is put away
+            await run.wait(until)
+            run.stop_if_draining()
+        while clock.now() < until:
+            await run.look_at(step, until)
+        return not until
 
     async def _perform(self, step: StepId, action: Action[..., Any], start: c.DispatchStep | c.StartAttempt) -> None:
         """One attempt: intent durable, lease still ours, then the call, then its outcome."""

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import field
 from typing import Any, Generic, TypeAlias, cast
 
-from amends.core.saga import Saga
+from amends.core.saga import Saga, Step
+from amends.core.step import Throttle
 from amends.core.transitions import SagaStatus
 from amends.core.values import Json, SagaId, StepId
 from amends.core.waits import open_waits
@@ -38,6 +39,8 @@ class Ended(Generic[R_co]):
     incidents: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     """The signals that it waits for, oldest wait first."""
+    due_at: int | None = None
+    """When it may go on, where a rule's rate makes it wait: milliseconds of UTC."""
     recorded: Json = field(default=None, repr=False, compare=False)
     """The result as it is on record: JSON."""
     source: Source | None = field(default=None, repr=False, compare=False)
@@ -64,12 +67,14 @@ def ended(saga: Saga, source: Source | None = None, restored: object = None) -> 
     rollback, incidents = saga.rollback, saga.open_incidents
     stopped = saga.paused if saga.phase is SagaStatus.PAUSED else rollback
     why = "; ".join(incident.why for incident in incidents) or (stopped.why if stopped else "")
+    throttled = throttled_steps(saga)
     return Ended(
         id=saga.id,
         status=saga.status,
         result=cast("Any", result if restored is None else restored),
         recorded=result,
-        why=why,
+        why=why or "; ".join(f"{step.topic} waits for {throttle.words}" for step, throttle in throttled),
+        due_at=min((throttle.until for _, throttle in throttled), default=None),
         cause=str(rollback.cause) if rollback else "",
         step=rollback.step if rollback else None,
         incidents=tuple(f"{saga.id}/{incident.number}" for incident in incidents),
@@ -78,6 +83,14 @@ def ended(saga: Saga, source: Source | None = None, restored: object = None) -> 
         in_line=is_in_line(saga),
         parent=parent_of(saga),
     )
+
+
+def throttled_steps(saga: Saga) -> tuple[tuple[Step, Throttle], ...]:
+    """The steps that rates make wait while nothing else of their saga is under way, each with what it waits for."""
+    if saga.status is not SagaStatus.WAITING:
+        return ()
+    steps = (saga.steps[name] for name in saga.waiting)
+    return tuple((step, step.throttle) for step in steps if step.throttle is not None and step.is_throttled)
 
 
 _NOT_OVER = frozenset({SagaStatus.WAITING, SagaStatus.PAUSED, SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})

@@ -115,7 +115,7 @@ class LocalEngine:
             registry=registry,
             settings=settings,
             executor=executor or Executor(settings.threads),
-            admit=lambda rate: journal.admit(rate.key, most=rate.most, per_s=rate.per_s),
+            admit=journal.admit,
             late=self._ended_late,
             drills=Drills(journal, clock),
             pauses=self.pauses,

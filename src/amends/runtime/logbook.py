@@ -25,7 +25,6 @@ from amends.core.events import Event
 from amends.core.outcomes import Lost, Succeeded
 from amends.core.plan import next_back
 from amends.core.saga import Saga, evolve, unstarted
-from amends.core.step import IDLE
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId, StepId
 from amends.core.waits import open_waits
@@ -283,7 +282,7 @@ def wakes_at(saga: Saga, looks: Mapping[StepId, int] = _NONE, left_alone: Collec
     if saga.finished:
         return _wakes_after_work(saga, looks)
     steps = [saga.steps[step] for step in saga.waiting if step not in left_alone]
-    if not all(step.status in IDLE or step.id in looks for step in steps):
+    if not all(step.is_idle or step.id in looks for step in steps):
         return None
     asked = [at for step in steps if (at := looks.get(step.id, step.wake_at)) is not None]
     waited = [wait.until for wait in open_waits(saga)]
@@ -296,7 +295,7 @@ def wakes_at(saga: Saga, looks: Mapping[StepId, int] = _NONE, left_alone: Collec
 def _wakes_after_work(saga: Saga, looks: Mapping[StepId, int]) -> int | None:
     """The same where the work is done: of what is in doubt or held, the one whose turn it is keeps all others."""
     step = next_back(saga)
-    if step is None or not (step.status in IDLE or step.id in looks):
+    if step is None or not (step.is_idle or step.id in looks):
         return None
     return looks.get(step.id, step.wake_at)
 

@@ -19,7 +19,7 @@ from amends.core.outcomes import Answer, Failed, Found, Lost, NoAnswer, Outcome,
 from amends.core.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import LARGEST_VALUE, Json, StepId
-from amends.core.verdict import Decision, Rate, Verdict
+from amends.core.verdict import Decision, Verdict
 from amends.errors import AmendsError, DivergedError, JournalDamagedError, UnknownActionError
 from amends.gate.environments import DEVELOPMENT
 from amends.gate.facts import facts_of, with_told
@@ -88,8 +88,6 @@ class Run:
         self.over = False
         self.counted: frozenset[StepId] = _NONE
         """The steps that those above have counted already, and that are not on record here yet."""
-        self._throttled = 0
-        """How many branches wait for a rate, which no row would wake them for."""
         self._actions: dict[tuple[str, int], Action[..., Any]] = {}
         self._layers: Layers | None = None
 
@@ -333,21 +331,24 @@ class Run:
         newest = await policies.newest()
         return newest is not None and bool(self.book.tell(c.VoidOutlived(policy=newest)))
 
-    async def keep_rates(self, rates: tuple[Rate, ...], until: int | None = None) -> bool:
-        """Wait until every rate lets one more pass; whether that was before `until`."""
-        clock = self.around.clock
-        for rate in rates:
-            while (wait_ms := await self.around.admit(rate)) > 0:
-                due = clock.now() + wait_ms
-                self._throttled += 1
-                try:
-                    await self.wait(due if until is None else min(due, until))
-                finally:
-                    self._throttled -= 1
-                self.stop_if_draining()
-                if until is not None and clock.now() >= until:
-                    return False
-        return True
+    async def keep_rates(self, step: StepId, verdict: Verdict) -> int:
+        """Count one more where every rate of a verdict lets it pass: then 0.
+
+        Else nothing is counted; that the step waits, and for which rule, goes on record, and this says until when.
+        """
+        if not verdict.rates:
+            return 0
+        waits = await self.around.admit(*verdict.rates)
+        wait_ms, rate = max(zip(waits, verdict.rates, strict=True), key=lambda one: one[0])
+        if not wait_ms:
+            return 0
+        until = self.around.clock.now() + wait_ms
+        self.book.tell(
+            c.ThrottleStep(
+                step=step, rule=rate.rule, policy=verdict.policy, most=rate.most, per_s=rate.per_s, until=until
+            )
+        )
+        return until
 
     def facts(
         self, step: StepId, contract: Contract, args: Json, *, back: bool = False, approval_present: bool = False
@@ -425,7 +426,11 @@ class Run:
     async def look_again(self, step: StepId, after_s: float) -> None:
         """Not yet: nothing goes on record, and what waits for nothing else does not wait in memory."""
         let_cancellation_go_on()
-        self.looks[step] = self.around.clock.now() + round(after_s * 1000)
+        await self.look_at(step, self.around.clock.now() + round(after_s * 1000))
+
+    async def look_at(self, step: StepId, when: int) -> None:
+        """Wait until then to look at a step again; where the saga waits for nothing else, not in memory."""
+        self.looks[step] = when
         try:
             await self.wait_outside(self.looks[step])
         finally:
@@ -466,8 +471,8 @@ class Run:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether something of it goes on by itself: in flight, held up by a rate for a moment, or just nudged."""
-        return bool(self.in_flight) or self._throttled > 0 or self.is_nudged
+        """Whether something of it goes on by itself: in flight, or just nudged."""
+        return bool(self.in_flight) or self.is_nudged
 
     async def wait(self, until: int) -> None:
         """Until then, or until something changes."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Protocol
 
 from amends.clock import Clock
 from amends.core.outcomes import Lost, Succeeded
@@ -18,7 +19,11 @@ from amends.runtime.registry import Registry
 from amends.runtime.settings import Settings
 from amends.runtime.turns import Turns
 
-Admit = Callable[[Rate], Awaitable[int]]
+
+class Admit(Protocol):
+    async def __call__(self, *rates: Rate) -> tuple[int, ...]: ...
+
+
 EndedLate = Callable[[SagaId, StepId, int, Succeeded | Lost], None]
 
 

@@ -155,6 +155,11 @@ def ways_into_line(step: Step, now: int) -> list[c.Command]:
     return [wait, wait, wait, c.RefuseLock(step=step.id, error="too many wait", deadlock=True)]
 
 
+def held_up(step: Step, now: int) -> c.Command:
+    """A rule's rate lets nothing more pass for a minute."""
+    return c.ThrottleStep(step=step.id, rule="slowly", policy="p", most=1, per_s=60.0, until=now + 60_000)
+
+
 def ends_in_line(step: Step) -> list[c.Command]:
     """Its turn comes, or its time is up; meanwhile its approval may have become void."""
     ends: list[c.Command] = [*[c.TakeLock(step.id)] * 3, c.RefuseLock(step.id, "too long")]

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from amends.core.events import Event
 from amends.core.values import SagaId
+from amends.core.verdict import Rate
 from amends.dataclass import dataclass
 from amends.errors import JournalFullError
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Removal, Signer, Spared, Stored
@@ -120,8 +121,8 @@ class Mortal:
     async def move_cursor(self, name: str, position: int, *, note: str = "", since: Cursor | None = None) -> bool:
         return await self._answer(self._inner.move_cursor(name, position, note=note, since=since))
 
-    async def admit(self, key: str, *, most: int, per_s: float) -> int:
-        return await self._answer(self._inner.admit(key, most=most, per_s=per_s))
+    async def admit(self, *rates: Rate) -> tuple[int, ...]:
+        return await self._answer(self._inner.admit(*rates))
 
     async def enlist(self, worker: str, ttl_s: float) -> None:
         await self._answer(self._inner.enlist(worker, ttl_s))

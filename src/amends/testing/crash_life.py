@@ -20,12 +20,15 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 from amends.clock import Clock
+from amends.core.verdict import Rate, Verdict
 from amends.errors import AmendsError, JournalStoppedError
 from amends.gate.builtin import BuiltinGate
+from amends.gate.protocol import Facts
 from amends.journal.protocol import Entry, Journal, SagaQuery
 from amends.runtime.action import Asked, Done, key
 from amends.runtime.coordinator import Coordinator
@@ -62,6 +65,15 @@ _here: ContextVar[Life] = ContextVar("amends_crash_life")
 def here() -> Life:
     """The life that the calling action belongs to."""
     return _here.get()
+
+
+class PacedGate(BuiltinGate):
+    """The built-in gate, but for actions whose topic ends with `.slowly`: those go out once a minute."""
+
+    def judge(self, facts: Facts) -> Verdict:
+        verdict = super().judge(facts)
+        rate = Rate(rule="slowly", key="slowly", most=1, per_s=60.0)
+        return replace(verdict, rates=(rate,)) if facts.contract.topic.endswith(".slowly") else verdict
 
 
 class Life:
@@ -120,7 +132,7 @@ class Life:
             await self._coordinator.close()
 
     async def _opened(self, journal: Journal, settings: Settings, env: str) -> Coordinator:
-        return Coordinator(journal=journal, gate=BuiltinGate(), clock=self.clock, settings=settings, env=env)
+        return Coordinator(journal=journal, gate=PacedGate(), clock=self.clock, settings=settings, env=env)
 
     def _stop(self, _ended: object) -> None:
         self.loop.stop()

@@ -64,6 +64,7 @@ from amends.testing.chances import (
     Truth,
     any_contract,
     ends_in_line,
+    held_up,
     ways_into_line,
 )
 from amends.testing.idle import idle_moves, unpause
@@ -256,6 +257,8 @@ class Walk:
         match effect:
             case Judge() if not step.wanted and step.approval is not None:
                 self.tell(c.PlaceStep(step=step.id, place=StepId(f"{step.id}.at")))
+            case Judge() if step.throttle is None and self.tape.once_in(8):
+                self.tell(held_up(step, self.now))
             case Judge():
                 verdict = DENY if self.tape.once_in(8) else ASK if self.tape.once_in(3) else ALLOW
                 self.tell(c.RecordVerdict(step=step.id, verdict=verdict, now=self.now, ahead=self.tape.once_in(8)))
@@ -268,7 +271,7 @@ class Walk:
             case Perform() if not step.wanted:
                 self.tell(c.PlaceStep(step=step.id, place=StepId(f"{step.id}.at")))
             case Perform() if step.number == 0 and not step.held and self.tape.once_in(6):
-                self.tell(self.tape.pick(ways_into_line(step, self.now)))
+                self.tell(self.tape.pick([*ways_into_line(step, self.now), held_up(step, self.now)]))
             case Perform():
                 if step.contract.before and step.number == 0:
                     self.tell(c.KeepBefore(step=step.id, before={}))
@@ -355,6 +358,8 @@ class Walk:
         match effect:
             case Probe(step=step):
                 self._ask(step)
+            case Compensate(step=step) | Mitigate(step=step) if self._is_held_up(step):
+                self.tell(held_up(self.saga.steps[step], self.now))
             case Compensate(step=step, certain=certain):
                 verdict = DENY if self.tape.once_in(10) else ASK if self.tape.once_in(8) else ALLOW
                 self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
@@ -373,6 +378,9 @@ class Walk:
                 self._go(self.saga.steps[name], effect)
             case _:
                 raise AssertionError(f"{effect} is never due here")
+
+    def _is_held_up(self, step: StepId) -> bool:
+        return self.saga.steps[step].throttle is None and self.tape.once_in(10)
 
     def _end_back(self, step: StepId) -> None:
         outcome = self.tape.pick(UNDO_OUTCOMES)

@@ -9,6 +9,7 @@ from amends.clock import Clock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import CONTROL, DRILLS, POLICIES, SagaId
+from amends.core.verdict import Rate
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored, origin_of
@@ -98,14 +99,18 @@ class MemoryLog:
                 self.memory.cursors[name] = moved
         return True
 
-    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+    async def admit(self, *asked: Rate) -> tuple[int, ...]:
         self._require_open()
-        span, now = rates.check(key, most, per_s), self._clock.now()
+        spans, now = [rates.span_of(rate) for rate in asked], self._clock.now()
+        waits: list[int] = []
         with self.memory.lock:
-            uses = [min(at, now) for at in self.memory.uses.get(key, ()) if at > now - span]
-            wait = rates.wait_ms(uses, most, span, now)
-            self.memory.uses[key] = uses if wait else [*uses, now]
-        return wait
+            for rate, span in zip(asked, spans, strict=True):
+                uses = [min(at, now) for at in self.memory.uses.get(rate.key, ()) if at > now - span]
+                waits.append(rates.wait_ms(uses, rate.most, span, now))
+                self.memory.uses[rate.key] = uses
+            for rate in () if any(waits) else asked:
+                self.memory.uses[rate.key] = [*self.memory.uses[rate.key], now]
+        return tuple(waits)
 
     # -- evidence -----------------------------------------------------------------------------------------------------
 

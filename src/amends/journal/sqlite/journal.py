@@ -16,6 +16,7 @@ from typing import Final
 from amends.clock import Clock, SteadyClock
 from amends.core.events import Event
 from amends.core.values import SagaId
+from amends.core.verdict import Rate
 from amends.errors import AmendsError
 from amends.journal import refusals
 from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored
@@ -37,7 +38,7 @@ from amends.journal.protocol import (
     SagaRow,
     Summary,
 )
-from amends.journal.rates import check as check_rate
+from amends.journal.rates import span_of
 from amends.journal.sqlite import append, file, inspect, leases, lists, log, rates, reader, retention, times
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.handle import Handle
@@ -247,11 +248,12 @@ class SqliteJournal(Handle):
         refusals.check_cursor(moved)
         return await self._writer.ask(partial(log.move_cursor, to=moved, since=since))
 
-    async def admit(self, key: str, *, most: int, per_s: float) -> int:
+    async def admit(self, *asked: Rate) -> tuple[int, ...]:
         self._require_home()
-        span = check_rate(key, most, per_s)
+        for rate in asked:
+            span_of(rate)
         now = self._clock.now
-        return await self._writer.ask(lambda batch: rates.admit(batch, key, most, span, now()))
+        return await self._writer.ask(lambda batch: rates.admit(batch, asked, now()))
 
     # -- evidence -----------------------------------------------------------------------------------------------
 

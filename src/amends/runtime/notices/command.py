@@ -18,6 +18,7 @@ from amends.errors import InputError, ViewError
 from amends.runtime.logs import logger
 from amends.runtime.notices.target import (
     GIVE_UP_S,
+    HEADS_EVERY_S,
     Delivered,
     Delivery,
     Undelivered,
@@ -52,6 +53,7 @@ class Command:
     inherit: which variables of the environment it sees, besides the few that every program needs (PATH, HOME, LANG …).
     timeout_s: after this the program is ended; whenever it ends, so does all that it started.
     give_up_s: a notice that is older than this and cannot be delivered is given up.
+    heads_every_s: of tree heads, told of at most so often, and only where there is a new one; 0: each time.
     """
 
     words: Sequence[str]
@@ -61,6 +63,7 @@ class Command:
     timeout_s: float = 30.0
     inherit: Sequence[str] = ()
     give_up_s: float = GIVE_UP_S
+    heads_every_s: float = HEADS_EVERY_S
 
     def __post_init__(self) -> None:
         words = () if isinstance(self.words, str) else tuple(self.words)
@@ -73,7 +76,7 @@ class Command:
         set_field("inherit", checked_variables(self.inherit))
         set_field("types", checked_types(self.types))
         set_field("name", checked_name(self.name or default_name(PurePath(words[0]).name, *words)))
-        check_numbers(self.timeout_s, self.give_up_s)
+        check_numbers(self.timeout_s, self.give_up_s, self.heads_every_s)
 
     def __repr__(self) -> str:
         return f"Command({self.shown!r}, name={self.name!r})"

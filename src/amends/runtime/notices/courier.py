@@ -21,6 +21,10 @@ often as one, and a restart does not begin anew.
 | the journal cannot be written            | it may be told again later: what was told and what was kept differ by one |
 | the clock is set back                    | a mark too far ahead counts as run out; a try is at most an hour late    |
 
+A tree head is no entry of the log: after the log's notices the newest one that was signed is told, where it is another
+one than last time, and at most every `heads_every_s`. Which one that was is kept with the cursor, so each is told at
+least once or passed over for a newer one.
+
 A target that is new is first told what waits for people now, and then everything. A notice that is older than
 `give_up_s` is tried at least once all the same: it may be old because nothing ran that could have told it.
 """
@@ -31,17 +35,19 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from amends.clock import Clock
 from amends.errors import AmendsError, JournalStoppedError
-from amends.journal.protocol import Cursor, Journal, Logged
+from amends.evidence.heads import HEAD
+from amends.journal.protocol import Cursor, Journal
 from amends.runtime.executor import told
 from amends.runtime.logs import logger
-from amends.runtime.notices.notice import Notice, notice_of
+from amends.runtime.notices.notice import Notice, head_notice, notice_of
 from amends.runtime.notices.pending import open_now, pending
 from amends.runtime.notices.progress import FOLDER, MARGIN_S, PACE, Progress, progress_of
-from amends.runtime.notices.target import Delivered, Delivery, Target, Undelivered
+from amends.runtime.notices.target import Delivered, Delivery, Target, Undelivered, heads_every_s
 from amends.runtime.notices.types import wire_names
 
 _log = logger("amends.notices")
@@ -80,6 +86,7 @@ class Courier:
         """`look` is awaited before each round: it may put on record what nobody else does."""
         self.target = target
         self.names = wire_names(target.types)
+        self._has_heads = HEAD in target.types
         self._journal = journal
         self._clock = clock
         self._poll_s = poll_s
@@ -168,7 +175,7 @@ class Courier:
     async def round(self, *, hurried: bool = False) -> Rest:
         """Tell what is pending, as far as the target goes along; `hurried` does not wait for the next try's time."""
         size = (await self._journal.tree()).size
-        if size == self._clear_to:
+        if size == self._clear_to and not self._has_heads:
             return Rest(Left.NOTHING, self._poll_s)
         if not await self._look(size):
             return Rest(Left.HELD, _CONTENDED_S)
@@ -177,29 +184,48 @@ class Courier:
         rests_s = 0.0 if hurried else self._progress.rests_s(now)
         if rests_s or held_s:
             return Rest(Left.HELD, min(held_s, self._poll_s)) if held_s else Rest(Left.UNTOLD, rests_s)
-        async with contextlib.aclosing(pending(self._journal, self._progress)) as untold:
-            async for logged in untold:
-                rest = await self._tell(logged)
-                if rest is not None:
-                    return rest
+        if size != self._clear_to and self.names:
+            async with contextlib.aclosing(pending(self._journal, self._progress)) as untold:
+                async for logged in untold:
+                    onward = partial(Progress.passed, position=logged.position)
+                    rest = await self._tell(partial(notice_of, self._journal, logged), onward)
+                    if rest is not None:
+                        return rest
+        rest = await self._tell_head(hurried=hurried) if self._has_heads else None
+        if rest is not None:
+            return rest
         await self._settle(size)
         self._clear_to = size
         return Rest(Left.NOTHING, self._poll_s)
 
-    async def _tell(self, logged: Logged) -> Rest | None:
-        """One notice. None where the next one can follow."""
+    async def _tell_head(self, *, hurried: bool) -> Rest | None:
+        """The newest tree head that was signed, where it is another one than last time, and not too soon after that."""
+        newest, now = await self._journal.checkpoint(), self._clock.now()
+        if newest is None or newest.size == self._progress.head:
+            return None
+        since_s = (now - self._progress.head_at) / 1000
+        if not hurried and 0 <= since_s < heads_every_s(self.target):
+            return None
+
+        async def notice() -> Notice:
+            return head_notice(newest)
+
+        return await self._tell(notice, partial(Progress.headed, size=newest.size, now=now))
+
+    async def _tell(self, make: Callable[[], Awaitable[Notice]], onward: Callable[[Progress], Progress]) -> Rest | None:
+        """One notice; `onward` goes past it, told or given up. None where the next one can follow."""
         if not await self._hold():
             return Rest(Left.HELD, _CONTENDED_S)
-        notice = await notice_of(self._journal, logged)
+        notice = await make()
         delivery = await self._try(notice)
         if self._told is not None:
             self._told(self.target, notice, delivery)
         now, until = self._clock.now(), self._until()
         if isinstance(delivery, Delivered):
             _log.info("%s was told %s: %s %s", self.target.shown, notice.id, notice.type, notice.about)
-            saved = await self._save(self._progress.told(logged.position, now).held(self._me, until))
+            saved = await self._save(onward(self._progress).told(now).held(self._me, until))
         elif now - notice.at >= self.target.give_up_s * 1000:
-            saved = await self._save(self._given_up(notice, logged.position, delivery.why).held(self._me, until))
+            saved = await self._save(self._given_up(notice, onward, delivery.why).held(self._me, until))
         else:
             tries = self._progress.tries + 1
             wait_s = max(PACE.delay_s(tries, self._clock.jitter()), delivery.after_s)
@@ -218,11 +244,11 @@ class Courier:
             _log.exception("telling %s of %s failed", self.target.shown, notice.id)
             return Undelivered(told(exc))
 
-    def _given_up(self, notice: Notice, position: int, why: str) -> Progress:
+    def _given_up(self, notice: Notice, onward: Callable[[Progress], Progress], why: str) -> Progress:
         what = f"{notice.type} {notice.about} ({notice.id})"
         tries = self._progress.tries + 1
         _log.error("%s is given up after %d tries: %s was never told; last: %s", what, tries, self.target.shown, why)
-        return self._progress.gave_up(position, f"{what}: {why}")
+        return onward(self._progress).gave_up(f"{what}: {why}")
 
     # -- what the journal keeps ---------------------------------------------------------------------------------------
 

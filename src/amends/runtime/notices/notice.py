@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final
 
 from amends.core import events as e
 from amends.core.values import Json, SagaId, StepId, canonical
 from amends.dataclass import dataclass
+from amends.evidence.heads import HEAD
+from amends.journal.attested import Checkpoint
 from amends.journal.projection import topic_of
 from amends.journal.protocol import Journal, Logged
 
@@ -58,6 +61,14 @@ async def notice_of(journal: Journal, logged: Logged) -> Notice:
     type_ = entry.name.partition("/")[0]
     named = f"amends_{position}_{entry.hash.hex()[:24]}"
     return Notice(id=named, type=type_, at=entry.at, about=about, data={**data, **more})
+
+
+def head_notice(head: Checkpoint) -> Notice:
+    """What is told of a tree head: all of it, as it was signed. Nothing of what the entries hold can be read off it."""
+    named = f"amends_head_{head.size}_{sha256(head.note.encode()).hexdigest()[:24]}"
+    return Notice(
+        id=named, type=HEAD, at=head.at, about=f"{head.size} entries", data={"size": head.size, "note": head.note}
+    )
 
 
 async def _topics(journal: Journal, saga: SagaId, until: int) -> dict[StepId, str]:

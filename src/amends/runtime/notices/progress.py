@@ -35,6 +35,7 @@ class Progress:
     holder, held_until: which process tells it just now, and until when nobody else should.
     tries, error, failed_at, again_at: of the notice after `position`, if it could not be delivered yet.
     delivered_at: when it was last told something.
+    head, head_at: how many entries the tree head had that it was last told of, and when that was.
     given_up, given_up_last: how many notices it was never told, and which was the last of them, and why.
     """
 
@@ -51,6 +52,8 @@ class Progress:
     delivered_at: int = 0
     given_up: int = 0
     given_up_last: str = ""
+    head: int = 0
+    head_at: int = 0
 
     def held_s(self, me: str, now: int) -> float:
         """How long somebody else may be at it. A time that no holder can have written was read off another clock."""
@@ -75,15 +78,19 @@ class Progress:
         """What comes after this position is next."""
         return replace(self, position=position, tries=0, error="", failed_at=0, again_at=0)
 
-    def told(self, position: int, now: int) -> Progress:
-        return replace(self.passed(position), delivered_at=now)
+    def headed(self, size: int, now: int) -> Progress:
+        """The tree head of this size is over, told or given up; the log is as far as before."""
+        return replace(self.passed(self.position), head=size, head_at=now)
+
+    def told(self, now: int) -> Progress:
+        return replace(self, delivered_at=now)
 
     def failed(self, why: str, now: int, wait_s: float) -> Progress:
         again_at = now + round(wait_s * 1000)
         return replace(self, tries=self.tries + 1, error=why[:LONGEST_ERROR], failed_at=now, again_at=again_at)
 
-    def gave_up(self, position: int, last: str) -> Progress:
-        return replace(self.passed(position), given_up=self.given_up + 1, given_up_last=last[:LONGEST_ERROR])
+    def gave_up(self, last: str) -> Progress:
+        return replace(self, given_up=self.given_up + 1, given_up_last=last[:LONGEST_ERROR])
 
     # -- as it is kept ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from amends.runtime.notices.notice import Notice
 
 GIVE_UP_S: Final = 3 * 86_400.0
+HEADS_EVERY_S: Final = 600.0
+"""How often a target is told of a new tree head at most, unless it says otherwise."""
 LONGEST_NAME: Final = 100
 LONGEST_TRY_S: Final = 600.0
 
@@ -66,11 +68,18 @@ class Target(Protocol):
         ...
 
 
-def check_numbers(timeout_s: float, give_up_s: float) -> None:
+def heads_every_s(target: Target) -> float:
+    """How often it is told of a new tree head at most."""
+    return float(getattr(target, "heads_every_s", HEADS_EVERY_S))
+
+
+def check_numbers(timeout_s: float, give_up_s: float, heads_every_s: float = HEADS_EVERY_S) -> None:
     if not 0 < timeout_s <= LONGEST_TRY_S:
         raise InputError(f"timeout_s is {timeout_s:g}; a try takes more than 0 and at most {LONGEST_TRY_S:g} seconds")
     if not give_up_s >= 0:
         raise InputError(f"give_up_s is {give_up_s:g}; it cannot be less than 0")
+    if not heads_every_s >= 0:
+        raise InputError(f"heads_every_s is {heads_every_s:g}; it cannot be less than 0")
 
 
 def checked_name(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from amends.errors import InputError
+from amends.evidence.heads import HEAD
 
 ASKING: Final = ("approval.requested", "incident.opened", "drill.missed")
 """What a target is told of unless it asks for something else: whatever needs a person."""
@@ -20,6 +21,8 @@ TYPES: Final = (
     "incident.resolved",
     "drill.missed",
 )
+"""What entries of the log are told of as."""
+_ALL: Final = (*TYPES, HEAD)
 
 
 def checked_types(types: Iterable[str]) -> tuple[str, ...]:
@@ -28,12 +31,12 @@ def checked_types(types: Iterable[str]) -> tuple[str, ...]:
 
     wanted = tuple(dict.fromkeys(types))
     for name in wanted:
-        if name not in TYPES:
-            nearest = difflib.get_close_matches(name, TYPES, n=1)
+        if name not in _ALL:
+            nearest = difflib.get_close_matches(name, _ALL, n=1)
             meant = f"did you mean {nearest[0]}? " if nearest else ""
-            raise InputError(f"{name!r} is no type of notice; {meant}they are {', '.join(TYPES)}")
+            raise InputError(f"{name!r} is no type of notice; {meant}they are {', '.join(_ALL)}")
     if not wanted:
-        raise InputError(f"a target that is told of nothing is none; the types are {', '.join(TYPES)}")
+        raise InputError(f"a target that is told of nothing is none; the types are {', '.join(_ALL)}")
     return wanted
 
 

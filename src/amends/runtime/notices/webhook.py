@@ -22,6 +22,7 @@ from amends.runtime.notices import signing
 from amends.runtime.notices.addresses import Reach, addresses_of, is_loopback
 from amends.runtime.notices.target import (
     GIVE_UP_S,
+    HEADS_EVERY_S,
     Delivered,
     Delivery,
     Undelivered,
@@ -65,6 +66,7 @@ class Webhook:
     types: what it is told of.
     timeout_s: for one try, all of it.
     give_up_s: a notice that is older than this and cannot be delivered is given up.
+    heads_every_s: of tree heads, told of at most so often, and only where there is a new one; 0: each time.
     allow_private: let it be in a private network, or on this machine. Addresses of a cloud's metadata stay refused.
     """
 
@@ -77,6 +79,7 @@ class Webhook:
     timeout_s: float = 15.0
     give_up_s: float = GIVE_UP_S
     allow_private: bool = False
+    heads_every_s: float = HEADS_EVERY_S
     _address: Address = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +88,7 @@ class Webhook:
         set_field("_address", address)
         set_field("types", checked_types(self.types))
         set_field("name", checked_name(self.name or default_name(address.host, self.url)))
-        check_numbers(self.timeout_s, self.give_up_s)
+        check_numbers(self.timeout_s, self.give_up_s, self.heads_every_s)
 
     def __repr__(self) -> str:
         return f"Webhook({self.shown!r}, name={self.name!r})"

@@ -8,6 +8,7 @@ from typing import Final, cast
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.values import LARGEST_VALUE, Json, SagaId
+from amends.core.verdict import Rate
 from amends.errors import (
     InputError,
     JournalConflictError,
@@ -290,7 +291,7 @@ class EntryRules(Ground):
         await refusal(journal.cursor("c"), JournalStoppedError)
         await refusal(journal.cursors("c"), JournalStoppedError)
         await refusal(journal.move_cursor("c", 1), JournalStoppedError)
-        await refusal(journal.admit("k", most=1, per_s=1), JournalStoppedError)
+        await refusal(journal.admit(Rate(rule="r", key="k", most=1, per_s=1)), JournalStoppedError)
         await refusal(asyncio.to_thread(journal.renew, "w", TTL_S), JournalStoppedError)
         await refusal(asyncio.to_thread(journal.nudged, "w"), JournalStoppedError)
 

@@ -136,6 +136,7 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.ActionDispatched(step=STEP, topic=CHARGE, version=3, args=None, digest="d", rule="r", policy="p", key="k"),
     e.ActionAllowed(step=STEP, rule="builtin", policy="p" * 64),
     e.ActionDenied(step=STEP, rule="no", policy="p" * 64, why="not in production"),
+    e.StepThrottled(step=STEP, rule="slowly", policy="p" * 64, most=20, per_s=60.0, until=7),
     e.BeforeCaptured(step=STEP, before=PAYLOAD),
     e.LockAwaited(step=STEP, resources=("account:1", "account:2"), holder="another", until=7),
     e.LockTaken(step=STEP),
