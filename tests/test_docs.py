@@ -41,7 +41,7 @@ PROSE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "adr").glob("*.md"))]
 RUN = frozenset({"amends", "python", "cat"})
 LEFT_ALONE = frozenset({".", "cd", "git", "mkdir", "pip"})
 FENCES = frozenset({"python", "yaml", "output", "console", "text", "json", "toml", "mermaid"})
-PATIENCE_S = 120
+PATIENCE_S = 300
 KILLED = signal.SIGKILL
 READER = "person:you"
 """Who the reader is, where a page shows the login name of whoever runs a command."""

@@ -225,7 +225,7 @@ def test_the_printed_verifier_needs_nothing_but_python(shop: Shell) -> None:
     (shop.place / "key").write_text(key, encoding="utf-8")
     (shop.place / "kept").write_text(shop.here("evidence", "checkpoint").out, encoding="utf-8")
     said = alone(shop, "bundle.jsonl", "--key", key)
-    assert (said.code, counts(said)["covered"], said.out.splitlines()[-1]) == (0, 18, "covered")
+    assert (said.code, counts(said)["covered"], said.out.splitlines()[-1]) == (0, 18, "as it was signed")
     found = json.loads(alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "kept", "--json").out)
     assert found["covered"] == {"count": 18, "entries": "1-18"}
     note = shop.here("evidence", "checkpoint").out
@@ -235,8 +235,11 @@ def test_the_printed_verifier_needs_nothing_but_python(shop: Shell) -> None:
         assert shop.here("evidence", "verify", *words).code == 0
     lacking = alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "@nowhere")
     assert (lacking.code, "nowhere" in lacking.err) == (9, True)
+    assert said.out == shop.here("evidence", "verify", "bundle.jsonl", "--key", key).out
     edit(bundle, b"R-lamp", b"R-lump")
-    assert alone(shop, "bundle.jsonl", "--key", key).code == 8
+    told = alone(shop, "bundle.jsonl", "--key", key)
+    assert (told.code, told.out.splitlines()[-1]) == (8, "NOT as it was signed")
+    assert told.out == shop.here("evidence", "verify", "bundle.jsonl", "--key", key).out  # and names the same entry
     bundle.write_bytes(b"x")
     assert alone(shop, "bundle.jsonl", "--key", key).code == 9
     assert alone(shop, "nowhere", "--key", key).code == 9

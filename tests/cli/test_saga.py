@@ -233,7 +233,7 @@ def test_a_plan_says_what_a_rollback_would_do_and_then_it_is_done(amends: Shell)
     before = len(amends.here("saga", "show", "b-1", "--json").records)
     plan = amends.here("saga", "rollback", "b-1", "--module", "shop", "--last", "1", "--plan")
     assert plan.code == 0, plan
-    assert "back to before its last 1: 1 steps would be taken back" in plan.out
+    assert "back to before its last 1: 1 step would be taken back" in plan.out
     steps = amends.here("saga", "rollback", "b-1", "--module", "shop", "--plan", "--json").records
     assert [step["order"] for step in steps] == list(range(1, len(steps) + 1))
     assert len(amends.here("saga", "show", "b-1", "--json").records) == before

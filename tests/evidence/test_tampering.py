@@ -116,7 +116,7 @@ def is_seen_alone(line: bytes, stored: Stored, previous: bytes) -> bool:
     reading.entries, reading.place, reading.is_whole, reading.sagas = 0, stored.position, False, None
     reading.present, reading.missing, reading.altered, reading.untied = (standalone.Ranges() for _ in range(4))
     reading.heads, reading.removed, reading.holes = {stored.saga: (stored.number - 1, previous)}, 0, 0
-    reading.wanted, reading.given, reading.empty = {}, set(), {}
+    reading.wanted, reading.given, reading.empty, reading.findings = {}, set(), {}, []
     reading._entry(found)
     return bool(reading.altered or reading.missing) or found["hash"] != stored.hash.hex()
 

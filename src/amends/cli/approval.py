@@ -99,9 +99,9 @@ def grant(
     from amends.errors import InputError
 
     out, who, confirmed = Output(as_json=as_json), author(by), yes or digest is not None
+    found = _found(approval_id, journal)
     if not confirmed and (as_json or not _is_terminal()):
         raise InputError("nobody is there to confirm it; give the --digest that `amends approval show` shows, or --yes")
-    found = _found(approval_id, journal)
     if not confirmed and not _confirm(out, found, who, journal):
         out.say("nothing is granted")
         return NOT_OVER

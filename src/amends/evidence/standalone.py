@@ -35,7 +35,12 @@ from amends.evidence.ed25519 import is_signature
 COVERED, UNATTESTED, FAILED, UNREADABLE = 0, 7, 8, 9
 LONGEST_LINE, LONGEST_NOTE, MOST_SIGNATURES, MOST_NOTES = 40 * 1024 * 1024, 65_536, 100, 1_000
 LARGEST, SHORTEST_DIGEST, HASH, KEY, ID = 2**53, 16, 32, 33, 4
-MOST_SHOWN, LONGEST_SHOWN = 20, 200
+MOST_SHOWN, LONGEST_SHOWN, MOST_FINDINGS, LONGEST_FINDING = 20, 200, 100, 400
+SAYS = {
+    "covered": "as it was signed",
+    "unattested": "nothing is wrong, but not everything is signed yet",
+    "failed": "NOT as it was signed",
+}
 Ranges = list[tuple[int, int]]
 Line = dict[str, Any]
 
@@ -248,7 +253,7 @@ class Verification:
 
     def __init__(self, file: BinaryIO, key: str, checkpoint: str | None = None, *, may_be_gone: bool = False) -> None:
         self.file, self.line_number, self.raw, self.whole = file, 0, b"", hashlib.sha256()
-        self.troubles, self.heads = list[str](), dict[str, tuple[int, bytes]]()
+        self.troubles, self.findings, self.heads = list[str](), list[str](), dict[str, tuple[int, bytes]]()
         self.present, self.missing, self.altered, self.untied, self.bad = (Ranges() for _ in range(5))
         self.wanted, self.given = dict[str, int](), set[str]()
         self.tree, self.is_whole, self.has_branches = Tree(), True, False
@@ -315,7 +320,7 @@ class Verification:
         position, saga, number, hashed = line["position"], line["saga"], line["number"], bytes.fromhex(line["hash"])
         self.entries += 1
         if position < self.place:
-            self.altered.append((position, position))
+            self._alter(position, "it is out of place, or here twice", line)
             return
         self._reach(position)
         self.present.append((position, position))
@@ -329,7 +334,8 @@ class Verification:
             self.holes += number - newest - 1
             self.untied.append((position, position))
         elif not is_good:
-            self.altered.append((position, position))
+            late = f"its saga had come to entry {newest} before"
+            self._alter(position, late if number <= newest else "it is not what its hash says", line)
         elif not removed and '"blobs":' in line["body"]:
             new = [name for name in payloads(line["body"]) if name not in self.given and name not in self.wanted]
             self.wanted |= {name: int(position) for name in new}
@@ -385,14 +391,26 @@ class Verification:
         if position is None:
             self.troubles.append(f"line {self.line_number} is a payload that no entry before it needs")
         elif sha256(line["text"].encode()).hex() != line["digest"]:
-            self.altered.append((position, position))
+            self._alter(position, f"the payload {line['digest']} that it needs is another one")
 
     def _end(self, line: Line) -> None:
         if line["type"] != "end" or self.file.read(1):
             raise ValueError(f"line {self.line_number} should be the end, and is not")
-        self.altered += [(position, position) for position in self.wanted.values()]
-        if line["entries"] != self.entries or line["sha256"] != self.whole.hexdigest():
-            self.troubles.append("it is not the file that was written: its bytes or its entries are others")
+        for name, position in self.wanted.items():
+            self._alter(position, f"the payload {name} that it needs is not here")
+        if line["entries"] != self.entries:
+            self.troubles.append(f"it had {line['entries']} entries, and {self.entries} are here")
+        if line["sha256"] != self.whole.hexdigest():
+            self.troubles.append("it is not the file that was written: its bytes have another digest")
+
+    def _alter(self, position: int, why: str, line: Line | None = None) -> None:
+        self.altered.append((position, position))
+        of = "" if line is None else f" (saga {line['saga']}, number {line['number']})"
+        self._find(f"entry {position}{of}: {why}")
+
+    def _find(self, finding: str) -> None:
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(finding)
 
     def _reach(self, position: int) -> None:
         if position > self.place:
@@ -417,13 +435,19 @@ class Verification:
     def report(self) -> Line:
         missing, altered = merged([*self.missing, (self.place, self.until)]), merged(self.altered)
         hidden = max(0, self.holes - told(missing)["count"])
+        if hidden:
+            self._find(f"{hidden} entries of the sagas that are shown are left out")
         for first, last in self.bad:
             if not any(one <= last and other >= first for one, other in altered):
                 altered = merged([*altered, (first, last)])
+                self._find(f"entries {first} to {last}: together they do not make the root that was signed")
         tied = [(first, min(last, self.good)) for first, last in self.present]
         covered = without(tied, [*self.bad, *self.untied, *altered])
         unattested = without(self.present, [*covered, *altered])
         gone, removals = self._removals(covered)
+        if gone:
+            places = told(gone)["entries"]
+            self._find(f"entries {places}: what they held is gone, and no signed entry says who removed it")
         failed = missing or hidden or altered or self.troubles or (gone and not self.may_be_gone)
         return {
             "conclusion": "failed" if failed else "unattested" if unattested or not self.good else "covered",
@@ -436,6 +460,7 @@ class Verification:
             "removed": self.removed,
             "removals": removals,
             "troubles": self.troubles,
+            "findings": self.findings,
         }
 
 
@@ -447,14 +472,16 @@ def itself(given: str) -> str:
 def lines_about(found: Line) -> list[str]:
     """For a person. What came from the bundle is spelled so that a terminal takes it for text."""
     counts = ["covered", "unattested", "missing", "altered", *(["gone"] if found["gone"]["count"] else [])]
-    lines = [f"{name:<11}{found[name]['count']:>9}  {found[name]['entries']}" for name in counts]
+    lines = [f"{name:<11}{found[name]['count']:>9}  {found[name]['entries']}".rstrip() for name in counts]
     if found["removed"]:
         lines.append(f"{'removed':<11}{found['removed']:>9}  what they held was removed; they are counted above")
     for one in found["removals"][:MOST_SHOWN]:
         by, why = (json.dumps(one[name][:LONGEST_SHOWN]) for name in ("by", "why"))
         did = "found gone, and vouches for, what" if one["was_gone"] else "removed what"
         lines.append(f"  {by} {did} {one['entries']} entries of {one['sagas']} sagas held: {why}")
-    return lines
+    wrong = [line[:LONGEST_FINDING] for line in (*found["troubles"], *found["findings"])]
+    lines += ["! " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in wrong]
+    return [*lines, SAYS[found["conclusion"]]]
 
 
 def main(words: list[str] | None = None) -> int:
@@ -477,7 +504,7 @@ def main(words: list[str] | None = None) -> int:
     except (ValueError, OSError) as exc:
         sys.stderr.write(f"it cannot be read: {exc}\n")
         return UNREADABLE
-    said = [json.dumps(found)] if given.json else [*lines_about(found), *found["troubles"], found["conclusion"]]
+    said = [json.dumps(found)] if given.json else lines_about(found)
     sys.stdout.write("\n".join(said) + "\n")
     return {"covered": COVERED, "unattested": UNATTESTED}.get(found["conclusion"], FAILED)
 

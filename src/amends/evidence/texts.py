@@ -58,7 +58,7 @@ def further(text: str) -> tuple[str, ...]:
 def span(milliseconds: int) -> str:
     """A duration in the unit that suits it."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if milliseconds >= 2 * size:
+        if milliseconds >= 1.99 * size:  # two hours, of which a moment has passed, are two hours
             return f"{milliseconds / size:.0f} {unit}"
     return f"{milliseconds / 1000:.3g} s" if milliseconds >= _SECOND else f"{max(0, milliseconds)} ms"
 

@@ -60,7 +60,8 @@ class RollbackPlan:
     def _counted(self) -> str:
         mitigated = sum(step.mitigates for step in self.steps)
         also = f", {mitigated} mitigated" if self.mitigate else ""
-        return f"{len(self.steps) - mitigated} steps would be taken back{also}"
+        back = len(self.steps) - mitigated
+        return f"{back} step{'s' * (back != 1)} would be taken back{also}"
 
     def __str__(self) -> str:
         head = f"saga {self.saga}, back to {self.place}: "
