@@ -255,7 +255,7 @@ def _land_in_its_name(
 ) -> int:
     from amends.bootstrap import Coordinator
     from amends.cli.options import command
-    from amends.cli.session import ROLLED_BACK, Stands, exit_code, finish, standing, tell_ended
+    from amends.cli.session import ROLLED_BACK, Stands, drive, exit_code, standing, tell_ended
     from amends.evidence.timeline import visible
 
     async def whole() -> Stands:
@@ -264,7 +264,7 @@ def _land_in_its_name(
             return await standing(coordinator, await handle.halt())
 
     with out.kept_clean():
-        ended, waits_for = finish(whole())
+        ended, waits_for = drive(whole())
     result = cast("dict[str, Any]", ended.result or {})
     if result.get("landed"):
         out.record("landed", {**result, "changeset": found.id, "saga": ended.id})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeAlias, TypeVar
@@ -67,6 +69,32 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except asyncio.CancelledError:
         raise click.exceptions.Exit(TERMINATED) from None
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run this to its end as `finish` does, and export what the environment asks for. Modules are imported before: one
+    that sets up OpenTelemetry itself is left to it.
+    """
+    from amends.telemetry.environment import NEEDED, wanted
+
+    try:
+        wants = wanted(os.environ)
+    except ValueError as exc:
+        hint(f"telemetry is not exported: {exc}")
+        wants = ()
+    try:
+        if wants:
+            from amends.telemetry.exporting import set_up
+
+            set_up(wants, hint)
+    except ImportError as exc:
+        hint(f"{wants[0].variable} is set, and nothing is exported ({exc}): install {NEEDED}")
+    if "opentelemetry.sdk.trace" not in sys.modules:
+        return finish(work)
+    from amends.telemetry.exporting import started_within
+
+    with started_within(os.environ):
+        return finish(work)
 
 
 # -- opening ----------------------------------------------------------------------------------------------------------
@@ -240,7 +268,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
     require_journal(address)
     with out.kept_clean():
         load_modules(modules)
-        ended, waits_for = finish(whole())
+        ended, waits_for = drive(whole())
     tell_ended(out, ended, waits_for, journal=address, modules=modules)
     return DONE if ended.status.ended else exit_code(ended)
 
