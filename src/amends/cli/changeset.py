@@ -130,7 +130,9 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
 
 
 def _count(files: int) -> str:
-    return "1 file" if files == 1 else f"{files} files"
+    from amends.evidence.texts import counted
+
+    return counted(files, "file")
 
 
 @changeset.command()

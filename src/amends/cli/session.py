@@ -188,14 +188,15 @@ async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) ->
 class Follower:
     """Shows one saga's entries past `after`, in order, each once, whoever wrote them."""
 
-    def __init__(self, journal: Journal, saga: str, out: Output, *, after: int = 0) -> None:
+    def __init__(self, journal: Journal, saga: str, out: Output, *, after: int = 0, topics: Iterable[str] = ()) -> None:
+        """`topics` are those that may come: the column is as wide as they need from the first line on."""
         self._journal = journal
         self._saga = SagaId(saga)
         self._out = out
         self.seen = 0
         self._after = after
         self._timeline = Timeline()
-        self._width = topic_width(())
+        self._width = topic_width(topics)
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
@@ -213,7 +214,7 @@ class Follower:
 
     def _say(self, lines: list[Line]) -> None:
         """The topics of lines that are shown together are as wide as the widest of them."""
-        self._width = topic_width(lines, self._width)
+        self._width = topic_width((line.topic for line in lines), self._width)
         for line in lines:
             self._out.say_beside(*line_parts(line, self._width))
         lines.clear()
@@ -243,7 +244,8 @@ async def followed(
     coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
 ) -> Ended:
     """The end of this work on a saga, with what it makes durable shown meanwhile."""
-    follower = Follower(coordinator.journal, saga, out, after=after)
+    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith("amends.")]
+    follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
 
