@@ -214,7 +214,7 @@ def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell
     assert amends.here("prune", "--older-than", "0s", "--dry-run").out == "sagas that would be pruned: 1\n"
     assert amends.here("prune", "--older-than", "90d").out == "pruned 0 sagas, 0 entries; left for the next time: 0\n"
     assert amends.here("prune", "--older-than", "0s", "--json").records == [
-        {"type": "pruned", "sagas": 1, "entries": 6, "left": 0, "refused": 0}
+        {"type": "pruned", "sagas": 1, "entries": 6, "left": 0, "refused": 0, "families": 0}
     ]
     rows = [row.split() for row in amends.here("saga", "list", "--definition", "shop.buy").out.splitlines()[1:]]
     assert [(row[0], row[-1] == "pruned") for row in rows] == [("b-2", False), ("b-1", True)]
@@ -233,7 +233,7 @@ def test_a_plan_says_what_a_rollback_would_do_and_then_it_is_done(amends: Shell)
     before = len(amends.here("saga", "show", "b-1", "--json").records)
     plan = amends.here("saga", "rollback", "b-1", "--module", "shop", "--last", "1", "--plan")
     assert plan.code == 0, plan
-    assert "back to before its last 1: 1 steps would be taken back" in plan.out
+    assert "back to before its last 1: 1 step would be taken back" in plan.out
     steps = amends.here("saga", "rollback", "b-1", "--module", "shop", "--plan", "--json").records
     assert [step["order"] for step in steps] == list(range(1, len(steps) + 1))
     assert len(amends.here("saga", "show", "b-1", "--json").records) == before

@@ -41,14 +41,16 @@ def prune(
 
     Arguments, results, errors and labels go; numbers, times, kinds and hashes of all entries stay, and so does
     everything that they prove. Sagas that are unfinished, have something open, are held (`amends saga hold`) or have a
-    label `hold` are left alone, and so are drills that were not withdrawn. A saga that was pruned can no longer be
-    taken back, and has a signed entry that says who pruned it and why.
+    label `hold` are left alone, and so are drills that were not withdrawn. A saga and all that it called go as one: as
+    long as one of them has to stay, all of them do. A saga that was pruned can no longer be taken back, and has a
+    signed entry that says who pruned it and why.
     """
     import asyncio
 
     from amends.bootstrap import Coordinator
     from amends.cli.output import Output
     from amends.cli.session import require_journal
+    from amends.evidence.texts import counted
     from amends.runtime.retention import Pruned
 
     out = Output(as_json=as_json)
@@ -59,10 +61,15 @@ def prune(
 
     require_journal(journal)
     done = asyncio.run(whole())
-    out.record("pruned", {"sagas": done.sagas, "entries": done.entries, "left": done.left, "refused": done.refused})
+    counts = {"sagas": done.sagas, "entries": done.entries, "left": done.left, "refused": done.refused}
+    out.record("pruned", {**counts, "families": done.families})
     if dry_run:
         out.say(f"sagas that would be pruned: {done.left}")
     else:
-        out.say(f"pruned {done.sagas} sagas, {done.entries} entries; left for the next time: {done.left}")
+        also = f", {counted(done.families, 'family', 'families')} among them" if done.families else ""
+        entries = counted(done.entries, "entry", "entries")
+        out.say(f"pruned {counted(done.sagas, 'saga')}{also}, {entries}; left for the next time: {done.left}")
     if done.refused:
-        out.say(f"left alone: {done.refused} sagas that {by} asked for; another person may have them pruned")
+        out.say(
+            f"left alone: {counted(done.refused, 'saga')} that {by} asked for; another person may prune what is left"
+        )
