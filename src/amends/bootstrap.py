@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.values import Json, SagaId
-from amends.errors import EvidenceKeyError, InputError, PolicyNotInForceError, RefusedError
+from amends.errors import EvidenceKeyError, InputError, JournalAccessError, PolicyNotInForceError, RefusedError
 from amends.gate.policy import Policy
 from amends.journal.protocol import Journal
+from amends.private import claimed
 from amends.runtime import coordinator as runtime
 from amends.runtime.checked import login
 from amends.runtime.definition import SagaDefinition
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from amends.telemetry.live import Telemetry
 
 JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
+_SQLITE: Final = b"SQLite format 3\0"
 
 
 P = ParamSpec("P")
@@ -225,7 +227,25 @@ async def open_journal(
         return MemoryJournal(clock, notary=notary)
     from amends.journal.sqlite import SqliteJournal
 
-    return await SqliteJournal.open(path, clock, notary=notary, checked=checked, group=group)
+    is_new_here = os.fsencode(path.absolute()) not in claimed()
+    try:
+        return await SqliteJournal.open(path, clock, notary=notary, checked=checked, group=group)
+    except JournalAccessError:
+        if is_new_here and _is_of_another_kind(path):  # else closing it would drop the locks that SQLite has on it here
+            raise JournalAccessError(f"{path} is no journal, and no database at all; name another file") from None
+        raise
+
+
+def _is_of_another_kind(path: Path) -> bool:
+    """Whether a file that was refused is somebody's text or program, and not a journal to be mended."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            head = file.read(len(_SQLITE))
+    except OSError:
+        return False
+    return bool(head) and head != _SQLITE
 
 
 def sharing_group(name: str | None) -> int | None:

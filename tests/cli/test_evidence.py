@@ -325,7 +325,7 @@ def test_what_ended_is_forgotten_and_its_story_still_has_its_times_and_names(sho
     verified = shop.here("evidence", "verify")
     assert (verified.code, counts(verified)["covered"]) == (0, 19)
     assert "removed            6" in verified.out
-    assert "  person:ann removed what 6 entries of 1 sagas held, " in verified.out
+    assert "  person:ann removed what 6 entries of 1 saga held, " in verified.out
     assert "what it held was removed" in shop.here("evidence", "record", "b-1").complaint
     assert "what it held was removed" in shop.here("saga", "cancel", "b-1", "--module", "shop").complaint
     assert b"lamp" not in (shop.place / "amends.db").read_bytes()

@@ -210,7 +210,7 @@ def test_what_a_policy_would_have_changed_is_shown_with_saga_and_step(amends: Sh
         ["robot.move", "compensation", "allow", "deny"],
     ]
     assert all(change.endswith("still (was builtin-allow)") for change in changes)
-    assert (empty, summary) == ("", "4 verdicts of 1 sagas: 2 stricter, 0 laxer, 2 unchanged")
+    assert (empty, summary) == ("", "4 verdicts of 1 saga: 2 stricter, 0 laxer, 2 unchanged")
     *records, total = amends.here("policy", "replay", "new.yaml", "--since", "1h", "--json").records
     assert [(record["saga"], record["step"], record["change"]) for record in records] == [("tidy", "2", "stricter")] * 2
     assert (total["verdicts"], total["stricter"], total["unchanged"]) == (4, 2, 2)
@@ -228,7 +228,7 @@ def test_the_policy_that_judged_changes_nothing(amends: Shell) -> None:
     amends.incident()
     write(amends, "same.yaml", "version: v1\nrules: []\n")
     said = amends.here("policy", "replay", "same.yaml", "--since", "2020-01-01")
-    assert said.out == "4 verdicts of 1 sagas: 0 stricter, 0 laxer, 4 unchanged\n"
+    assert said.out == "4 verdicts of 1 saga: 0 stricter, 0 laxer, 4 unchanged\n"
 
 
 def test_only_sagas_of_the_time_given_are_judged(amends: Shell) -> None:

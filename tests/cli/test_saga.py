@@ -214,7 +214,7 @@ def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell
     assert amends.here("prune", "--older-than", "0s", "--dry-run").out == "sagas that would be pruned: 1\n"
     assert amends.here("prune", "--older-than", "90d").out == "pruned 0 sagas, 0 entries; left for the next time: 0\n"
     assert amends.here("prune", "--older-than", "0s", "--yes", "--json").records == [
-        {"type": "pruned", "sagas": 1, "entries": 6, "left": 0, "refused": 0}
+        {"type": "pruned", "sagas": 1, "entries": 6, "left": 0, "refused": 0, "families": 0}
     ]
     rows = [row.split() for row in amends.here("saga", "list", "--definition", "shop.buy").out.splitlines()[1:]]
     assert [(row[0], row[-1] == "pruned") for row in rows] == [("b-2", False), ("b-1", True)]

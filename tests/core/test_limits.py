@@ -528,13 +528,13 @@ def test_a_child_s_step_that_would_be_one_too_many_is_not_counted() -> None:
     again = limited(steps={"most": 1, "then": "pause"}).begins(FLIGHT).tell(count(FLIGHT, 0, 0, 1))
     assert again.facts[0] == e.LimitReached(
         limit="steps", most=1, used=1, then="pause",
-        why="what the child of step flight did would be step 2, and the limit is 1 steps",
+        why="what the child of step flight did would be step 2, and the limit is 1 step",
     )  # fmt: skip
 
 
 def test_a_child_s_step_that_would_be_one_too_many_takes_its_parent_back() -> None:
     story = limited(steps={"most": 1}).begins(FLIGHT).tell(count(FLIGHT, 0, 0, 1, topic="mail.send"))
-    assert story.facts[1:] == (rollback("limit steps: mail.send would be step 2, and the limit is 1 steps"),)
+    assert story.facts[1:] == (rollback("limit steps: mail.send would be step 2, and the limit is 1 step"),)
 
 
 def test_a_parent_that_does_not_work_any_more_only_counts() -> None:

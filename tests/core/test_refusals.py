@@ -390,7 +390,7 @@ def test_of_two_checkpoints_of_one_name_the_newest_counts() -> None:
 
 def test_so_many_steps_are_taken_back_and_no_more_than_stand() -> None:
     failed = Story().does(FLIGHT).does(HOTEL, ACT, Failed(error="no", fatal=True))
-    failed.refuses(back_to(last=2), "^last=2: only 1 steps stand that could be taken back; ask for fewer$")
+    failed.refuses(back_to(last=2), "^last=2: only 1 step stands that could be taken back; ask for fewer$")
     story = Story().does(FLIGHT).does(HOTEL).does(CAR)
     story.refuses(back_to(last=0), "^last=0: at least 1 step has to be taken back$")
     story.refuses(back_to(last=4), "^last=4: only 3 steps stand that could be taken back; ask for fewer$")

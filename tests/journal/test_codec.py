@@ -99,7 +99,7 @@ FROZEN = {
     "incident.opened/1": "incident kind left owner? step why",
     "incident.assigned/1": "by incident owner",
     "incident.commented/1": "by incident text",
-    "incident.retried/1": "by incident let_run? own?",
+    "incident.retried/1": "by incident let_run? own? repeat?",
     "incident.resolved/1": "by incident own? proof? reason settled",
     "policy.adopted/1": "by digest text why",
     "wait.started/1": "name place until",

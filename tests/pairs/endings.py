@@ -227,7 +227,8 @@ async def raise_limit(c: Coordinator) -> None:
 async def retry(c: Coordinator) -> None:
     here()._world.tally("answered")
     async for row in c.incidents(saga=ID):
-        await c.retry_incident(row.id, by=ANN)
+        with suppress(RefusedError):  # it may have been done: that takes a person who looks
+            await c.retry_incident(row.id, by=ANN)
 
 
 async def unpause(c: Coordinator) -> None:

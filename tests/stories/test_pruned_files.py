@@ -35,7 +35,7 @@ def holders(amends: Shell) -> list[Path]:
 def test_what_a_saga_landed_and_replaced_goes_with_it(amends: Shell) -> None:
     assert amends("run", "lands.yaml", "--id", "k").code == 0
     assert holders(amends)
-    assert amends("prune", "--older-than", "0s", "--yes").out.startswith("pruned 1 sagas")
+    assert amends("prune", "--older-than", "0s", "--yes").out.startswith("pruned 1 saga,")
     assert holders(amends) == []
     assert (amends.place / "tree" / "note").read_text() == f"new, {SECRET}\n"
     assert amends("changeset", "list", "--all", "--root", "tree", "--json").records[0]["life"] == "pruned"
@@ -46,5 +46,5 @@ def test_work_in_review_keeps_its_saga_until_somebody_has_decided(amends: Shell)
     assert "would be pruned: 0" in amends("prune", "--older-than", "0s", "--dry-run").out
     assert amends("prune", "--older-than", "0s", "--yes").out.startswith("pruned 0 sagas")
     assert amends("saga", "cancel", "k", *BY).code == 0
-    assert amends("prune", "--older-than", "0s", "--yes").out.startswith("pruned 1 sagas")
+    assert amends("prune", "--older-than", "0s", "--yes").out.startswith("pruned 1 saga,")
     assert holders(amends) == []

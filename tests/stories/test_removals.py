@@ -15,7 +15,7 @@ def test_a_year_is_over_and_the_auditor_reads_who_removed_what(tmp_path: Path) -
     alone = shell("evidence", "export", "bad", "-o", "bad.jsonl")
     assert alone.code == 0
     told = shell.python("verify.py", "bad.jsonl", "--key", "@pub")
-    assert (told.code, "removed what 5 entries of 1 sagas held" in told.out) == (0, True), told
+    assert (told.code, "removed what 5 entries of 1 saga held" in told.out) == (0, True), told
     assert shell.python("verify.py", "kept.jsonl", "--key", "@pub").code == 0, "a bundle from before still proves all"
 
 
@@ -27,7 +27,7 @@ def test_what_an_older_version_removed_takes_one_word_of_a_person(tmp_path: Path
     vouch = ("evidence", "forget", "--already-gone", "--why", "pruned in spring, by 0.0.9", "--yes")
     assert "is not a person" in shell(*vouch, "--by", "agent:desk").complaint
     said = shell(*vouch, "--by", "person:ann")
-    assert (said.code, said.out) == (0, "person:ann vouches for what 5 entries of 1 sagas held\n")
+    assert (said.code, said.out) == (0, "person:ann vouches for what 5 entries of 1 saga held\n")
     for told in verdicts(shell):
         assert (told.code, "vouches for" in told.out, "pruned in spring" in told.out) == (0, True, True), told
     assert shell(*vouch, "--by", "person:ann").out == "person:ann vouches for what 0 entries of 0 sagas held\n"

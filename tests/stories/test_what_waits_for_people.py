@@ -148,7 +148,7 @@ def test_prune_asks_on_a_terminal_and_refuses_where_nobody_can_answer(amends: Sh
     assert "Remove for good what 1 saga held that ended more than 0s ago? [y/N]: " in kept.out
     assert kept.code == 130
     assert "pruned" not in amends("saga", "show", "h-1").out
-    assert "pruned 1 sagas" in amends.on_terminal("prune", "--older-than", "0s", typed="y\n").out
+    assert "pruned 1 saga," in amends.on_terminal("prune", "--older-than", "0s", typed="y\n").out
     assert "pruned 0 sagas" in amends("prune", "--older-than", "0s").out, "where nothing goes, nobody is asked"
 
 

@@ -97,6 +97,7 @@ def check(*, targets: tuple[str, ...], as_json: bool) -> int:
     """
     from amends.cli.output import Output
     from amends.errors import SagaFileError
+    from amends.evidence.texts import counted
     from amends.evidence.timeline import visible
 
     out, wrong = Output(as_json=as_json), 0
@@ -115,7 +116,7 @@ def check(*, targets: tuple[str, ...], as_json: bool) -> int:
                 wrong += what == "undeclared"
                 out.record("advice", {"target": target, "topic": each.topic, "what": what, "advice": said})
                 out.say((f"{visible(str(each.topic)):<24}  ", "bold"), (f"{what:<12}", _STYLES[what]), said)
-        actions = "1 action" if len(found) == 1 else f"{len(found)} actions"
+        actions = counted(len(found), "action")
         out.record("checked", {"target": target, "actions": len(found)})
         out.say(f"{visible(target)}: {actions}")
     return FAILED if wrong else 0

@@ -94,13 +94,13 @@ def grant(
     owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
     """
     from amends.cli import asked
-    from amends.cli.output import Output
+    from amends.cli.output import Output, has_person
     from amends.cli.session import DONE, NOT_OVER
     from amends.errors import InputError
 
     out, who, confirmed = Output(as_json=as_json), author(by), yes or digest is not None
     found = _found(approval_id, journal)
-    if not confirmed and (as_json or not _is_terminal()):
+    if not confirmed and (as_json or not has_person()):
         raise InputError("nobody is there to confirm it; give the --digest that `amends approval show` shows, or --yes")
     if not confirmed and not _confirm(out, found, who, journal):
         out.say("nothing is granted")
@@ -159,12 +159,6 @@ def _answer(found: Asking, who: str, why: str, journal: str, *, digest: str | No
             return await coordinator.grant(found.id, by=who, why=why, digest=digest)
 
     return finish(whole())
-
-
-def _is_terminal() -> bool:
-    import sys
-
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _confirm(out: Output, found: Asking, who: str, journal: str) -> bool:

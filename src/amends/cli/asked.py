@@ -15,7 +15,7 @@ from amends.cli.options import command
 from amends.cli.output import Output, Part
 from amends.core.transitions import ApprovalStatus
 from amends.core.values import Json, canonical
-from amends.evidence.texts import lines_of
+from amends.evidence.texts import counted, lines_of
 from amends.evidence.timeline import Line, visible
 from amends.evidence.who import OWN_DECISION
 from amends.runtime.approvals import Asking, lacking
@@ -108,7 +108,7 @@ def _tell_action(out: Output, asked: Asking) -> None:
     diff = _part(asked.args, "diff")
     args = asked.args
     if isinstance(diff, str) and isinstance(args, dict):
-        args = {**args, "diff": f"{len(lines_of(diff))} lines, below"}
+        args = {**args, "diff": f"{counted(len(lines_of(diff)), 'line')}, below"}
     for line in json_lines(args, depth=2):
         out.say((line, "cyan"))
     if isinstance(diff, str):
@@ -146,8 +146,8 @@ def _tell_reason(out: Output, asked: Asking) -> None:
 def _tell_past(out: Output, lines: tuple[Line, ...], whole: str) -> None:
     _heading(out, "what has happened so far")
     if len(lines) > _LATEST:
-        out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
-    width = topic_width(lines[-_LATEST:])
+        out.say(f"  … {counted(len(lines) - _LATEST, 'line')} before: {visible(whole)}")
+    width = topic_width(line.topic for line in lines[-_LATEST:])
     for line in lines[-_LATEST:]:
         tell_line(out, line, width, "  ")
 

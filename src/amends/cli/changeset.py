@@ -161,7 +161,9 @@ def show(*, changeset_id: str, root: str, state: str | None, as_json: bool) -> N
 
 
 def _count(files: int) -> str:
-    return "1 file" if files == 1 else f"{files} files"
+    from amends.evidence.texts import counted
+
+    return counted(files, "file")
 
 
 @changeset.command()
@@ -286,7 +288,7 @@ def _land_in_its_name(
 ) -> int:
     from amends.bootstrap import Coordinator
     from amends.cli.options import command
-    from amends.cli.session import ROLLED_BACK, Stands, exit_code, finish, standing, tell_ended
+    from amends.cli.session import ROLLED_BACK, Stands, drive, exit_code, standing, tell_ended
     from amends.evidence.timeline import visible
 
     async def whole() -> Stands:
@@ -295,7 +297,7 @@ def _land_in_its_name(
             return await standing(coordinator, await handle.halt())
 
     with out.kept_clean():
-        ended, waits_for = finish(whole())
+        ended, waits_for = drive(whole())
     result = cast("dict[str, Any]", ended.result or {})
     if result.get("landed"):
         out.record("landed", {**result, "changeset": found.id, "saga": ended.id})

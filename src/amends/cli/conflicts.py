@@ -118,7 +118,7 @@ def say_resolved(out: Output, changeset_id: str, path: str, take: str, root: str
 def resolve_in_its_name(out: Output, said: Decision, *, root: str, state: str | None, journal: str) -> int:
     """By a saga of its own: 0 once it is done, else what it ended with."""
     from amends.bootstrap import Coordinator
-    from amends.cli.session import Stands, exit_code, finish, standing, tell_ended
+    from amends.cli.session import Stands, drive, exit_code, standing, tell_ended
 
     async def whole() -> Stands:
         async with Coordinator.open(journal, settings=configured.settings()) as coordinator:
@@ -129,7 +129,7 @@ def resolve_in_its_name(out: Output, said: Decision, *, root: str, state: str | 
             return await standing(coordinator, await handle.halt())
 
     with out.kept_clean():
-        ended, waits_for = finish(whole())
+        ended, waits_for = drive(whole())
     if ended.result is not None:
         return 0
     tell_ended(out, ended, waits_for, journal=journal)

@@ -160,16 +160,26 @@ async def _drilled(
 ) -> Report:
     import contextlib
 
+    from rich.text import Text
+
     from amends.bootstrap import open_journal
     from amends.cli.modules import find_function
     from amends.clock import SystemClock
+    from amends.evidence.texts import counted, visible
     from amends.runtime.drills import record_drill
     from amends.testing.drill import drill as rehearse
     from amends.testing.drill.records import record_of
 
     clock, console = SystemClock(), None if out.as_json else out.console
-    waiting = console.status(f"drilling {definition.name}") if console is not None else contextlib.nullcontext()
-    with waiting:
+    drilling = f"drilling {visible(definition.name)}"
+    waiting = contextlib.nullcontext() if console is None else console.status(Text(drilling))
+
+    def count(runs: int, of: int | None) -> None:
+        if waiting_at is not None:
+            far = counted(runs, "run") if of is None else f"run {runs} of {of}"
+            waiting_at.update(Text(f"{drilling}: {far}"))
+
+    with waiting as waiting_at:
         report = await rehearse(
             definition,
             given,
@@ -183,6 +193,7 @@ async def _drilled(
             quick=options["quick"],
             allow_production=options["allow_production"],
             environments=configured.environments(),
+            on_run=count,
         )
     if not options["no_record"]:
         journal = await open_journal(options["journal"], clock, journal_group=configured.journal_group())
@@ -380,6 +391,8 @@ def _findings(out: Output, report: Report, mark: Mark) -> None:
 
 
 def _summary(out: Output, report: Report) -> None:
+    from amends.evidence.texts import counted
+
     counts = report.counts()
     fields = {
         "saga": report.saga,
@@ -394,8 +407,8 @@ def _summary(out: Output, report: Report) -> None:
     }
     out.record("summary", fields)
     told = [(f"{count} {mark}", _style(mark) if count else "dim") for mark, count in counts.items()]
-    cells = "1 cell" if len(report.cells) == 1 else f"{len(report.cells)} cells"
-    out.say(f"{cells}, {report.runs} runs: ", told[0], ", ", told[1], ", ", told[2])
+    cells = counted(len(report.cells), "cell")
+    out.say(f"{cells}, {counted(report.runs, 'run')}: ", told[0], ", ", told[1], ", ", told[2])
 
 
 def cell_fields(report: Report, cell: Cell) -> dict[str, object]:

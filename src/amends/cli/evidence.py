@@ -78,13 +78,14 @@ def export(*, saga_ids: tuple[str, ...], target: str, checkpoint: str | None, jo
     from amends.cli import proof
     from amends.cli.output import Output
     from amends.evidence.heads import held_notes
+    from amends.evidence.texts import counted
 
     out = Output(as_json=as_json)
     note = None if checkpoint is None else held_notes(proof.checkpoint_of(checkpoint))[-1]
     lines = asyncio.run(proof.write_bundle(journal, saga_ids or None, target, note))
     if target != "-":
         out.record("exported", {"file": target, "lines": lines})
-        out.say(f"{target}: {lines} lines")
+        out.say(f"{target}: {counted(lines, 'line')}")
 
 
 @evidence.command()
@@ -97,6 +98,12 @@ def export(*, saga_ids: tuple[str, ...], target: str, checkpoint: str | None, jo
     is_flag=True,
     help="Take what is gone for removed, where no entry says so: for what was removed before removals were on record.",
 )
+@click.option(
+    "--recompute",
+    "judges_again",
+    is_flag=True,
+    help="Judge each verdict again, by the policies and with the drills that are in the evidence.",
+)
 @with_journal
 def verify(
     *,
@@ -104,13 +111,17 @@ def verify(
     key: str | None,
     checkpoint: str | None,
     may_be_gone: bool,
+    judges_again: bool,
     journal: str,
     as_json: bool,
 ) -> int:
     """Check a bundle offline, or, where none is given, the journal itself.
 
     For a bundle --key is needed: whoever made the bundle could have put any key in it. For a journal, without --key,
-    the key counts that it says it began with; that shows damage, and not that somebody has replaced all of it.
+    the key counts that it says it began with; that shows damage, and not that somebody has replaced all of it. The exit
+    code is 0 if all of it is as it was signed, 7 if not all is signed yet, 8 if it is not as it was signed, 9 if it
+    cannot be read. With --recompute it is 8 too if a verdict is not what its policy says, or a drill was not as old as
+    the gate was told; what the evidence does not have is counted as unknown.
     """
     import asyncio
 
@@ -121,8 +132,15 @@ def verify(
     pinned = None if key is None else proof.text_of(key, "--key")
     note = None if checkpoint is None else proof.checkpoint_of(checkpoint)
     if bundle is not None:
-        return proof.tell_bundle(out, bundle, pinned, note, may_be_gone=may_be_gone)
-    return asyncio.run(proof.tell_journal(out, journal, pinned, note, may_be_gone=may_be_gone))
+        code = proof.tell_bundle(out, bundle, pinned, note, may_be_gone=may_be_gone)
+    else:
+        code = asyncio.run(proof.tell_journal(out, journal, pinned, note, may_be_gone=may_be_gone))
+    if not judges_again or code not in {0, proof.UNATTESTED}:
+        return code
+    from amends.cli.rejudged import tell_bundle, tell_journal
+
+    is_held = tell_journal(out, journal) if bundle is None else tell_bundle(out, bundle)
+    return code if is_held else proof.FAILED
 
 
 @evidence.command()
@@ -207,6 +225,7 @@ def forget(
 
     from amends.cli import proof
     from amends.cli.output import Output
+    from amends.evidence.texts import counted
 
     if (when is None) == (not already_gone):
         raise click.UsageError("give either --ended-before or --already-gone")
@@ -219,20 +238,23 @@ def forget(
     done = asyncio.run(proof.forget(journal, ended_before, who, why))
     found = {"ended_before": ended_before, "entries": done.entries, "sagas": done.sagas, "refused": done.refused}
     out.record("forgotten", {**found, "by": who})
-    out.say(f"removed what {done.entries} entries held")
+    out.say(f"removed what {counted(done.entries, 'entry', 'entries')} held")
     if done.refused:
-        out.say(f"left alone: {done.refused} sagas that {who} asked for; another person may remove what they held")
+        sagas = counted(done.refused, "saga")
+        out.say(f"left alone: {sagas} that {who} asked for; another person may remove what was held")
 
 
 def _vouch(out: Output, journal: str, who: str, why: str, *, yes: bool) -> None:
     import asyncio
 
     from amends.cli import proof
+    from amends.evidence.texts import counted
 
     confirm("Vouch for every saga whose content is gone, and of which no entry says who removed it?", yes=yes)
     done = asyncio.run(proof.vouch(journal, who, why))
     out.record("vouched", {"sagas": done.sagas, "entries": done.entries, "by": who})
-    out.say(f"{who} vouches for what {done.entries} entries of {done.sagas} sagas held")
+    entries = counted(done.entries, "entry", "entries")
+    out.say(f"{who} vouches for what {entries} of {counted(done.sagas, 'saga')} held")
 
 
 @evidence.command()

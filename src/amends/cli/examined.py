@@ -30,6 +30,7 @@ from amends.errors import (
 )
 from amends.evidence.keys import beside
 from amends.evidence.soundness import DAMAGED, store_troubles, trouble_in
+from amends.evidence.texts import counted
 from amends.evidence.timeline import span
 from amends.gate.load import builtin_policy, load_policy
 from amends.gate.policy import Policy
@@ -277,11 +278,12 @@ async def _chain(journal: Journal) -> AsyncIterator[Finding]:
             yield Finding(name="chain", state="wrong", found=trouble, do=DAMAGED)
         read, entries = read + 1, entries + row.entries
         if wrong == _SHOWN or clock.elapsed() > ends:
-            what = f"the others after the newest {read} sagas were not read"
+            what = f"the others after the newest {counted(read, 'saga')} were not read"
             yield Finding(name="chain", state="look", found=what, do="amends evidence verify, which takes its time")
             return
     if not wrong:
-        yield Finding(name="chain", state="ok", found=f"{entries} entries of {read} sagas can be read and verify")
+        what = f"{counted(entries, 'entry', 'entries')} of {counted(read, 'saga')} can be read and verify"
+        yield Finding(name="chain", state="ok", found=what)
 
 
 async def _each(journal: Journal, own: Sequence[SagaRow]) -> AsyncIterator[SagaRow]:

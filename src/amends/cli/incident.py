@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amends.bootstrap import Coordinator
+    from amends.cli.output import Output
     from amends.core.saga import Saga
     from amends.journal.protocol import IncidentRow, Journal
 
@@ -189,6 +190,9 @@ def _note(
 @click.option(
     "--mitigate", is_flag=True, help="Take the saga back, past its pivot: mitigate what cannot be taken back."
 )
+@click.option(
+    "--repeat", is_flag=True, help="Do a step once more of which an attempt was lost, though it may happen twice."
+)
 @with_modules
 @with_author
 @with_journal
@@ -197,6 +201,7 @@ def retry(
     incident_id: str,
     let_run: bool,
     mitigate: bool,
+    repeat: bool,
     modules: tuple[str, ...],
     by: str | None,
     journal: str,
@@ -206,19 +211,48 @@ def retry(
 
     For a person who, outside development, neither asked for the saga nor owns it. With --let-run they take on
     themselves what the gate refused. With --mitigate the saga goes back instead, as with `amends saga cancel
-    --mitigate`. The exit code is 0 once the saga has ended, 4 if it needs a person again, 6 if another process goes on
-    with it.
+    --mitigate`. Where nobody knows whether a step was done, it is not idempotent and has no probe, trying again may do
+    it twice: on a terminal that is shown and confirmed, elsewhere it takes --repeat. The exit code is 0 once the saga
+    has ended, whether completed or rolled back, 4 if it needs a person again, 6 if another process goes on with it.
     """
     from amends.cli import session
+    from amends.cli.output import Output, has_person
     from amends.runtime.handle import Ended
 
     who = author(by)
+    if not repeat and not mitigate and not as_json and has_person():
+        out = Output(as_json=as_json)
+        answer = _asked_to_repeat(out, incident_id, journal)
+        if answer is False:
+            out.say("nothing is tried again")
+            return session.INCIDENT
+        repeat = answer is True
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         session.require_known(saga, coordinator.registry, forward=saga.rollback is None and not mitigate)
-        return await coordinator.retry_incident(incident_id, by=who, let_run=let_run, mitigate=mitigate)
+        return await coordinator.retry_incident(incident_id, by=who, let_run=let_run, mitigate=mitigate, repeat=repeat)
 
     return session.settle(asked, _saga_of(incident_id), modules=modules, address=journal, as_json=as_json)
+
+
+def _asked_to_repeat(out: Output, incident_id: str, journal: str) -> bool | None:
+    """What a person answers who is shown which step may be done twice; None where none would be."""
+    import asyncio
+
+    from amends.cli import stuck
+    from amends.cli.session import history, opened_to_read
+
+    async def whole() -> tuple[IncidentRow, Saga]:
+        async with opened_to_read(journal) as opened:
+            row = await _found(opened, incident_id)
+            return row, (await history(opened, row.saga))[0]
+
+    row, saga = asyncio.run(whole())
+    step = stuck.doubled(row, saga)
+    if step is None:
+        return None
+    stuck.tell_doubled(out, row, step, journal)
+    return click.confirm("do it once more?")
 
 
 @incident.command()
@@ -234,7 +268,7 @@ def resolve(
     """Vouch for what an incident stopped at: it was seen to by hand, and the saga goes on without it.
 
     Where other steps are left to be taken back, the modules that declare them have to be named. The exit code is 0 once
-    the saga has ended, 4 if it needs a person again, 6 if another process goes on with it.
+    the saga has ended, completed or rolled back, 4 if it needs a person again, 6 if another process goes on with it.
     """
     from amends.cli import session
     from amends.core.events import IncidentKind

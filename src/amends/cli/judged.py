@@ -16,7 +16,7 @@ from amends.core.contracts import Contract, Reversibility
 from amends.core.events import PolicyAdopted
 from amends.core.values import POLICIES, SagaId
 from amends.core.verdict import Decision, Verdict
-from amends.evidence.texts import lines_of
+from amends.evidence.texts import counted, lines_of
 from amends.evidence.timeline import span, spelled, visible
 from amends.gate.cases import Case
 from amends.gate.environments import placed
@@ -63,7 +63,7 @@ def tell_policy(out: Output, policy: Policy, silent: Iterable[tuple[Rule, Rule]]
     out.record("policy", fields)
     for warning in warnings:
         hint(visible(f"warning: {warning}"))
-    rules = "1 rule" if count == 1 else f"{count} rules"
+    rules = counted(count, "rule")
     out.say(f"{visible(policy.name)}: ", ("ok", "green"), f", {rules}, default {default}, digest {policy.digest}")
 
 
@@ -92,7 +92,7 @@ def tell_verdict(out: Output, verdict: Verdict, rules: Sequence[Heard]) -> None:
 
 
 def _need(rule: str, approvals: int, approvers: Sequence[str]) -> str:
-    people = "1 person" if approvals == 1 else f"{approvals} people"
+    people = counted(approvals, "person", "people")
     return f"{people}{' of ' if approvers else ''}{visible(', '.join(approvers))}, for {rule}"
 
 
@@ -160,9 +160,10 @@ async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int,
     out.record("summary", {"policy": policy.digest, **counts})
     if counts["stricter"] + counts["laxer"]:
         out.say()
+    verdicts, sagas = counted(counts["verdicts"], "verdict"), counted(counts["sagas"], "saga")
     out.say(
-        f"{counts['verdicts']} verdicts of {counts['sagas']} sagas: {counts['stricter']} stricter, "
-        f"{counts['laxer']} laxer, {counts['unchanged']} unchanged"
+        f"{verdicts} of {sagas}: {counts['stricter']} stricter, {counts['laxer']} laxer, "
+        f"{counts['unchanged']} unchanged"
     )
 
 
@@ -242,8 +243,8 @@ def tell_coverage(out: Output, contracts: Sequence[Contract], known: DrilledAt) 
     if contracts:
         out.say()
         out.say(
-            f"{counts['actions']} actions: {counts['undeclared']} undeclared, {counts['irreversible']} irreversible, "
-            f"{counts['never_drilled']} never drilled"
+            f"{counted(counts['actions'], 'action')}: {counts['undeclared']} undeclared, "
+            f"{counts['irreversible']} irreversible, {counts['never_drilled']} never drilled"
         )
 
 

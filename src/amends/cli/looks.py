@@ -11,10 +11,10 @@ from typing import Final
 from amends.cli.output import Output, Part
 from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
 from amends.core.transitions import SagaStatus
-from amends.evidence.texts import further, headline, lines_of
+from amends.evidence.texts import counted, further, headline, lines_of
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
 from amends.journal.locking import LockRow
-from amends.journal.protocol import ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
+from amends.journal.protocol import PARENT, ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
 from amends.runtime.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
@@ -35,6 +35,7 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
     SagaStatus.PAUSED: "yellow",
 }
 _FAINT: Final = "dim"
+_ON_BEHALF_OF: Final = "amends.on_behalf_of"
 _SIGNS: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}
 _TOPIC: Final = 16
 _WIDEST_TOPIC: Final = 26
@@ -158,7 +159,8 @@ def saga_cells(row: SagaRow, driver: Driver | None = None, throttle: str = "") -
         incidents,
         approvals,
         throttle,
-        *(f"{name}={value}" for name, value in row.labels.items()),
+        f"child of {row.labels[PARENT]}" if PARENT in row.labels else "",
+        *_own_labels(row),
     ]
     took = span((row.ended_at or row.updated_at) - row.started_at)
     definition = f"{visible(row.definition)}/{row.version}"
@@ -166,6 +168,15 @@ def saga_cells(row: SagaRow, driver: Driver | None = None, throttle: str = "") -
     status, style = ("driver gone", "bold red") if is_left(row, driver) else (row.status, _STATUSES[row.status])
     texts = (visible(row.id), status, definition, visible(row.env), moment(row.started_at), took, note)
     return cells(texts, {1: style, 4: _FAINT, 5: _FAINT})
+
+
+def _own_labels(row: SagaRow) -> list[str]:
+    """What people noted on it. What amends keeps there for itself says nothing to them, and `--json` has it."""
+    return [f"{name}={value}" for name, value in row.labels.items() if not is_internal(name)]
+
+
+def is_internal(label: str) -> bool:
+    return label.startswith("amends.") or label in {"traceparent", "tracestate"}
 
 
 def approval_cells(row: ApprovalRow, now: int) -> tuple[Part, ...]:
@@ -193,9 +204,9 @@ def lock_cells(row: LockRow) -> tuple[Part, ...]:
     return cells(texts, {1: "" if row.place else "bold", 4: _FAINT, 5: _FAINT})
 
 
-def topic_width(lines: Iterable[Line], width: int = _TOPIC) -> int:
-    """How wide the column of topics is, for these lines and those before them."""
-    return max((width, *(min(len(line.topic), _WIDEST_TOPIC) for line in lines)))
+def topic_width(topics: Iterable[str], width: int = _TOPIC) -> int:
+    """How wide the column of topics is, for these and those before them."""
+    return max((width, *(min(len(topic), _WIDEST_TOPIC) for topic in topics)))
 
 
 def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]:
@@ -257,15 +268,19 @@ def headed(row: SagaRow, driver: Driver | None, resume: str) -> tuple[tuple[Part
         ("definition", f"{visible(row.definition)}, version {row.version}"),
         ("status", stands_part(row, driver)),
         ("started", f"{moment(row.started_at)} {zone[:3]}:{zone[3:]} by {visible(row.actor)} in {visible(row.env)}"),
-        ("took" if row.ended_at else "so far", f"{took}, {row.entries} entries"),
+        ("took" if row.ended_at else "so far", f"{took}, {counted(row.entries, 'entry', 'entries')}"),
     ]
     driving = _driver_fact(row, driver, resume)
     if driving is not None:
         facts.append(("driver", driving))
     if row.pruned:
         facts.append(("content", "pruned: what its entries held was removed; their numbers, times and hashes are kept"))
-    if row.labels:
-        facts.append(("labels", visible(" ".join(f"{name}={value}" for name, value in row.labels.items()))))
+    if PARENT in row.labels:
+        facts.append(("child of", visible(row.labels[PARENT])))
+    if _ON_BEHALF_OF in row.labels:
+        facts.append(("acts for", visible(row.labels[_ON_BEHALF_OF])))
+    if labels := _own_labels(row):
+        facts.append(("labels", visible(" ".join(labels))))
     return tuple(((f"{name:<12}", _FAINT), fact) for name, fact in facts)
 
 

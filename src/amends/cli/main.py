@@ -39,7 +39,7 @@ Exit codes:
   0  done: completed, or nothing needs a person
   1  a policy does not pass its own test, a saga its drill, or code its check
   2  wrong usage, bad input, or an error: one line on stderr says which
-  3  rolled back
+  3  rolled back; where that was asked for (saga cancel, incident retry), 0
   4  an incident: a person is needed
   5  denied by the gate
   6  not over yet: it waits, or another process drives it

@@ -277,12 +277,13 @@ def _show(out: Output, status: TargetStatus, size: int) -> None:
     from dataclasses import asdict
 
     from amends.cli.looks import moment
+    from amends.evidence.texts import counted
     from amends.evidence.timeline import visible
     from amends.runtime.notices.status import MOST_COUNTED
 
     about, since = status.progress, status.pending_since
-    counted = {"pending": status.pending, "pending_since": since}
-    out.record("target", {"name": status.name, **asdict(about), **counted, "size": size})
+    waits = {"pending": status.pending, "pending_since": since}
+    out.record("target", {"name": status.name, **asdict(about), **waits, "size": size})
     out.say(("target      ", "dim"), (visible(status.name), "bold"), f"  {visible(about.target)}")
     out.say(("told of     ", "dim"), ", ".join(about.types))
     out.say(("position    ", "dim"), f"{about.position} of {size}")
@@ -293,7 +294,8 @@ def _show(out: Output, status: TargetStatus, size: int) -> None:
     waiting = "nothing" if since is None else f"{status.pending} {more}".strip() + f", since {moment(since)}"
     out.say(("pending     ", "dim"), waiting)
     if about.tries:
-        last = f"{about.tries} tries, last {moment(about.failed_at)}, again {moment(about.again_at)}: "
+        tries = counted(about.tries, "try", "tries")
+        last = f"{tries}, last {moment(about.failed_at)}, again {moment(about.again_at)}: "
         out.say(("failing     ", "dim"), last, (visible(about.error), "red"))
     if about.given_up:
         out.say(("given up    ", "dim"), f"{about.given_up}, last ", (visible(about.given_up_last), "red"))

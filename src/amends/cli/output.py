@@ -135,6 +135,11 @@ class _Sink:
         """Each write has done that."""
 
 
+def has_person() -> bool:
+    """Whether somebody sits at a terminal, who can be shown something and asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def hint(text: str) -> None:
     """Something beside the answer: for a person, on stderr, also where the answer is JSON."""
     from amends.evidence.texts import visible

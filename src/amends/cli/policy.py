@@ -92,6 +92,7 @@ def try_cases(*, file: str, cases: str, as_json: bool) -> int:
     from amends.cli import judged
     from amends.cli.inputs import read_policy
     from amends.cli.output import Output
+    from amends.evidence.texts import counted
     from amends.gate.cases import parse_cases
     from amends.gate.load import read_policy_file
 
@@ -102,7 +103,7 @@ def try_cases(*, file: str, cases: str, as_json: bool) -> int:
         failed += not passed
         judged.tell_case(out, cases, case, verdict, passed=passed)
     out.record("summary", {"cases": len(found), "failed": failed})
-    out.say(f"{len(found)} cases, ", (f"{failed} failed", "bold red") if failed else ("all passed", "green"))
+    out.say(f"{counted(len(found), 'case')}, ", (f"{failed} failed", "bold red") if failed else ("all passed", "green"))
     return FAILED if failed else 0
 
 

@@ -25,6 +25,7 @@ from amends.evidence.heads import held_notes
 from amends.evidence.keys import KEY_FILE, KeyFile, beside
 from amends.evidence.notary import KeyNotary
 from amends.evidence.soundness import DAMAGED
+from amends.evidence.texts import counted
 from amends.evidence.timeline import visible
 from amends.evidence.verify import verify_bundle, verify_journal
 from amends.journal.attested import Checkpoint, Removal, Signer
@@ -173,7 +174,8 @@ def _tell_removals(out: Output, report: Report) -> None:
         did = "found gone, and vouches for, what" if one.said.was_gone else "removed what"
         days = {spelled_moment(at)[:10] for at in (one.first_at, one.last_at)}
         when = " to ".join(sorted(days))
-        out.say(f"  {by} {did} {one.entries} entries of {one.sagas} sagas held, {when}: {why}")
+        entries = counted(one.entries, "entry", "entries")
+        out.say(f"  {by} {did} {entries} of {counted(one.sagas, 'saga')} held, {when}: {why}")
     if len(report.removals) > _MOST_SHOWN:
         out.say(f"  and {len(report.removals) - _MOST_SHOWN} more; --json has them all")
     if len(report.gone) and report.may_be_gone:

@@ -43,15 +43,16 @@ def prune(
 
     Arguments, results, errors and labels go; numbers, times, kinds and hashes of all entries stay, and so does
     everything that they prove. Sagas that are unfinished, have something open, are held (`amends saga hold`) or have a
-    label `hold` are left alone, and so are drills that were not withdrawn. A saga that was pruned can no longer be
-    taken back, and has a signed entry that says who pruned it and why. On a terminal this asks first; elsewhere, give
-    --yes.
+    label `hold` are left alone, and so are drills that were not withdrawn. A saga and all that it called go as one: as
+    long as one of them has to stay, all of them do. A saga that was pruned can no longer be taken back, and has a
+    signed entry that says who pruned it and why. On a terminal this asks first; elsewhere, give --yes.
     """
     import asyncio
 
     from amends.bootstrap import Coordinator
     from amends.cli.output import Output
     from amends.cli.session import require_journal
+    from amends.evidence.texts import counted
     from amends.runtime.retention import Pruned
 
     out = Output(as_json=as_json)
@@ -64,13 +65,18 @@ def prune(
     done = asyncio.run(whole(dry=dry_run or not yes))
     if not dry_run and not yes:
         if done.left:
-            sagas = "1 saga" if done.left == 1 else f"{min(done.left, limit)} sagas"
+            sagas = counted(min(done.left, limit), "saga")
             confirm(f"Remove for good what {sagas} held that ended more than {older_than} ago?", yes=False)
         done = asyncio.run(whole(dry=False))
-    out.record("pruned", {"sagas": done.sagas, "entries": done.entries, "left": done.left, "refused": done.refused})
+    counts = {"sagas": done.sagas, "entries": done.entries, "left": done.left, "refused": done.refused}
+    out.record("pruned", {**counts, "families": done.families})
     if dry_run:
         out.say(f"sagas that would be pruned: {done.left}")
     else:
-        out.say(f"pruned {done.sagas} sagas, {done.entries} entries; left for the next time: {done.left}")
+        also = f", {counted(done.families, 'family', 'families')} among them" if done.families else ""
+        entries = counted(done.entries, "entry", "entries")
+        out.say(f"pruned {counted(done.sagas, 'saga')}{also}, {entries}; left for the next time: {done.left}")
     if done.refused:
-        out.say(f"left alone: {done.refused} sagas that {by} asked for; another person may have them pruned")
+        out.say(
+            f"left alone: {counted(done.refused, 'saga')} that {by} asked for; another person may prune what is left"
+        )

@@ -84,7 +84,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
     from amends.cli.inputs import read_input, read_labels, read_policy
     from amends.cli.modules import find_saga, is_file
     from amends.cli.output import Output, hint
-    from amends.cli.session import Stands, exit_code, finish, followed, standing, tell_ended
+    from amends.cli.session import Stands, drive, exit_code, followed, standing, tell_ended
     from amends.evidence.timeline import visible
     from amends.runtime.checked import checked_actor, checked_labels
 
@@ -128,7 +128,7 @@ def run(  # noqa: PLR0913 - an option is a parameter
             )
             return show_plan(out, meant, journal)
         try:
-            ended, waits_for = finish(whole())
+            ended, waits_for = drive(whole())
         except KeyboardInterrupt:
             return _interrupted(begun, journal, modules)
     tell_ended(out, ended, waits_for, journal=journal, modules=modules)
@@ -189,7 +189,7 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
         load(modules)
         if policy is not None:
             read_policy(policy)
-        stands = session.finish(whole())
+        stands = session.drive(whole())
     for ended, waits_for in stands:
         session.tell_ended(out, ended, waits_for, journal=journal, modules=modules)
     if not stands:

@@ -193,8 +193,8 @@ def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool)
 def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool) -> int:
     """Try again what a saga's incident stopped at.
 
-    The same as `amends incident retry` for its open incident. The exit code is 0 once the saga has ended, 4 if it needs
-    a person again, 6 if another process is at it.
+    The same as `amends incident retry` for its open incident. The exit code is 0 once the saga has ended, completed or
+    rolled back, 4 if it needs a person again, 6 if another process is at it.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
@@ -392,7 +392,8 @@ def rollback(  # noqa: PLR0913 - one for each option
     """Take a part of a saga back, and have it go on from there.
 
     Without --to and --last, all of it is taken back, as `amends saga cancel` does. The exit code is 0 once the saga has
-    ended, 4 if it needs a person, 6 if another process is at it; with --plan, 0 if nothing stands in the way, else 4.
+    ended, completed or rolled back, 4 if it needs a person, 6 if another process is at it; with --plan, 0 if nothing
+    stands in the way, else 4.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session

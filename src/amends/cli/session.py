@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeAlias, TypeVar
@@ -78,6 +80,32 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except asyncio.CancelledError:
         raise click.exceptions.Exit(TERMINATED) from None
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run this to its end as `finish` does, and export what the environment asks for. Modules are imported before: one
+    that sets up OpenTelemetry itself is left to it.
+    """
+    from amends.telemetry.environment import NEEDED, wanted
+
+    try:
+        wants = wanted(os.environ)
+    except ValueError as exc:
+        hint(f"telemetry is not exported: {exc}")
+        wants = ()
+    try:
+        if wants:
+            from amends.telemetry.exporting import set_up
+
+            set_up(wants, hint)
+    except ImportError as exc:
+        hint(f"{wants[0].variable} is set, and nothing is exported ({exc}): install {NEEDED}")
+    if "opentelemetry.sdk.trace" not in sys.modules:
+        return finish(work)
+    from amends.telemetry.exporting import started_within
+
+    with started_within(os.environ):
+        return finish(work)
 
 
 # -- opening ----------------------------------------------------------------------------------------------------------
@@ -171,14 +199,15 @@ async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) ->
 class Follower:
     """Shows one saga's entries past `after`, in order, each once, whoever wrote them."""
 
-    def __init__(self, journal: Journal, saga: str, out: Output, *, after: int = 0) -> None:
+    def __init__(self, journal: Journal, saga: str, out: Output, *, after: int = 0, topics: Iterable[str] = ()) -> None:
+        """`topics` are those that may come: the column is as wide as they need from the first line on."""
         self._journal = journal
         self._saga = SagaId(saga)
         self._out = out
         self.seen = 0
         self._after = after
         self._timeline = Timeline()
-        self._width = topic_width(())
+        self._width = topic_width(topics)
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
@@ -196,7 +225,7 @@ class Follower:
 
     def _say(self, lines: list[Line]) -> None:
         """The topics of lines that are shown together are as wide as the widest of them."""
-        self._width = topic_width(lines, self._width)
+        self._width = topic_width((line.topic for line in lines), self._width)
         for line in lines:
             tell_line(self._out, line, self._width)
         lines.clear()
@@ -226,7 +255,8 @@ async def followed(
     coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
 ) -> Ended:
     """The end of this work on a saga, with what it makes durable shown meanwhile."""
-    follower = Follower(coordinator.journal, saga, out, after=after)
+    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith("amends.")]
+    follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
 
@@ -251,7 +281,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
     require_journal(address)
     with out.kept_clean():
         load_modules(modules)
-        ended, waits_for = finish(whole())
+        ended, waits_for = drive(whole())
     tell_ended(out, ended, waits_for, journal=address, modules=modules)
     return DONE if ended.status.ended else exit_code(ended)
 

@@ -9,13 +9,14 @@ from amends.cli.looks import moment, tell_further, tell_line, topic_width
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
+from amends.core.incidents import may_be_doubled
 from amends.core.limits import LimitName, one_more, spelled
 from amends.core.plan import unmitigated
-from amends.core.saga import Saga
+from amends.core.saga import Saga, Step
 from amends.core.values import StepId
 from amends.evidence.commands import CHANGESET, changed
 from amends.evidence.incidents import HAPPENED
-from amends.evidence.texts import further, headline
+from amends.evidence.texts import counted, further, headline, times
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
 from amends.evidence.who import OWN_DECISION
 from amends.journal.protocol import Entry, IncidentRow
@@ -23,6 +24,7 @@ from amends.journal.protocol import Entry, IncidentRow
 _LATEST: Final = 12
 _K = IncidentKind
 
+_REPEAT: Final = ("incident", "retry", "{id}", "--repeat", "--module", "MODULE")
 _AGAIN: Final = ("incident", "retry", "{id}", "--module", "MODULE")
 _MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", "--module", "MODULE")
 _LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", "--module", "MODULE")
@@ -36,6 +38,7 @@ _BY_HAND: Final[_Way] = ("take it back by hand, then say so, with where that can
 _MITIGATED_BY_HAND: Final[_Way] = ("do something about it by hand, then say so, with where that can be seen:", _VOUCH)
 _WITH_MITIGATION: Final[_Way] = ("take the saga back, and mitigate what cannot be taken back:", _MITIGATE)
 _LEAVE: Final[_Way] = ("leave it open for now, with somebody who sees to it:", _ASSIGN)
+_DOUBLED: Final[_Way] = ("look whether it was done; if not, have it done once more:", _REPEAT)
 _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
     _K.COMPENSATION_MISSING: (
         ("try again with the module that declares the compensation:", _AGAIN),
@@ -136,6 +139,22 @@ def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], jo
         _tell_ways(out, row, saga, journal)
 
 
+def doubled(row: IncidentRow, saga: Saga) -> Step | None:
+    """The step that may be done twice if this is tried again."""
+    found = (one for one in saga.open_incidents if one.number == row.number)
+    return next((step for one in found if (step := may_be_doubled(saga, one)) is not None), None)
+
+
+def tell_doubled(out: Output, row: IncidentRow, step: Step, journal: str) -> None:
+    """What a person should know before they have a lost step done once more."""
+    out.say((f"{visible(step.topic)}  ", "bold"), (spelled_args(step.args), "cyan"))
+    out.say(f"  was begun {times(step.attempts)}, and nobody knows whether it took effect: {visible(step.error)}")
+    out.say(("  it is not idempotent, and has no probe: done once more, it may happen twice", "red"))
+    out.say("  if it took effect, say so instead, with where that can be seen:")
+    vouch = (word.format(id=row.id) if word.startswith("{") else word for word in _VOUCH)
+    out.say("    ", (visible(command(journal, *vouch)), "cyan"))
+
+
 def _tell_facts(out: Output, row: IncidentRow, saga: Saga, entries: Iterable[Entry]) -> None:
     out.say(("incident    ", "dim"), (visible(row.id), "bold"))
     out.say(("saga        ", "dim"), f"{visible(row.definition)}, {saga.status}")
@@ -150,8 +169,8 @@ def _tell_facts(out: Output, row: IncidentRow, saga: Saga, entries: Iterable[Ent
 def _closed(row: IncidentRow, entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         match entry.event:
-            case IncidentRetried(incident=row.number, by=by, let_run=let_run, own=own):
-                against = ", against the gate" if let_run else ""
+            case IncidentRetried(incident=row.number, by=by, let_run=let_run, own=own, repeat=repeat):
+                against = ", against the gate" if let_run else ", though it may then happen twice" if repeat else ""
                 yield f"{moment(entry.at)} by {visible(by)}{_own(own=own)}, who had it tried again{against}"
             case IncidentResolved(incident=row.number, by=by, reason=reason, proof=proof, own=own):
                 seen = f"; proof: {visible(proof)}" if proof else ""
@@ -185,8 +204,8 @@ def _tell_tried(
         return
     _heading(out, "what was tried")
     if len(lines) > _LATEST:
-        out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
-    width = topic_width(lines[-_LATEST:])
+        out.say(f"  … {counted(len(lines) - _LATEST, 'line')} before: {visible(whole)}")
+    width = topic_width(line.topic for line in lines[-_LATEST:])
     for line in lines[-_LATEST:]:
         tell_line(out, line, width, "  ")
 
@@ -203,6 +222,8 @@ def _tell_ways(out: Output, row: IncidentRow, saga: Saga, journal: str) -> None:
     _heading(out, "what can be done")
     mitigable = row.kind is _K.PAST_PIVOT and saga.pivot is not None and not unmitigated(saga)
     ways = ((_WITH_MITIGATION,) if mitigable else ()) + _to_raise(row, saga) + _WAYS[row.kind]
+    if doubled(row, saga) is not None:
+        ways = tuple(_DOUBLED if words == _AGAIN else (meaning, words) for meaning, words in ways)
     for meaning, words in (*ways, ("read the whole story:", ("saga", "show", "{saga}"))):
         named = (word.format(id=row.id, saga=row.saga) if word.startswith("{") else word for word in words)
         out.say(f"  {meaning}")

@@ -71,4 +71,4 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
     session.require_journal(journal)
     with out.kept_clean():
         load(modules)
-        session.finish(whole())
+        session.drive(whole())

@@ -317,6 +317,7 @@ class RetryIncident(NamedTuple):
     """`let_run`: a person has the compensation run that the gate refused.
 
     `mitigate`: have the saga go back past its pivot; `unmitigated` as in `CancelSaga`.
+    `repeat`: have a step done once more although an attempt of it was lost, and nobody can be asked.
     """
 
     incident: int
@@ -326,6 +327,7 @@ class RetryIncident(NamedTuple):
     let_run: bool = False
     mitigate: bool = False
     unmitigated: tuple[str, ...] = ()
+    repeat: bool = False
 
 
 class AssignIncident(NamedTuple):

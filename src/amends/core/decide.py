@@ -334,7 +334,7 @@ def _start_attempt(saga: Saga, command: c.StartAttempt) -> tuple[e.Event, ...]:
         raise RefusedError(f"step {step.id} of saga {saga.id} was asked ahead, and is not done before it has a place")
     if step.rewind is not None:
         raise RefusedError(f"step {step.id} of saga {saga.id} was taken back, with the part of the work it belongs to")
-    if step.status is _S.UNKNOWN and not step.contract.repeatable:
+    if step.status is _S.UNKNOWN and not step.contract.repeatable and not step.repeats:
         raise RefusedError(f"step {step.id} of saga {saga.id} is not repeatable, and nobody knows its outcome")
     used = use(saga, step, command)
     if used and not isinstance(used[-1], e.ApprovalUsed):

@@ -14,11 +14,21 @@ from typing import Final
 from amends.core import commands as c, events as e
 from amends.core.approvals import drop, void_all
 from amends.core.deciders import owner_of, require_decider
-from amends.core.effects import End
+from amends.core.effects import End, Perform
 from amends.core.frontier import held_back_by
 from amends.core.limits import one_more
 from amends.core.outcomes import Lost, Succeeded
-from amends.core.plan import is_pivot, may_be_pivots, next_back, next_rewind, pivot_says, plan, turns, unmitigated
+from amends.core.plan import (
+    forward,
+    is_pivot,
+    may_be_pivots,
+    next_back,
+    next_rewind,
+    pivot_says,
+    plan,
+    turns,
+    unmitigated,
+)
 from amends.core.refusals import (
     end_of,
     fitting,
@@ -350,7 +360,13 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
         _require_let_run(saga, incident)
     to = "let run what the gate refused" if command.let_run else f"retry incident {saga.id}/{command.incident}"
     own = require_decider(saga.begun, command.by, to)
-    retried = e.IncidentRetried(incident=command.incident, by=command.by, let_run=command.let_run, own=own)
+    doubled = may_be_doubled(saga, incident)
+    if doubled is not None and not command.repeat:
+        raise RefusedError(_may_double(saga, incident, doubled))
+    repeat = doubled is not None
+    retried = e.IncidentRetried(
+        incident=command.incident, by=command.by, let_run=command.let_run, own=own, repeat=repeat
+    )
     if incident.kind is e.IncidentKind.LIMIT_REACHED and saga.phase is _G.INCIDENT:
         more = one_more(saga.budget, command.by, "", command.now, own=own)
         return (retried, *more, _work_resumed(saga, command))
@@ -359,6 +375,28 @@ def retry_incident(saga: Saga, command: c.RetryIncident) -> tuple[e.Event, ...]:
     if saga.rollback is None:
         return (retried, _work_resumed(saga, command))
     return (retried, e.RollbackResumed(by=command.by, deadline_at=window_end(saga, command)))
+
+
+def may_be_doubled(saga: Saga, incident: Incident) -> Step | None:
+    """The step that would be done once more if an incident were tried again, although an attempt of it was lost, it
+    does not say that it may be repeated, and nobody can be asked first.
+    """
+    step = None if incident.step is None else saga.steps[incident.step]
+    if step is None or saga.rollback is not None or step.contract.repeatable or (saga.finished and not step.held):
+        return None
+    if step.status is not _S.UNKNOWN and not step.unsure:
+        return None
+    again = evolve(saga, e.IncidentRetried(incident=incident.number, by="", repeat=True))
+    return step if isinstance(forward(again.steps[step.id], 0), Perform) else None
+
+
+def _may_double(saga: Saga, incident: Incident, step: Step) -> str:
+    return (
+        f"incident {saga.id}/{incident.number}: an attempt of step {step.id} ({step.topic}) was lost, and the action "
+        "is not idempotent and has no probe, so trying again may do it twice. Look first: if it took effect, resolve "
+        "the incident, with where that can be seen (resolve_incident(…, proof=…), amends incident resolve --proof); if "
+        "it is to be done once more, say so (retry_incident(…, repeat=True), amends incident retry --repeat)"
+    )
 
 
 def _mitigate_incident(saga: Saga, incident: Incident, command: c.RetryIncident) -> tuple[e.Event, ...]:

@@ -25,7 +25,7 @@ WITHIN: Final = "within"
 TRIED: Final = "tried"
 """The value of that entry where one above counts failures or retries too; else it is true."""
 MICROS: Final = 1_000_000
-_ONE: Final = {"failures": "failure", "retries": "retry"}
+_ONE: Final = {"failures": "failure", "retries": "retry", "steps": "step", "tokens": "token"}
 
 
 class LimitName(StrEnum):

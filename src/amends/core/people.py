@@ -118,12 +118,16 @@ class IncidentOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentRetried:
-    """`let_run`: a person takes the compensation, or the mitigation, on themselves that the gate refused."""
+    """`let_run`: a person takes the compensation, or the mitigation, on themselves that the gate refused.
+
+    `repeat`: an attempt was lost, and a person has the step done once more all the same.
+    """
 
     incident: int
     by: str
     let_run: bool = False
     own: bool = False
+    repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,7 +210,8 @@ def nth_newest(saga: Saga, among: Iterable[StepId], last: int) -> Step:
         raise RefusedError(f"last={last}: at least 1 step has to be taken back")
     standing = [step for step in map(saga.steps.__getitem__, among) if step.standing and step.rewind is None]
     if len(standing) < last:
-        raise RefusedError(f"last={last}: only {len(standing)} steps stand that could be taken back; ask for fewer")
+        found = "1 step stands" if len(standing) == 1 else f"{len(standing)} steps stand"
+        raise RefusedError(f"last={last}: only {found} that could be taken back; ask for fewer")
     return newest_first(standing)[last - 1]
 
 

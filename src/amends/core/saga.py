@@ -469,9 +469,8 @@ def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
         step = altered(_known(saga, event, name), named=name in still_named)
         if isinstance(event, e.IncidentRetried):
             let_run_by = event.by if event.let_run else step.let_run_by
-            step = altered(
-                renewed(step, given_up=step.given_up and saga.finished and not step.releasable), let_run_by=let_run_by
-            )
+            stays_given_up = step.given_up and saga.finished and not step.releasable and not event.repeat
+            step = altered(renewed(step, given_up=stays_given_up), let_run_by=let_run_by, repeats=event.repeat)
         elif name in settled:
             step = changed(step, event, _next_status(saga, step, event))
         steps, top = steps.set(name, step), max(top, step.number if step.owed else 0)

@@ -147,6 +147,8 @@ class Step:
     approval: Approval | None = None
     after: tuple[StepId, ...] | None = None
     """What it was declared to be after, where its definition is a graph; else None: after all that came before."""
+    repeats: bool = False
+    """An attempt was lost, and a person has it done once more all the same."""
     let_run_by: str = ""
     """Who has its compensation run against the gate."""
     named: bool = False
@@ -267,7 +269,16 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
         step = step if isinstance(event, e.StepThrottled) else altered(step, throttle=None)
     match event:
         case e.AttemptStarted(attempt=attempt):
-            return altered(step, status=status, attempts=attempt, retry_at=None, probes=0, fatal=False, given_up=False)
+            return altered(
+                step,
+                status=status,
+                attempts=attempt,
+                retry_at=None,
+                probes=0,
+                fatal=False,
+                given_up=False,
+                repeats=False,
+            )
         case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
             return altered(step, status=status, result=result, certain=True, unsure=False, error=opaque, layer=layer)
         case e.ProbeFound(result=result, opaque=opaque):

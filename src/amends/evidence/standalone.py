@@ -478,7 +478,9 @@ def lines_about(found: Line) -> list[str]:
     for one in found["removals"][:MOST_SHOWN]:
         by, why = (json.dumps(one[name][:LONGEST_SHOWN]) for name in ("by", "why"))
         did = "found gone, and vouches for, what" if one["was_gone"] else "removed what"
-        lines.append(f"  {by} {did} {one['entries']} entries of {one['sagas']} sagas held: {why}")
+        entries = "1 entry" if one["entries"] == 1 else f"{one['entries']} entries"
+        sagas = "1 saga" if one["sagas"] == 1 else f"{one['sagas']} sagas"
+        lines.append(f"  {by} {did} {entries} of {sagas} held: {why}")
     wrong = [line[:LONGEST_FINDING] for line in (*found["troubles"], *found["findings"])]
     lines += ["! " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in wrong]
     return [*lines, SAYS[found["conclusion"]]]

@@ -27,6 +27,8 @@ FILES_MARK: Final = "$files"
 """How a step's changeset stands in its arguments."""
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
 _SECOND: Final = 1000
+_UNITS: Final = (("d", 86_400_000, 3_600_000), ("h", 3_600_000, 60_000), ("min", 60_000, _SECOND))
+"""Each with what it is in milliseconds, and what the next smaller one is."""
 _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
@@ -56,11 +58,21 @@ def further(text: str) -> tuple[str, ...]:
 
 
 def span(milliseconds: int) -> str:
-    """A duration in the unit that suits it."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if milliseconds >= 1.99 * size:  # two hours, of which a moment has passed, are two hours
+    """A duration in the unit that suits it: 2 h, also where it is some milliseconds less, and never 120 min."""
+    for unit, size, below in _UNITS:
+        if milliseconds >= 2 * size - below / 2:
             return f"{milliseconds / size:.0f} {unit}"
     return f"{milliseconds / 1000:.3g} s" if milliseconds >= _SECOND else f"{max(0, milliseconds)} ms"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 saga`, `2 sagas`: with the plural where that is not the word and an s."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def times(number: int) -> str:
+    """`once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def visible(text: str, longest: int | None = None) -> str:

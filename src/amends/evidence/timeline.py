@@ -213,8 +213,9 @@ class Timeline:
                 return direction, Tone.PLAIN, f"{what} given to {short(owner)} by {short(by)}"
             case e.IncidentCommented(by=by, text=text):
                 return direction, Tone.PLAIN, f"{what}, {short(by)}: {said(text)}"
-            case e.IncidentRetried(by=by, let_run=let_run):
+            case e.IncidentRetried(by=by, let_run=let_run, repeat=repeat):
                 how = ", who has it run against the gate" if let_run else ""
+                how += ", who has it done once more though an attempt was lost" if repeat else ""
                 return direction, Tone.PLAIN, f"{what} retried by {short(by)}{how}"
             case e.IncidentResolved(by=by, reason=reason, settled=settled, proof=proof):
                 shown = f" (proof: {said(proof)})" if proof else ""

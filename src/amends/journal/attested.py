@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from amends.core.values import SagaId
 from amends.journal.tree import Tree
+
+T = TypeVar("T")
 
 
 class Stored(NamedTuple):
@@ -103,6 +105,23 @@ class Notary(Protocol):
         ...
 
 
+def whole_families(found: Iterable[tuple[T, str]], limit: int | None, *, at_least_one: bool = True) -> list[T]:
+    """Of these, each with the name of its family, as many as may go at once: families go whole, in their order.
+
+    One that is larger than that goes all the same, as the only one.
+    """
+    families: dict[str, list[T]] = {}
+    for one, family in found:
+        families.setdefault(family, []).append(one)
+    taken: list[T] = []
+    for members in families.values():
+        is_first = at_least_one and not taken
+        if limit is not None and len(taken) + len(members) > limit and not is_first:
+            break
+        taken += members
+    return taken
+
+
 def origin_of(key: str) -> str:
     """The name of the journal that a public key signs for."""
     return key.partition("+")[0]
@@ -169,6 +188,8 @@ class Attested(Protocol):
         Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
         open, and never policies, pauses, holds, or drills that were not withdrawn (completed sagas of `amends.drill`,
         which the gate asks about); payloads kept beside a body go with the last entry that needs them.
+        A family, a saga and all that it called, goes as one: none of it as long as one of them may not go, and past
+        `limit` where it is larger than that.
         What a store takes for them is given back where it can be. It cannot be taken back.
         """
         ...
@@ -185,5 +206,5 @@ class Attested(Protocol):
         ...
 
     async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
-        """Which sagas those would be, of so many of them at most."""
+        """Which sagas those would be, of so many of them at most; families whole, also one that is larger."""
         ...

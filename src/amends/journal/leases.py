@@ -31,6 +31,25 @@ class Identity:
     pid: int = 0
     started: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.boot} {self.space} {self.pid} {self.started}"
+
+    def has_ended(self, us: Identity) -> bool:
+        """Whether this process certainly no longer runs, as `us` sees it; where nothing is seen, only time tells."""
+        if not self.boot or not us.boot:
+            return False
+        is_seen = bool(self.started) and self.space == us.space
+        return self.boot != us.boot or (is_seen and _started(self.pid) != self.started)
+
+
+def identity_of(text: str) -> Identity:
+    """A process as `str` spells it; of another text nothing is known."""
+    try:
+        boot, space, pid, started = text.split(" ")
+        return Identity(boot, space, int(pid), started)
+    except ValueError:
+        return NOBODY_KNOWN
+
 
 NOBODY_KNOWN: Final = Identity()
 """A process of which nothing can be seen: only time tells whether it lives."""

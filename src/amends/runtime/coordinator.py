@@ -112,6 +112,11 @@ class Coordinator(Starting, Desk, Outside, Controls, Retention):
         self._duty = Duty(self._engine, clock, self.settings)
         self._couriers = Couriers(journal, notify, clock, self.settings)
 
+    def __repr__(self) -> str:
+        """What a notebook shows: on which journal, in which environment, and whether it is still open."""
+        state = "open" if self._closing is None else "closed"
+        return f"<Coordinator {state} on {self.journal!r}, env {self.env}>"
+
     async def __aenter__(self) -> Self:
         await self._engine.start()
         self._couriers.start(self.observe)

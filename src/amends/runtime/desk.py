@@ -167,12 +167,20 @@ class Desk:
         return await incident_report(self.journal, incident)
 
     async def retry_incident(
-        self, incident: str, *, by: str | None = None, let_run: bool = False, mitigate: bool = False
+        self,
+        incident: str,
+        *,
+        by: str | None = None,
+        let_run: bool = False,
+        mitigate: bool = False,
+        repeat: bool = False,
     ) -> Ended:
         """Try again what an incident stopped at. `by` says who asks.
 
         let_run: have the compensation run that the gate refused; for a person, who takes it on themselves.
         mitigate: have the saga go back past its pivot, as `cancel(mitigate=True)` does; for a person, too.
+        repeat: have a step done once more of which an attempt was lost, which is not idempotent and has no probe: it
+            may then take effect twice. Refused without; who has looked first and found that it did, resolves instead.
         """
         saga, number = incident_id(incident)
         who, missing = checked_actor(by), await self._unmitigated_below(saga) if mitigate else ()
@@ -185,6 +193,7 @@ class Desk:
             let_run=let_run,
             mitigate=mitigate,
             unmitigated=missing,
+            repeat=repeat,
         )
         return await self._ask(saga, command)
 

@@ -34,7 +34,7 @@ from amends.dataclass import dataclass
 from amends.gate.facts import DRILL_AGE, DRILL_RESULT, FAILURES, TOLD, WHOLE_DRILL_AGE
 from amends.gate.policy import Policy
 from amends.gate.protocol import Gate
-from amends.journal.protocol import Journal, SagaQuery, Summary
+from amends.journal.protocol import Entry, Journal, SagaQuery, Summary
 from amends.runtime.checked import RUNTIME
 from amends.runtime.pauses import Pauses
 
@@ -48,6 +48,8 @@ _DAY_MS: Final = 86_400_000
 _FRESH_S: Final = 60.0
 _OF_DRILLS: Final = (DRILL_AGE, WHOLE_DRILL_AGE)
 _PAGE: Final = 50
+_ENTRIES: Final = 2
+"""A drill is on record with its beginning and its end; whatever follows withdraws it."""
 
 
 def contract_digest(contract: Contract) -> str:
@@ -137,14 +139,22 @@ async def drills_on_record(journal: Journal) -> AsyncIterator[DrillRecord]:
     while True:
         page = await journal.sagas(query)
         for row in page.rows:
-            entries = [entry async for entry in journal.read(row.id)]
-            if not any(entry.is_removed for entry in entries):
-                begun, ended = (entry.event for entry in entries[:2])
-                if isinstance(begun, SagaStarted) and isinstance(ended, SagaCompleted):
-                    yield _read(row.id, row.started_at, begun.input, ended.result)
+            drilled = drill_of(row.id, [entry async for entry in journal.read(row.id)])
+            if drilled is not None:
+                yield drilled
         if page.cursor is None:
             return
         query = SagaQuery(definition=DRILLS, statuses=query.statuses, limit=_PAGE, before=page.cursor)
+
+
+def drill_of(saga: SagaId, entries: Sequence[Entry]) -> DrillRecord | None:
+    """The drill that a saga's entries put on record; None where it is none, or its content was removed."""
+    if len(entries) < _ENTRIES or any(entry.is_removed for entry in entries):
+        return None
+    begun, ended = (entry.event for entry in entries[:_ENTRIES])
+    if not isinstance(begun, SagaStarted) or begun.definition != DRILLS or not isinstance(ended, SagaCompleted):
+        return None
+    return _read(saga, entries[0].at, begun.input, ended.result)
 
 
 def _read(saga: SagaId, at: int, about: Json, result: Json) -> DrillRecord:

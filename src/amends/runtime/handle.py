@@ -49,6 +49,18 @@ class Ended(Generic[R_co]):
     parent: SagaId | None = field(default=None, repr=False, compare=False)
     """The saga that called it, where it is a child."""
 
+    def __repr__(self) -> str:
+        """What a notebook shows: only what there is to say, and what a person would ask first."""
+        shown = {
+            "result": self.result if self.status is SagaStatus.COMPLETED else None,
+            "why": self.why,
+            "step": self.step,
+            "incidents": self.incidents,
+            "waits_for": self.waits_for,
+        }
+        said = "".join(f", {name}={value!r}" for name, value in shown.items() if value not in (None, "", ()))
+        return f"Ended({self.id!r}, {str(self.status)!r}{said})"
+
     async def evidence(self) -> dict[str, Json]:
         """Its record, with every fact of its timeline: await it while the coordinator is open."""
         if self.source is None:

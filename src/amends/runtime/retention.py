@@ -11,6 +11,7 @@ Whatever is removed leaves an entry in its saga that says who removed it and why
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -22,7 +23,7 @@ from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownSagaError
 from amends.journal.attested import Removal, Spared
-from amends.journal.protocol import Journal
+from amends.journal.protocol import ROOT, Journal
 from amends.runtime.checked import SYSTEM, checked_actor
 from amends.runtime.local import LocalEngine
 from amends.source.duration import duration_s
@@ -45,6 +46,8 @@ class Pruned:
     left: int
     refused: int = 0
     """Sagas that were left alone because whoever asked for this had asked for them: another person decides."""
+    families: int = 0
+    """How many families there are among those that were removed: sagas that went together with all that they called."""
 
 
 class Retention:
@@ -67,7 +70,8 @@ class Retention:
         """Remove what sagas held that ended longer ago than this: "90d", "12h", seconds or a timedelta.
 
         Never of one that is unfinished, has something open, or is held. keep: labels, as `name` or `name=value`, whose
-        sagas are left alone. At most `limit` sagas for each call; dry_run only counts. It cannot be taken back, and
+        sagas are left alone. A saga and all that it called go as one, and stay as one where one of them has to. At most
+        `limit` sagas for each call, or one family that is larger; dry_run only counts. It cannot be taken back, and
         each saga gets an entry that says who did it (`by`: a person, or the system) and why.
         """
         remover = Remover(by=_may_prune(checked_actor(by)), why=why.strip() or f"it ended more than {older_than} ago")
@@ -81,9 +85,14 @@ class Retention:
             left = await self.journal.removable(ended_before=ended_before, spared=found.spared)
             return Pruned(sagas=0, entries=0, left=left, refused=len(found.refused))
         removed, found = await remove(self.journal, remover, ended_before=ended_before, spared=spared, limit=limit)
-        is_all = removed.sagas < limit
-        left = 0 if is_all else await self.journal.removable(ended_before=ended_before, spared=found.spared)
-        return Pruned(sagas=removed.sagas, entries=removed.entries, left=left, refused=len(found.refused))
+        left = await self.journal.removable(ended_before=ended_before, spared=found.spared)
+        return Pruned(
+            sagas=removed.sagas,
+            entries=removed.entries,
+            left=left,
+            refused=len(found.refused),
+            families=found.families,
+        )
 
     async def hold(self, saga: str, *, why: str, by: str | None = None) -> None:
         """Keep what this saga held until the hold is lifted, however old it is. Raises UnknownSagaError."""
@@ -134,6 +143,7 @@ class Next(NamedTuple):
     own: frozenset[SagaId]
     refused: frozenset[SagaId]
     spared: Spared
+    families: int = 0
 
 
 def deciding_remover(by: str, why: str) -> Remover:
@@ -167,7 +177,6 @@ async def remove(
             own=own,
             ended_before=ended_before,
             spared=found.spared,
-            limit=limit,
             sagas=mine,
         )
         sagas, entries = sagas + removed.sagas, entries + removed.entries
@@ -186,8 +195,17 @@ async def _next(journal: Journal, remover: Remover, ended_before: int, spared: S
         waiting = others | await found.look()
         refused |= others
         if not waiting:
-            return Next(found, own, refused, spared)
+            return Next(found, own, refused, spared, await _families(journal, sagas))
         spared = spared._replace(sagas=spared.sagas | waiting)
+
+
+async def _families(journal: Journal, sagas: Iterable[SagaId]) -> int:
+    """How many families there are among these sagas."""
+    roots = Counter[str]()
+    for saga in sagas:
+        row = await journal.saga(saga)
+        roots[saga if row is None else row.labels.get(ROOT, saga)] += 1
+    return sum(count > 1 for count in roots.values())
 
 
 async def _decided(journal: Journal, by: str, sagas: Iterable[SagaId]) -> tuple[frozenset[SagaId], frozenset[SagaId]]:

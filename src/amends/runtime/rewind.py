@@ -19,6 +19,7 @@ from amends.core.values import StepId
 from amends.core.waits import open_waits
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, UnknownCheckpointError
+from amends.evidence.texts import counted
 from amends.runtime.backward import Backward
 from amends.runtime.checked import RUNTIME
 from amends.runtime.forward import Forward
@@ -226,7 +227,7 @@ class Rewinds:
                 if len(found) == most:
                     return tuple(found)
         raise RefusedError(
-            f"rollback_last({most}): only {len(found)} steps of this branch stand that could be taken back; "
+            f"rollback_last({most}): only {counted(len(found), 'step')} of this branch could be taken back; "
             "ask for fewer, or see s.rollback_to(checkpoint)"
         )
 

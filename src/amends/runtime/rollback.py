@@ -18,6 +18,7 @@ from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import RefusedError, UnknownActionError
+from amends.evidence.texts import counted
 from amends.runtime.registry import Registry
 
 
@@ -60,8 +61,7 @@ class RollbackPlan:
     def _counted(self) -> str:
         mitigated = sum(step.mitigates for step in self.steps)
         also = f", {mitigated} mitigated" if self.mitigate else ""
-        back = len(self.steps) - mitigated
-        return f"{back} step{'s' * (back != 1)} would be taken back{also}"
+        return f"{counted(len(self.steps) - mitigated, 'step')} would be taken back{also}"
 
     def __str__(self) -> str:
         head = f"saga {self.saga}, back to {self.place}: "

@@ -14,6 +14,7 @@ from amends.core.saga import Saga
 from amends.core.values import SagaId
 from amends.journal.protocol import Entry, Journal
 from amends.runtime.executor import Call, Executor
+from amends.telemetry.exporting import Exporting
 from amends.telemetry.metrics import Metrics
 from amends.telemetry.spans import Spans
 
@@ -51,6 +52,9 @@ class Telemetry:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
+        self.spans.leave()
+        if Exporting.here is not None:
+            await asyncio.to_thread(Exporting.here.flush)
 
 
 class _TracedExecutor(Executor):

@@ -10,7 +10,8 @@
 | `approval …`        | people are asked             | they answered           |                                    |
 
 The saga's own place in its trace stands in its label `traceparent`, so that a process that takes it up next year
-goes on in the same trace. What a process begins and does not live to end is never exported; its children are.
+goes on in the same trace. What a process begins and does not live to end is never exported; its children are. One that
+leaves in good order ends what it has open first, as it stands.
 """
 
 from __future__ import annotations
@@ -163,9 +164,18 @@ class Spans:
     def _keep(self, saga: SagaId, opened: _Open) -> None:
         self._open[saga] = opened
         while len(self._open) > MOST_OPEN:  # a hundred thousand sagas that wait for people must not fill the memory
-            _, oldest = self._open.popitem(last=False)
-            oldest.span.set_attribute("amends.saga.status", "open")
-            oldest.span.end()
+            self._leave_oldest()
+
+    def leave(self) -> None:
+        """This process is done with them: what is under way of a saga that has not ended is told as far as it is."""
+        while self._open:
+            self._leave_oldest()
+
+    def _leave_oldest(self) -> None:
+        _, oldest = self._open.popitem(last=False)
+        oldest.span.set_attribute("amends.saga.status", "open")
+        for span in (*oldest.calls.values(), *oldest.asked.values(), oldest.span):
+            span.end()
 
     def _describe(self, span: Span, begun: e.SagaStarted) -> None:
         kind, _, name = begun.actor.partition(":")

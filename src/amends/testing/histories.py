@@ -431,7 +431,8 @@ class Walk:
                 return False
             self.truths[step].hanging = ()
         self.told_over -= {step}
-        return self.tell(c.RetryIncident(incident=incident.number, by="person:ann", now=self.now, window_s=900))
+        now = self.now
+        return self.tell(c.RetryIncident(incident=incident.number, by="person:ann", now=now, window_s=900, repeat=True))
 
     def resolve(self, incident: Incident) -> bool:
         """A person sees to it by hand, and vouches; what they leave standing is theirs."""

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from amends import Command, Coordinator, Fatal, Registry, SecretUnavailableError, Settings, Webhook, Work, saga
+from amends.journal.leases import Identity, own_identity
+from amends.runtime.notices.progress import Progress
 from amends.runtime.notices.target import Target
 from amends.runtime.notices.types import TYPES
 from tests.runtime.notices.receiver import SECRET, Receiver, receiving
@@ -21,6 +24,7 @@ from tests.runtime.support import World
 
 QUICK = Settings(park_s=0.01, poll_s=0.05, settle_s=1)
 PATIENCE_S = 60
+MARK_S = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +139,8 @@ class Hook(Webhook):
 
 async def main():
     journal = await SqliteJournal.open(sys.argv[1], SystemClock())
-    done = await Couriers(journal, [Hook(sys.argv[2], timeout_s=3, name="hook")], SystemClock(), Settings()).once()
+    hook = Hook(sys.argv[2], timeout_s=float(sys.argv[4]), name="hook")
+    done = await Couriers(journal, [hook], SystemClock(), Settings()).once()
     await journal.close()
     sys.exit(0 if done else 6)
 
@@ -143,13 +148,14 @@ asyncio.run(main())
 """
 
 
-def telling(journal: Path, receiver: Receiver, deliveries: int) -> subprocess.Popen[bytes]:
+def telling(journal: Path, receiver: Receiver, deliveries: int, timeout_s: float = 3) -> subprocess.Popen[bytes]:
     """A process that tells what is pending, and gets a SIGKILL between a delivery and the moving of the cursor."""
-    return subprocess.Popen([sys.executable, "-c", KILLED, str(journal), receiver.url, str(deliveries)])
+    words = (str(journal), receiver.url, str(deliveries), str(timeout_s))
+    return subprocess.Popen([sys.executable, "-c", KILLED, *words])
 
 
-def tell(journal: Path, receiver: Receiver, deliveries: int) -> int:
-    with telling(journal, receiver, deliveries) as process:
+def tell(journal: Path, receiver: Receiver, deliveries: int, timeout_s: float = 3) -> int:
+    with telling(journal, receiver, deliveries, timeout_s) as process:
         return process.wait(PATIENCE_S)
 
 
@@ -209,3 +215,25 @@ def test_a_sigkill_between_delivery_and_cursor_tells_it_again_under_the_same_id(
         assert len(set(receiver.ids)) == 4
         assert tell(tmp_path / "amends.db", receiver, 99) == 0
         assert len(receiver.came) == 5
+
+
+def test_after_a_sigkill_the_next_process_does_not_wait_for_the_dead_one_s_mark(tmp_path: Path) -> None:
+    """The mark holds for two minutes and more, which is longer than anybody waits here."""
+    park(tmp_path / "amends.db", "a", "b")
+    with receiving() as receiver:
+        assert tell(tmp_path / "amends.db", receiver, 1, timeout_s=MARK_S) == -signal.SIGKILL
+        assert tell(tmp_path / "amends.db", receiver, 99, timeout_s=MARK_S) == 0
+        assert [came.said["data"]["saga"] for came in receiver.came] == ["a", "a", "b"]
+
+
+def test_a_mark_tells_a_process_that_is_gone_from_one_that_is_not_seen() -> None:
+    us = own_identity()
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    dead = Identity(us.boot, us.space, gone.pid, "1")
+    blank = Progress(position=0, target="", types=(), began=0)
+    assert blank.held("x", 9_000, us).held_s("me", 0, us) == 9
+    assert blank.held("x", 9_000, dead).held_s("me", 0, us) == 0
+    assert blank.held("x", 9_000, replace(us, boot="another")).held_s("me", 0, us) == 0
+    assert blank.held("x", 9_000).held_s("me", 0, us) == 9, "an older version has said nothing of its process"
+    assert replace(blank, holder="x", held_until=9_000, process="nonsense").held_s("me", 0, us) == 9

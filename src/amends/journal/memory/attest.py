@@ -12,7 +12,18 @@ from amends.core.values import CONTROL, DRILLS, POLICIES, SagaId
 from amends.core.verdict import Rate
 from amends.errors import EvidenceError
 from amends.journal import rates, refusals
-from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored, origin_of
+from amends.journal.attested import (
+    NOBODY,
+    Checkpoint,
+    Notary,
+    Pace,
+    Removal,
+    Signer,
+    Spared,
+    Stored,
+    origin_of,
+    whole_families,
+)
 from amends.journal.codec import Wire, encode, removed_digest, without_payload
 from amends.journal.memory import lists
 from amends.journal.memory.state import Kept, Memory, Record
@@ -168,7 +179,8 @@ class MemoryLog:
         self._require_open()
         with self.memory.lock:
             every = self._over(ended_before, spared)
-            over = [one for one in every if sagas is None or one.id in sagas][:limit]
+            meant = [one for one in every if sagas is None or one.id in sagas]
+            over = whole_families(((one, _family(one)) for one in meant), limit)
             found = Removal(len(over), sum(self._remove(one, by, why, own=own) for one in over))
             self._sign(is_end=bool(over))
         return found
@@ -192,7 +204,8 @@ class MemoryLog:
     async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
         self._require_open()
         with self.memory.lock:
-            return tuple(record.id for record in self._over(ended_before, spared)[:limit])
+            over = self._over(ended_before, spared)
+            return tuple(whole_families(((record.id, _family(record)) for record in over), limit))
 
     # -- its own ------------------------------------------------------------------------------------------------------
 
@@ -237,7 +250,10 @@ class MemoryLog:
         every = self.memory.sagas.values()
         over = [record for record in every if self._is_over(record, ended_before)]
         free = [record for record in over if not spared.spares(record.id, record.begun.labels)]
-        return [record for record in free if self._nobody_above_needs(record, ended_before, spared)]
+        going = {record.id for record in free}
+        kept = {_family(record) for record in every if record.id not in going and not record.removed}
+        alone = [record for record in free if _family(record) not in kept]
+        return [record for record in alone if self._nobody_above_needs(record, ended_before, spared)]
 
     def _nobody_above_needs(self, record: Record, ended_before: int, spared: Spared) -> bool:
         """Whether nobody can have a child taken back any more: all above it would be removed too, or are."""
@@ -248,7 +264,7 @@ class MemoryLog:
             kin = None if name is None or name in seen else self.memory.sagas.get(SagaId(name))
             if kin is None or kin.removed:
                 continue
-            if not self._is_over(kin, ended_before) or kin.id in spared.sagas:
+            if not self._is_over(kin, ended_before) or spared.spares(kin.id, kin.begun.labels):
                 return False
             seen.add(kin.id)
             above.append(kin.begun.labels.get(PARENT))
@@ -277,3 +293,9 @@ class MemoryLog:
 
     def _put_on_record(self, record: Record, removed: e.ContentRemoved) -> None:
         self.memory.add(record, removed, encode(removed), self._clock.now())
+
+
+def _family(record: Record) -> str:
+    """The saga at the top of those that called each other: its own id, for one that nobody called."""
+    labels = record.begun.labels
+    return labels.get(ROOT) or labels.get(PARENT) or record.id

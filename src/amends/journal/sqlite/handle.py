@@ -25,6 +25,9 @@ class Handle:
         self._reader = reader
         self._pid = os.getpid()
 
+    def __repr__(self) -> str:
+        return str(self._path)
+
     def _require_home(self) -> None:
         if os.getpid() != self._pid:
             raise ForkedError(

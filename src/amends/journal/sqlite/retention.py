@@ -6,6 +6,7 @@ the gate asks when each action passed one. A drill that was withdrawn counts for
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
 
 Each saga gets an entry in the same transaction that says who removed what it held and why; the transaction is signed.
+A family, a saga and all that it called, goes together, and not before all of it may go.
 
 The file gets smaller: an entry is taken out and put back without its content, because only what is taken out lets
 SQLite join pages that are nearly empty; those that are left over are then cut off the end, some for each transaction.
@@ -19,7 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from amends.core.events import ContentRemoved
 from amends.core.values import SagaId, canonical
-from amends.journal.attested import Removal, Spared
+from amends.journal.attested import Removal, Spared, whole_families
 from amends.journal.codec import chain, encode, removed_digest, without_payload
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
@@ -27,6 +28,8 @@ from amends.journal.sqlite.writer import Batch
 SAGAS: Final = 100
 PAGES: Final = 2_000
 """How many sagas are seen to, and how many free pages given back, in one transaction."""
+MOST: Final = 1_000
+"""A family goes in one transaction, unless it is larger than this: then others may write in between."""
 
 
 class Wanted(NamedTuple):
@@ -50,7 +53,7 @@ class Removed(NamedTuple):
 
     sagas: int
     entries: int
-    reached: int | None
+    reached: int | None = None
 
 
 Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
@@ -61,7 +64,10 @@ async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None
     sagas, entries, reached = 0, 0, 0
     while limit is None or sagas < limit:
         most = SAGAS if limit is None else min(SAGAS, limit - sagas)
-        removed: Removed = await ask(partial(remove, wanted=wanted, signed=signed, after=reached, most=most))
+        bound = limit is not None and sagas > 0
+        removed: Removed = await ask(
+            partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
+        )
         sagas, entries = sagas + removed.sagas, entries + removed.entries
         if removed.reached is None:
             break
@@ -71,15 +77,19 @@ async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None
     return Removal(sagas, entries)
 
 
-def remove(batch: Batch, wanted: Wanted, signed: Signed, after: int, most: int = SAGAS) -> Removed:
-    """The next few sagas past a row."""
+def remove(
+    batch: Batch, wanted: Wanted, signed: Signed, after: int, most: int = SAGAS, *, is_bound: bool = False
+) -> Removed:
+    """The next few sagas past a row, families whole; `is_bound`: not even the first may be larger than that."""
     database = batch.database
     batch.flush()  # what came in the same transaction has to be in its place
-    values = {**_bindings(wanted), "after": after, "limit": most}
-    sagas = [int(row) for (row,) in database.rows(f"{_ENDED} ORDER BY id LIMIT :limit", values)]
+    found, last = _next(database, wanted, after, most)
+    sagas = whole_families(((row, family) for row, _, family in found), most, at_least_one=not is_bound)[:MOST]
     entries = sum(_remove(batch, saga, signed) for saga in sagas)
     batch.cuts_log, batch.is_end = batch.cuts_log or bool(sagas), batch.is_end or bool(sagas)
-    return Removed(len(sagas), entries, sagas[-1] if len(sagas) == most else None)
+    is_more = bool(sagas) and len(found) >= most
+    reached = last if len(sagas) == len(found) else after
+    return Removed(len(sagas), entries, reached if is_more else None)
 
 
 def count(database: Database, wanted: Wanted) -> int:
@@ -88,11 +98,19 @@ def count(database: Database, wanted: Wanted) -> int:
 
 
 def first(database: Database, wanted: Wanted, limit: int) -> tuple[SagaId, ...]:
-    found = database.rows(
-        f"SELECT name FROM saga WHERE id IN ({_ENDED}) ORDER BY id LIMIT :limit",  # noqa: S608 - all of it is constant
-        {**_bindings(wanted), "after": 0, "limit": limit},
-    )
-    return tuple(SagaId(name) for (name,) in found)
+    found, _ = _next(database, wanted, 0, limit)
+    return tuple(whole_families(((SagaId(name), family) for _, name, family in found), limit))
+
+
+def _next(database: Database, wanted: Wanted, after: int, limit: int) -> tuple[list[tuple[int, str, str]], int]:
+    """The oldest that may go, so many of them and all of their families: row, name and family of each. And the row of
+    the last among those oldest.
+    """
+    values = {**_bindings(wanted), "after": after}
+    oldest = database.rows(_OLDEST, {**values, "limit": limit})
+    families = canonical(sorted({str(family) for _, family in oldest}))
+    found = database.rows(_MEMBERS, {**values, "families": families}) if oldest else []
+    return [(int(row), str(name), str(family)) for row, name, family in found], int(oldest[-1][0]) if oldest else after
 
 
 def give_back(batch: Batch) -> bool:
@@ -119,7 +137,7 @@ def vouch(batch: Batch, signed: Signed) -> Removed:
             batch, saga, ContentRemoved(entries=entries, by=signed.by, why=signed.why, was_gone=True), signed.at
         )
     batch.is_end = batch.is_end or bool(gone)
-    return Removed(len(gone), sum(entries for _, entries in gone), None)
+    return Removed(len(gone), sum(entries for _, entries in gone))
 
 
 def _gone(database: Database, saga: int) -> int:
@@ -168,15 +186,26 @@ def _bindings(wanted: Wanted) -> dict[str, str | int | None]:
 
 
 _INCREMENTAL: Final = 2
-_ENDED: Final = """
+_FAMILY: Final = """
+    coalesce(json_extract({0}.labels, '$."amends.root"'), json_extract({0}.labels, '$."amends.parent"'), {0}.name)
+"""
+"""The saga at the top of those that called each other: its own name, for one that nobody called."""
+_MAY_NOT_GO: Final = """
+    ({0}.ended_at IS NULL OR {0}.ended_at >= :ended_before OR {0}.open_incidents > 0 OR {0}.open_approvals > 0
+     OR {0}.name IN (SELECT value FROM json_each(:sagas)))
+"""
+_SPARED: Final = """
+    EXISTS (SELECT 1 FROM json_each({0}.labels) AS label JOIN json_each(:labels) AS spared
+             WHERE spared.value IN (label.key, label.key || '=' || label.value))
+"""
+_ENDED: Final = f"""
     SELECT id FROM saga
      WHERE id > :after AND ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
        AND definition NOT IN ('amends.policy', 'amends.control')
        AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name NOT IN (SELECT value FROM json_each(:sagas))
        AND (:only IS NULL OR name IN (SELECT value FROM json_each(:only)))
-       AND NOT EXISTS (SELECT 1 FROM json_each(saga.labels) AS label JOIN json_each(:labels) AS spared
-                        WHERE spared.value IN (label.key, label.key || '=' || label.value))
+       AND NOT {_SPARED.format("saga")}
        AND NOT EXISTS (
             WITH RECURSIVE above (name, parent) AS (
                 SELECT one.name, json_extract(one.labels, '$."amends.parent"') FROM saga AS one
@@ -186,10 +215,17 @@ _ENDED: Final = """
                 SELECT one.name, json_extract(one.labels, '$."amends.parent"')
                   FROM above JOIN saga AS one ON one.name = above.parent)
             SELECT 1 FROM above JOIN saga AS kin ON kin.name = above.name
-             WHERE kin.removed = 0
-               AND (kin.ended_at IS NULL OR kin.ended_at >= :ended_before OR kin.open_incidents > 0
-                    OR kin.open_approvals > 0 OR kin.name IN (SELECT value FROM json_each(:sagas))))
-"""
+             WHERE kin.removed = 0 AND ({_MAY_NOT_GO.format("kin")} OR {_SPARED.format("kin")}))
+       AND {_FAMILY.format("saga")} NOT IN (
+            SELECT {_FAMILY.format("child")} FROM saga AS child
+             WHERE json_extract(child.labels, '$."amends.parent"') IS NOT NULL AND child.removed = 0
+               AND ({_MAY_NOT_GO.format("child")} OR {_SPARED.format("child")}))
+"""  # noqa: S608 - all of it is constant
+_OLDEST: Final = f"SELECT id, {_FAMILY.format('saga')} FROM saga WHERE id IN ({_ENDED}) ORDER BY id LIMIT :limit"  # noqa: S608 - all of it is constant
+_MEMBERS: Final = f"""
+    SELECT id, name, {_FAMILY.format("saga")} AS family FROM saga
+     WHERE id IN ({_ENDED}) AND family IN (SELECT value FROM json_each(:families)) ORDER BY id
+"""  # noqa: S608 - all of it is constant
 _LAST_USES: Final = """
     DELETE FROM blob WHERE digest IN (
         SELECT digest FROM blob_use AS mine WHERE saga = ?1

@@ -5,7 +5,8 @@ delivered at least once, whatever dies, and a later one never before an earlier 
 own notices and nobody else's: each target has its own courier.
 
 Several processes may have a courier for the same target: four workers of one web server, say. They take turns by a mark
-in the cursor's note: whoever has something to tell first writes its name there, and until when, with a compare-and-set.
+in the cursor's note: whoever has something to tell first writes its name there, its process, and until when, with a
+compare-and-set.
 That keeps two from telling the same thing as long as nobody oversleeps. Who does (its time was up, another took over)
 finds when it wants to move the cursor that it has moved; then at most the one notice that it was telling was told
 twice, under the same id. The mark also says when a failed notice is tried again, so that ten processes together try as
@@ -15,7 +16,7 @@ often as one, and a restart does not begin anew.
 |------------------------------------------|--------------------------------------------------------------------------|
 | the target fails, is slow, is not there  | tried again, first after a second, later each quarter of an hour         |
 | it fails until the notice is too old     | given up: an error is logged, `status` counts it, the next one is tried  |
-| SIGKILL before the cursor has moved      | told again, same id, once the mark has run out                           |
+| SIGKILL before the cursor has moved      | told again, same id, at once: the mark names a process that is gone      |
 | SIGKILL after it has moved               | nothing: the next notice is next                                         |
 | two processes                            | one tells; the other looks again when the first is done, or its mark out |
 | the journal cannot be written            | it may be told again later: what was told and what was kept differ by one |
@@ -41,6 +42,7 @@ from typing import Final, NamedTuple, TypeAlias
 from amends.clock import Clock
 from amends.errors import AmendsError, JournalStoppedError
 from amends.evidence.heads import HEAD
+from amends.journal.leases import own_identity
 from amends.journal.protocol import Cursor, Journal
 from amends.runtime.executor import told
 from amends.runtime.logs import logger
@@ -92,7 +94,7 @@ class Courier:
         self._poll_s = poll_s
         self._told = told
         self._look_first = look
-        self._me = clock.new_id()
+        self._me, self._us = clock.new_id(), own_identity()
         self._lease_s = target.timeout_s + 2 * MARGIN_S
         self._clear_to = -1
         self._cursor = Cursor(f"{FOLDER}{target.name}")
@@ -180,7 +182,7 @@ class Courier:
         if not await self._look(size):
             return Rest(Left.HELD, _CONTENDED_S)
         now = self._clock.now()
-        held_s = self._progress.held_s(self._me, now)
+        held_s = self._progress.held_s(self._me, now, self._us)
         rests_s = 0.0 if hurried else self._progress.rests_s(now)
         if rests_s or held_s:
             return Rest(Left.HELD, min(held_s, self._poll_s)) if held_s else Rest(Left.UNTOLD, rests_s)
@@ -223,9 +225,9 @@ class Courier:
         now, until = self._clock.now(), self._until()
         if isinstance(delivery, Delivered):
             _log.info("%s was told %s: %s %s", self.target.shown, notice.id, notice.type, notice.about)
-            saved = await self._save(onward(self._progress).told(now).held(self._me, until))
+            saved = await self._save(onward(self._progress).told(now).held(self._me, until, self._us))
         elif now - notice.at >= self.target.give_up_s * 1000:
-            saved = await self._save(self._given_up(notice, onward, delivery.why).held(self._me, until))
+            saved = await self._save(self._given_up(notice, onward, delivery.why).held(self._me, until, self._us))
         else:
             tries = self._progress.tries + 1
             wait_s = max(PACE.delay_s(tries, self._clock.jitter()), delivery.after_s)
@@ -272,7 +274,7 @@ class Courier:
         now, needed_s = self._clock.now(), self.target.timeout_s + MARGIN_S
         if self._progress.holder == self._me and self._progress.held_until - now >= needed_s * 1000:
             return True
-        return await self._save(self._progress.held(self._me, self._until()))
+        return await self._save(self._progress.held(self._me, self._until(), self._us))
 
     def _until(self) -> int:
         return self._clock.now() + round(self._lease_s * 1000)

@@ -14,6 +14,7 @@ from amends.core.contracts import Retries
 from amends.core.values import canonical
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
+from amends.journal.leases import NOBODY_KNOWN, Identity, identity_of
 from amends.journal.protocol import Cursor
 from amends.runtime.notices.target import LONGEST_TRY_S
 
@@ -32,7 +33,8 @@ class Progress:
 
     target, types: what lists show of the target.
     began: how large the journal was when the target was new; of what is older it is told what is still open.
-    holder, held_until: which process tells it just now, and until when nobody else should.
+    holder, held_until: who tells it just now, and until when nobody else should.
+    process: in which process that is, as others on the machine can see whether it still runs.
     tries, error, failed_at, again_at: of the notice after `position`, if it could not be delivered yet.
     delivered_at: when it was last told something.
     head, head_at: how many entries the tree head had that it was last told of, and when that was.
@@ -45,6 +47,7 @@ class Progress:
     began: int
     holder: str = ""
     held_until: int = 0
+    process: str = ""
     tries: int = 0
     error: str = ""
     failed_at: int = 0
@@ -55,10 +58,13 @@ class Progress:
     head: int = 0
     head_at: int = 0
 
-    def held_s(self, me: str, now: int) -> float:
-        """How long somebody else may be at it. A time that no holder can have written was read off another clock."""
+    def held_s(self, me: str, now: int, us: Identity = NOBODY_KNOWN) -> float:
+        """How long somebody else may be at it: not at all where their process is gone, by the rule of leases. A time
+        that no holder can have written was read off another clock.
+        """
         left_s = (self.held_until - now) / 1000
-        return left_s if self.holder not in {"", me} and 0 < left_s <= LONGEST_HOLD_S else 0.0
+        is_held = self.holder not in {"", me} and 0 < left_s <= LONGEST_HOLD_S
+        return left_s if is_held and not identity_of(self.process).has_ended(us) else 0.0
 
     def rests_s(self, now: int) -> float:
         """How long until the next try is due."""
@@ -68,11 +74,11 @@ class Progress:
         """The same, of a target that has come to be shown differently, or told of something else."""
         return replace(self, target=target, types=types)
 
-    def held(self, me: str, until: int) -> Progress:
-        return replace(self, holder=me, held_until=until)
+    def held(self, me: str, until: int, us: Identity = NOBODY_KNOWN) -> Progress:
+        return replace(self, holder=me, held_until=until, process=str(us))
 
     def let_go(self) -> Progress:
-        return replace(self, holder="", held_until=0)
+        return replace(self, holder="", held_until=0, process="")
 
     def passed(self, position: int) -> Progress:
         """What comes after this position is next."""

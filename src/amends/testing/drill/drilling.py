@@ -8,7 +8,7 @@ its own end, and each death is counted where it happened; one inside of a child,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 from amends.core.contracts import Reversibility
 from amends.core.saga import Saga, Step
@@ -32,6 +32,7 @@ from amends.testing.drill.report import Cell, Drilled, Report, is_users
 from amends.testing.drill.stage import Hook, Setting, hushed
 from amends.testing.world import Account
 
+OnRun: TypeAlias = Callable[[int, int | None], None]
 _CRASHES = frozenset({Fault.CRASH, Fault.UNDO_CRASH})
 _WORDS_OF_EFFECT = 4
 """Of a saga, at a step, which part, and that it is over; what the journal was asked has fewer words."""
@@ -53,6 +54,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
     allow_production: bool = False,
     environments: Mapping[str, Iterable[str]] | None = None,
     on_cell: Callable[[Cell], None] | None = None,
+    on_run: OnRun | None = None,
 ) -> Report:
     """Run a saga once for each place where it can go wrong, and see whether the world comes back.
 
@@ -64,6 +66,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
     only: the names of faults (`lost-done`) or places (`2:lost-done`) to try; all of them where it is empty.
     quick: the fewest runs in which every compensation works once and the world has to come back, for a schedule: as it
         is, all of it taken back, and the last step that a rollback can come from failing for good.
+    on_run: called after each run with how many there were, and how many there will be, once that can be said.
     """
     gate = gate or _builtin()
     policy = getattr(gate, "policy", None)
@@ -88,7 +91,7 @@ async def drill(  # noqa: PLR0913 - each by name, and few of them needed
         patience_s=patience_s,
     )
     with hushed():
-        return await Drill(setting, _checked(only), on_cell, quick=quick).run()
+        return await Drill(setting, _checked(only), on_cell, on_run, quick=quick).run()
 
 
 def _builtin() -> Gate:
@@ -109,16 +112,24 @@ def _checked(only: Collection[str]) -> frozenset[str]:
 
 class Drill:
     def __init__(
-        self, setting: Setting, only: frozenset[str], on_cell: Callable[[Cell], None] | None, *, quick: bool
+        self,
+        setting: Setting,
+        only: frozenset[str],
+        on_cell: Callable[[Cell], None] | None,
+        on_run: OnRun | None = None,
+        *,
+        quick: bool,
     ) -> None:
         self._setting = setting
         self._only = only
         self._quick = quick
         self._on_cell = on_cell
+        self._on_run = on_run
         self._cells: list[Cell] = []
         self._beside: list[Cell] = []
         """Runs that were needed, and not asked for: what else they show is told all the same."""
         self._runs = 0
+        self._planned: int | None = None
         self._stop: Stop | None = None
         self._mitigates = False
         self._steps: tuple[Drilled, ...] = ()
@@ -141,7 +152,9 @@ class Drill:
                 await self._play(Place(Fault.MITIGATED))
             ways_back = [*_back(Account(await back.stage.entries())), *self._past_pivot(saga)]
             tried = [*_forward(saga, first.asked_people), *dict.fromkeys(ways_back)]
-            for place in _quick(saga, self._stop) if self._quick else tried:
+            places = [*_quick(saga, self._stop)] if self._quick else tried
+            self._plan(places, first, back)
+            for place in places:
                 await self._play(place)
             if not self._quick:
                 await self._crashes()
@@ -175,7 +188,7 @@ class Drill:
         rehearsal = Rehearsal(self._setting, place, None if mitigates else self._stop_for(place), mitigates=mitigates)
         if is_needed or self._is_wanted(place):
             await rehearsal.play()
-            self._runs += 1
+            self._count()
         if is_needed or self._is_wanted(place):
             if place.fault is Fault.TAKEN_BACK:
                 family = await rehearsal.stage.family()
@@ -226,9 +239,26 @@ class Drill:
         if self._on_cell is not None:
             self._on_cell(cell)
 
+    def _plan(self, places: Iterable[Place], first: Rehearsal, back: Rehearsal) -> None:
+        """How many runs there will be: one for each place, and one for each point at which a process can die.
+
+        Of those the first runs tell how many there are, or nearly.
+        """
+        self._planned = self._runs + sum(map(self._is_wanted, places))
+        if not self._quick and self._wants_crashes():
+            self._planned += first.points + 1 + (0 if self._stop is None else back.points + 1)
+
+    def _count(self) -> None:
+        self._runs += 1
+        if self._on_run is not None:
+            self._on_run(self._runs, None if self._planned is None else max(self._planned, self._runs))
+
+    def _wants_crashes(self) -> bool:
+        return any(self._is_wanted(Place(fault, step.id)) for fault in _CRASHES for step in self._steps)
+
     async def _crashes(self) -> None:
         deaths: dict[Place, list[Rehearsal]] = {}
-        if any(self._is_wanted(Place(fault, step.id)) for fault in _CRASHES for step in self._steps):
+        if self._wants_crashes():
             for stop in dict.fromkeys((None, self._stop)):
                 await self._die_everywhere(stop, deaths)
         for place, rehearsals in deaths.items():
@@ -243,7 +273,7 @@ class Drill:
             mitigates = self._mitigates and stop is None
             rehearsal = Rehearsal(self._setting, Place(Fault.NOTHING), stop, mitigates=mitigates)
             life = await rehearsal.play(ends_at=point)
-            self._runs += 1
+            self._count()
             if not life.stopped:
                 return
             for place in _where(life.passed[-1], rehearsal, self._steps[0].id):

@@ -66,6 +66,8 @@ class Rehearsal:
         self._changed: object = None
         self._cancelling: asyncio.Task[Ended] | None = None
         self._dies = False
+        self.points = 0
+        """How many points it passed at which a process could have died."""
         self._people = 0
         """How many have approved something: somebody else each time, also after a death."""
 
@@ -90,6 +92,7 @@ class Rehearsal:
             case _:
                 pass
         life = await self.stage.live(self._perform, ends_at)
+        self.points = len(life.passed)
         if life.stopped:
             self._dies = False
             self.left, self.wrote_last = await self.stage.family(), self.stage.last_writer
@@ -153,7 +156,10 @@ class Rehearsal:
             due = [one for one in saga.open_incidents if one.kind is kind]
             if not due:
                 break
-            await coordinator.retry_incident(f"{saga.id}/{due[0].number}", by=PERSON)
+            try:
+                await coordinator.retry_incident(f"{saga.id}/{due[0].number}", by=PERSON)
+            except RefusedError:
+                break  # it may have been done, and nobody can be asked: that takes a person who looks
             saga = await self._saga()
         await self._check(coordinator, Place(Fault.NOTHING))
 

@@ -402,13 +402,38 @@ class EvidenceRules(Ground):
             await journal.append(SagaId(name), [begun, *ended], after=0, summary=halted if stopped else completed)
         self.clock.advance(10)
         now = self.clock.now()
-        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=now)).sagas, 1)
-        page = await journal.sagas(SagaQuery())
-        equal({row.id for row in page.rows if row.pruned}, {"p"})
+        equal(await journal.removable(ended_before=now), 0)  # a family goes whole
+        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=now)).sagas, 0)
         resumed: list[e.Event] = [e.WorkResumed(by="a"), e.SagaCompleted(result=None)]
         await journal.append(SagaId("p~1"), resumed, after=2, summary=completed)
         self.clock.advance(1)
-        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now())).sagas, 3)
+        equal((await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now())).sagas, 4)
+
+    @rule
+    async def test_a_family_goes_as_one_or_not_at_all(self, journal: Journal) -> None:
+        completed = Summary(status=SagaStatus.COMPLETED)
+        kin = {"a": "", "p": "", "p~1": "p", "b": "", "p~2": "p", "q": "", "q~1": "q"}
+        for name, root in kin.items():
+            labels = {PARENT: root, ROOT: root} if root else {}
+            labels |= {"kept": "yes"} if name == "q~1" else {}
+            begun = e.SagaStarted(definition="d", version=1, input={}, actor="a", env="e", labels=labels)
+            await journal.append(SagaId(name), [begun, e.SagaCompleted(result=None)], after=0, summary=completed)
+        self.clock.advance(1)
+        now, spared = self.clock.now(), Spared(frozenset(), frozenset({"kept"}))
+        equal(await journal.removable(ended_before=now, spared=Spared(frozenset({"p~2"}), spared.labels)), 2)
+        equal(await journal.next_removable(ended_before=now, spared=spared, limit=9), ("a", "p", "p~1", "p~2", "b"))
+        equal(await journal.next_removable(ended_before=now, spared=spared, limit=3), ("a",))
+        done = [
+            (
+                await journal.remove_payloads(
+                    by="person:ann", why="it is old", ended_before=now, spared=spared, limit=2
+                )
+            ).sagas
+            for _ in range(4)
+        ]
+        equal(done, [1, 3, 1, 0])  # the second is a family, and larger than the limit
+        page = await journal.sagas(SagaQuery())
+        equal({row.id for row in page.rows if not row.pruned}, {"q", "q~1"})
 
     @rule
     async def test_no_more_is_removed_at_once_than_is_asked_for(self, journal: Journal) -> None:

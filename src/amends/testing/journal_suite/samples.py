@@ -176,6 +176,7 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.IncidentCommented(incident=1, by="person:ann", text="the bank is closed"),
     e.IncidentRetried(incident=1, by="ann"),
     e.IncidentRetried(incident=1, by="person:ann", let_run=True),
+    e.IncidentRetried(incident=1, by="person:ann", repeat=True),
     e.IncidentResolved(incident=2, by="ann", reason="refunded by hand", settled=(STEP,)),
     e.IncidentResolved(incident=2, by="person:ann", reason="by hand", settled=(), proof="ticket 7"),
     e.BudgetSpent(place=StepId("4"), tokens=1200, usd_micros=420_000, what="the plan"),
