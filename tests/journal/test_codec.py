@@ -209,7 +209,7 @@ def test_what_holds_its_default_is_left_out() -> None:
 # -- large payloads -----------------------------------------------------------------------------------------------
 
 
-def test_a_payload_is_kept_in_the_body_up_to_4_096_characters() -> None:
+def test_a_payload_is_kept_in_the_body_up_to_1_024_characters() -> None:
     quotes = 2
     assert encode(succeeded("x" * (INLINE - quotes))).blobs == {}
     assert encode(succeeded("é" * (INLINE - quotes))).blobs == {}

@@ -104,7 +104,7 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
 Fields = dict[str, Any]
 UPCASTS: Final[dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
 
-INLINE: Final = 4 * 1024
+INLINE: Final = 1024
 """How many characters a payload has at most that stands in its body; a longer one is kept beside it, in parts."""
 _SHOWN: Final = 256 * 1024
 FIRST: Final = bytes(32)
