@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from amends import Coordinator
-from bench import against, baselines, changesets, evidence, judging, lists, ours, simulation, stalls
+from bench import against, baselines, changesets, evidence, histories, judging, lists, ours, simulation, stalls
 
 ROUNDS = 3
 
@@ -213,6 +213,14 @@ async def values(folder: Path, figures: Figures) -> None:
                 figures.at_most(f"{what} / made and dropped", given / min(one for one, _ in both), 3)
 
 
+async def agent_loops(folder: Path, figures: Figures) -> None:
+    """What a journal takes whose agent hands its whole history to the model on every turn."""
+    few, many = await histories.bytes_of(fresh(folder), 50), await histories.bytes_of(fresh(folder), 200)
+    print(f"a history of 2 KB a turn takes {few / 50 / 1024:.1f} KB a turn at 50 turns, {many / 200 / 1024:.1f} at 200")
+    figures.at_most("disk of 200 turns with all history / of 50 turns", many / few, 4.5)
+    figures.at_most("disk of 200 turns with all history / its text", many / (200 * histories.TEXT), 5)
+
+
 def simulated(figures: Figures) -> None:
     schedule_s, undisturbed_s = simulation.schedule_s(), simulation.undisturbed_s()
     figures.at_most("a simulated schedule of a five-step saga / that saga undisturbed", schedule_s / undisturbed_s, 8)
@@ -226,6 +234,7 @@ def everything(folder: Path, figures: Figures) -> None:
     asyncio.run(many_sagas(folder, figures))
     asyncio.run(evidence_costs(folder, figures))
     asyncio.run(values(folder, figures))
+    asyncio.run(agent_loops(folder, figures))
     simulated(figures)
     recovery(folder, figures)
     memory_and_start(folder, figures)
@@ -244,11 +253,14 @@ def main() -> int:
                 asyncio.run(families(folder, figures))
             case ["values"]:
                 asyncio.run(values(folder, figures))
+            case ["histories"]:
+                asyncio.run(agent_loops(folder, figures))
             case ["against", revision]:
                 against.measured(figures, revision)
             case _:
                 raise SystemExit(
-                    'make bench, with ARGS=changesets, families or values, ARGS="against REVISION", or without'
+                    "make bench, with ARGS=changesets, families, histories or values, "
+                    'with ARGS="against REVISION", or without'
                 )
     Console(width=110).print(figures.table)
     return 1 if figures.missed else 0

@@ -32,6 +32,7 @@ from amends.journal.sqlite import SqliteJournal, writer
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.evidence import root
 from amends.testing.journal_suite.notary import PlainNotary
+from amends.testing.journal_suite.parts import history
 from amends.testing.journal_suite.samples import opened, resumed, started, walked
 from tests.journal.disk import Damage, Disk, Operation, after_power_cut, watched
 
@@ -67,7 +68,8 @@ async def tell(disk: Disk, path: Path, told: Told) -> None:
         await line(journal, disk, told, SagaId(name), [started()])
     for turn in range(2):
         for name in ("s", "t"):
-            await line(journal, disk, told, SagaId(name), walked(f"a.{turn}", is_first=turn == 0))
+            given = history(0, 7 + turn)  # in parts: what the second turn adds, and what both sagas have
+            await line(journal, disk, told, SagaId(name), walked(f"a.{turn}", args=given, is_first=turn == 0))
     await line(journal, disk, told, SagaId("s"), [resumed(), opened()])
     await journal.close()
 

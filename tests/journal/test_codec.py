@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from amends.core import events as e
 from amends.core.contracts import Contract, Topic
-from amends.core.values import LARGEST_INT, LARGEST_VALUE, Json, StepId, canonical, digest
+from amends.core.values import LARGEST_INT, LARGEST_VALUE, Json, StepId, canonical, digest, spell_once
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.codec import (
     FIRST,
@@ -20,6 +20,7 @@ from amends.journal.codec import (
     chain,
     decode,
     encode,
+    has_parts,
     references,
     removed_digest,
     without_payload,
@@ -209,30 +210,53 @@ def test_what_holds_its_default_is_left_out() -> None:
 # -- large payloads -----------------------------------------------------------------------------------------------
 
 
-def test_a_payload_is_kept_in_the_body_up_to_256_kb_of_text() -> None:
+def test_a_payload_is_kept_in_the_body_up_to_1_024_characters() -> None:
     quotes = 2
     assert encode(succeeded("x" * (INLINE - quotes))).blobs == {}
-    assert encode(succeeded("é" * ((INLINE - quotes) // 2))).blobs == {}
+    assert encode(succeeded("é" * (INLINE - quotes))).blobs == {}
     assert len(encode(succeeded("x" * (INLINE - quotes + 1))).blobs) == 1
-    assert len(encode(succeeded("é" * (INLINE // 2))).blobs) == 1
+    assert len(encode(succeeded("é" * INLINE)).blobs) == 1
 
 
-def test_a_large_payload_stands_beside_the_body_under_its_digest() -> None:
+def test_a_large_payload_stands_beside_the_body_in_parts_under_their_digests() -> None:
     large = ["x" * INLINE, 1.5]
     wire = encode(started(about=cast(Json, large)))
-    ((key, text),) = wire.blobs.items()
-    assert text == canonical(large)
-    assert key == digest(text)
-    assert json.loads(wire.body)["blobs"] == {"input": {"digest": key, "size": len(text)}}
+    text = canonical(large)
+    (root, node), (key, leaf) = wire.blobs.items()
+    assert node == f'+["[","{key}",",1.5]"]'
+    assert leaf == f'="{large[0]}"'
+    assert (root, key) == (digest(node), digest(leaf))
+    assert json.loads(wire.body)["parts"] == {"input": {"digest": root, "size": len(text)}}
     assert canonical(json.loads(wire.body)) == wire.body
-    assert references(wire.body) == (key,)
+    assert references(wire.body) == (root,)
     assert decode(wire.name, wire.body, wire.blobs) == started(about=cast(Json, large))
 
 
+def test_a_value_that_was_spelled_in_a_thread_has_the_same_parts() -> None:
+    value: Json = {"messages": [f"{number} " + digest(str(number)) * 40 for number in range(200)]}
+    fresh = encode(succeeded(json.loads(json.dumps(value))))
+    assert spell_once(value) == canonical(value)
+    assert encode(succeeded(value)) == fresh
+
+
+def test_what_an_older_version_kept_in_one_piece_is_read() -> None:
+    large = ["x" * 300_000, 1.5]
+    text = canonical(large)
+    kept = f'{{"digest":"{digest(text)}","size":{len(text)}}}'
+    body = f'{{"attempt":1,"blobs":{{"result":{kept}}},"step":"{STEP}"}}'
+    assert references(body) == (digest(text),)
+    assert decode("attempt.succeeded/1", body, {digest(text): text}) == succeeded(cast(Json, large))
+    for blobs, says in (({}, "is missing"), ({digest(text): "another"}, "does not match its digest")):
+        with pytest.raises(JournalDamagedError, match=f"the blob of its result {says}"):
+            decode("attempt.succeeded/1", body, blobs)
+
+
 def test_a_payload_with_blobs_of_its_own_is_no_reference() -> None:
-    wire = encode(succeeded({"blobs": {"result": {"digest": "x"}}}))
-    assert references(wire.body) == ()
-    assert decode(wire.name, wire.body) == succeeded({"blobs": {"result": {"digest": "x"}}})
+    for form in ("blobs", "parts"):
+        wire = encode(succeeded({form: {"result": {"digest": "x", "size": 1}}}))
+        assert references(wire.body) == ()
+        assert not has_parts(wire.body)
+        assert decode(wire.name, wire.body) == succeeded({form: {"result": {"digest": "x", "size": 1}}})
 
 
 def test_long_texts_stay_in_the_body_up_to_16_mb() -> None:
@@ -245,11 +269,11 @@ def test_long_texts_stay_in_the_body_up_to_16_mb() -> None:
 @pytest.mark.parametrize(
     ("blobs", "says"),
     [
-        ([], "the blob of its result is missing"),
-        (["another"], "the blob of its result does not match its digest"),
+        ([], "its part [0-9a-f]{12}… is missing .its result"),
+        (["=another"], "its part [0-9a-f]{12}… does not match its digest .its result"),
     ],
 )
-def test_a_blob_that_is_not_the_one_is_noticed(blobs: list[str], says: str) -> None:
+def test_a_part_that_is_not_the_one_is_noticed(blobs: list[str], says: str) -> None:
     wire = encode(succeeded("x" * INLINE))
     (key,) = wire.blobs
     with pytest.raises(JournalDamagedError, match=says):
@@ -322,6 +346,11 @@ def test_what_cannot_be_stored_is_refused_by_name(event: e.Event, says: str) -> 
         ("incident.resolved/1", '{"by":"","incident":1,"reason":"","settled":"x"}', "settled is not a list of texts"),
         ("incident.resolved/1", '{"by":"","incident":1,"reason":"","settled":[1]}', "settled is not a list of texts"),
         ("work.resumed/1", '{"blobs":1,"by":""}', "blobs are not an object"),
+        ("work.resumed/1", '{"by":"","parts":1}', "parts are not an object"),
+        ("work.resumed/1", '{"by":"","parts":{"by":{"size":1}}}', "its part by has no digest"),
+        ("work.resumed/1", '{"by":"","parts":{"by":{"digest":"x"}}}', "its part by has no size"),
+        ("work.resumed/1", '{"by":"","parts":{"by":{"digest":"x","size":0}}}', "its part by has no size"),
+        ("work.resumed/1", '{"by":"","parts":{"by":{"digest":"x","size":16777217}}}', "its part by has no size"),
         ("work.resumed/1", '{"blobs":{"by":1},"by":""}', "its blob by has no digest"),
         ("work.resumed/1", '{"blobs":{"by":{"digest":1}},"by":""}', "its blob by has no digest"),
     ],

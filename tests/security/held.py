@@ -13,6 +13,7 @@ from amends import Coordinator, Registry, Secret
 from amends.evidence.bundle import spell
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
+from amends.journal.codec import FIRST, chain
 from amends.journal.memory import MemoryJournal
 from tests.runtime.support import QuickClock
 from tests.runtime.test_approvals import NOW_PARKED
@@ -155,6 +156,31 @@ def branch(**changed: Any) -> bytes:
     return spell({"hash": "0" * 64, "height": 0, "position": 1, "type": "branch", **changed}).encode()
 
 
+def node(name: str, times: int = 2) -> str:
+    """A part that names another one so many times."""
+    return "+" + json.dumps(["", *[name, ""] * times], separators=(",", ":"))
+
+
+def tower(height: int, times: int = 2) -> list[str]:
+    """Parts of which each names the one before so many times: the last one stands for times to the height of them."""
+    parts = ["=" + "x" * 4096]
+    for _ in range(height):
+        parts.append(node(sha256(parts[-1].encode()).hexdigest(), times))
+    return parts
+
+
+def with_parts(parts: dict[str, str], root: str) -> bytes:
+    """A bundle of one entry that has these parts beside it."""
+    body = f'{{"parts":{{"input":{{"digest":"{root}","size":16777216}}}}}}'
+    hashed = chain(FIRST, "s", 1, 1, "saga.started/1", body).hex()
+    lines = [spell({"digest": name, "text": text, "type": "payload"}).encode() for name, text in parts.items()]
+    return ended_bundle(HEAD.replace(b"/1", b"/2"), entry(body=body, hash=hashed), *lines)
+
+
+def by_digest(parts: list[str]) -> dict[str, str]:
+    return {sha256(part.encode()).hexdigest(): part for part in parts}
+
+
 MEGABYTE = 1 << 20
 BOMBS: dict[str, Callable[[], bytes]] = {
     "a line of forty megabytes": lambda: HEAD + b"\n" + b"x" * (40 * MEGABYTE),
@@ -170,6 +196,16 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "a huge position": lambda: ended_bundle(HEAD, entry(position=2**53)),
     "a tower of branches": lambda: ended_bundle(HEAD, *[branch(position=1 + (1 << n), height=n) for n in range(52)]),
     "a branch as high as the sky": lambda: ended_bundle(HEAD, branch(height=10**9)),
+    "a part that names itself": lambda: with_parts({"0" * 64: node("0" * 64)}, "0" * 64),
+    "parts that would fill a disk, but for the first": lambda: with_parts(
+        dict(reversed(list(by_digest(tower(60, 1000)).items())[1:])), list(by_digest(tower(60, 1000)))[-1]
+    ),
+    "a part that names very many": lambda: with_parts(
+        by_digest([node("0" * 64, 50_000)]), next(iter(by_digest([node("0" * 64, 50_000)])))
+    ),
+    "depth in a part": lambda: with_parts(
+        by_digest(["+" + "[" * MEGABYTE]), next(iter(by_digest(["+" + "[" * MEGABYTE])))
+    ),
     "no end": lambda: HEAD + b"\n" + entry() + b"\n",
     "sagas that are none": lambda: HEAD.replace(b"null,", b"[" * 500 + b"]" * 500 + b",", 1),
 }

@@ -4,24 +4,49 @@ import asyncio
 import contextlib
 import io
 import json
+import sqlite3
 import sys
 import time
+import tracemalloc
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amends import Command, Limits, Work, action, saga
-from amends.errors import AmendsError, EvidenceError, InputError, SagaFileError
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId
+from amends.errors import AmendsError, EvidenceError, InputError, JournalDamagedError, SagaFileError
 from amends.evidence import standalone
-from amends.evidence.verify import verify_bundle
+from amends.evidence.verify import verify_bundle, verify_journal
+from amends.journal.codec import chain
+from amends.journal.protocol import Summary
+from amends.journal.sqlite import SqliteJournal
 from amends.runtime.notices.addresses import Reach, require_reach
 from amends.runtime.notices.notice import Notice
 from amends.runtime.notices.target import Delivered
 from amends.sagafile import load_saga
+from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.samples import started, succeeded
 from tests.cli.shell import Shell
 from tests.evidence.given import made
-from tests.security.held import AMOUNTS, BOMBS, CURRENCIES, EDITS, EVIL, SMALL_ONLY, desk, is_raw, json_of, sql
+from tests.security.held import (
+    AMOUNTS,
+    BOMBS,
+    CURRENCIES,
+    EDITS,
+    EVIL,
+    SMALL_ONLY,
+    by_digest,
+    desk,
+    is_raw,
+    json_of,
+    node,
+    sql,
+    tower,
+)
 
 # -- what a policy denies, however it is written ----------------------------------------------------------------------
 
@@ -148,14 +173,64 @@ def test_no_effect_runs_that_an_edit_of_the_journal_asks_for(edit: str, tmp_path
     assert shell.world == before
 
 
-# -- hostile bundles --------------------------------------------------------------------------------------------------
-
 PATIENCE_S = 10.0
+STACKS: dict[str, Callable[[], dict[str, str]]] = {
+    "terabytes": lambda: by_digest(tower(40)),
+    "terabytes, by few that name many": lambda: by_digest(tower(6, 1000)),
+    "a tower that makes little": lambda: by_digest(tower(500, 1)),
+    "a circle": lambda: {"1" * 64: node("0" * 64), "0" * 64: node("1" * 64)},
+    "a part of nothing, many times": lambda: by_digest(["=", node(sha256(b"=").hexdigest(), 3_000)]),
+    "a part that names very many": lambda: by_digest(["=", node(sha256(b"=").hexdigest(), 50_000)]),
+    "depth": lambda: by_digest(["+" + "[" * 1_000_000]),
+}
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=str)
+def test_parts_that_would_fill_a_disk_are_given_up_before_they_are_put_together(stack: str, tmp_path: Path) -> None:
+    """A value's parts name each other in a circle, without end, or so that a few kilobytes make terabytes."""
+    parts = STACKS[stack]()
+    path, root = tmp_path / "amends.db", list(parts)[-1]
+    body = f'{{"attempt":1,"parts":{{"result":{{"digest":"{root}","size":16777216}}}},"step":"a.1"}}'
+
+    async def write() -> None:
+        journal = await SqliteJournal.open(path, ManualClock())
+        for after, event in enumerate([started(), succeeded("x")]):
+            await journal.append(SagaId("s"), [event], after=after, summary=Summary(status=SagaStatus.RUNNING))
+        await journal.close()
+
+    asyncio.run(write())
+    database = sqlite3.connect(path)
+    ((at, before),) = database.execute("SELECT at, (SELECT hash FROM entry WHERE seq = 1) FROM entry WHERE seq = 2")
+    hashed = chain(before, "s", 2, at, "attempt.succeeded/1", body)  # whoever made it knows how hashes are made
+    database.execute("UPDATE entry SET body = ?, hash = ? WHERE seq = 2", (body, hashed))
+    database.execute("UPDATE saga SET hash = ?", (hashed,))
+    database.executemany("INSERT INTO blob (digest, data) VALUES (?, ?)", parts.items())
+    database.commit()
+    database.close()
+
+    async def read() -> None:
+        journal = await SqliteJournal.open(path, ManualClock())
+        with pytest.raises(JournalDamagedError, match=r"saga s, entry 2 \(attempt\.succeeded/1\): .* \(its result\)"):
+            _ = [entry async for entry in journal.read(SagaId("s"))]
+        report = await verify_journal(journal)
+        assert report.conclusion == "failed"
+        await journal.close()
+
+    began = time.process_time()
+    tracemalloc.start()
+    asyncio.run(read())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 512 * 1024 * 1024
+    assert time.process_time() - began < 6 * PATIENCE_S  # memory is counted meanwhile, which takes its time
+
+
+# -- hostile bundles --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=str)
 def test_a_bundle_that_is_a_bomb_is_given_up_by_both_verifiers(bomb: str) -> None:
-    """Lines without end, depth, a hundred thousand notes, huge numbers, towers of branches."""
+    """Lines without end, depth, a hundred thousand notes, huge numbers, towers of branches and of parts."""
     bundle, key = BOMBS[bomb](), made(2).key
     found: list[str] = []
     began = time.process_time()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
 from amends.core.transitions import SagaStatus
 from amends.evidence.texts import counted, further, headline, lines_of
 from amends.evidence.timeline import Direction, Line, Tone, span, spelled, visible
+from amends.journal.codec import shown_fields
 from amends.journal.locking import LockRow
 from amends.journal.protocol import PARENT, ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
 from amends.runtime.handle import Ended
@@ -332,7 +332,7 @@ def entry_fields(entry: Entry) -> dict[str, object]:
         "number": entry.number,
         "at": entry.at,
         "name": entry.name,
-        "body": None if entry.is_removed else json.loads(entry.body),
+        "body": None if entry.is_removed else shown_fields(entry.body, entry.event),
         "hash": entry.hash.hex(),
     }
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from json.encoder import encode_basestring as _quote
 from typing import Any, Final, NamedTuple, NewType, TypeAlias, cast
 
+from amends.core.parts import Cut, cut
 from amends.errors import NotJsonError, TooLargeError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -80,12 +81,12 @@ class Weight:
 
 
 class Spelling(NamedTuple):
-    """A large value that nobody changes any more, with its text, its size in bytes and its digest."""
+    """A large value that nobody changes any more, with its text, its size in bytes, and the parts that are stored."""
 
     value: object
     text: str
     size: int
-    digest: str
+    cut: Cut
 
 
 class _Spellings:
@@ -124,7 +125,7 @@ def canonical(value: object, *, what: str = "value", most: int = LARGEST_VALUE) 
     weight = Weight(most, what)
     plain = _check(value, weight, 0, None)
     text = _encode(value) if plain and most - weight.left <= _AT_ONCE else _spell(value)
-    if len(text) > most // 4 and _size(text) > most:
+    if len(text) > most // 4 and size_of(text) > most:
         raise too_large(what, most)
     return text
 
@@ -152,7 +153,7 @@ def spell_once(value: object, *, what: str = "value") -> str:
     """The same for a value that nobody will change any more: a large one is not spelled again by who stores it."""
     text = canonical(value, what=what)
     if len(text) > _AT_ONCE and spelling_of(value) is None:
-        _spellings.add(Spelling(value, text, _size(text), digest(text)))
+        _spellings.add(Spelling(value, text, size_of(text), cut(text)))
     return text
 
 
@@ -164,7 +165,7 @@ def spelling_of(value: object) -> Spelling | None:
     return None
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     """In bytes, a piece at a time: a single call over megabytes would keep every other thread waiting."""
     if text.isascii():
         return len(text)
@@ -281,7 +282,7 @@ def _check_text(text: str, weight: Weight, way: _Way, of: str = "") -> bool:
     weight.take(len(text))
     if not text.isascii():
         try:
-            _size(text)
+            size_of(text)
         except UnicodeEncodeError:
             says = "holds half a surrogate pair, which is not text; decode it properly first"
             raise _flaw(weight, way, says, of) from None

@@ -7,13 +7,15 @@ A bundle is lines of JSON, each in its one canonical spelling (keys sorted, no s
     {"note": …, "type": "checkpoint"}                                             the newest signed root
     {"digest": …, "text": …, "type": "policy"}                                    policies that the entries name
     {"at": …, "body": …, "hash": …, "name": …, "number": …, "position": …, "saga": …, "type": "entry"}
-    {"digest": …, "text": …, "type": "payload"}                                   kept beside the body of the one before
+    {"digest": …, "text": …, "type": "payload"}                                   beside the body of the one before, or
+                                                                                  named by such a one (core.parts)
     {"hash": …, "height": …, "position": …, "type": "branch"}                     entries that are not shown
     {"entries": …, "sha256": …, "type": "end"}                                    over every byte before this line
 
 Entries and branches stand in the order of their positions. A branch is the root of a full subtree, 2^height leaves from
 its position on: with all of them the root of the tree can be made, though only some entries are shown. The same journal
-makes the same bundle, byte for byte.
+makes the same bundle, byte for byte. Where an entry has parts beside it, the format is `amends.evidence/2`: verifiers
+from before there were parts then say that it is newer than they are. Else it is what it always was.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
+from amends.core.parts import PartsError, named_by
 from amends.core.values import POLICIES, SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
 from amends.evidence import note as notes
 from amends.journal.attested import Checkpoint, Stored
-from amends.journal.codec import references, removed_digest
-from amends.journal.protocol import Journal
+from amends.journal.codec import has_parts, references, removed_digest
+from amends.journal.protocol import Entry, Journal
 from amends.journal.tree import branch, leaf
 
 FORMAT: Final = "amends.evidence/1"
+WITH_PARTS: Final = "amends.evidence/2"
+FORMATS: Final = (FORMAT, WITH_PARTS)
 POLICY_SAGA: Final = SagaId(POLICIES)
 SHORTEST_DIGEST: Final = 16
 
@@ -77,10 +82,12 @@ async def _lines(
 ) -> AsyncIterator[str]:
     shown = None if sagas is None else await _asked(journal, sagas)
     size = (await journal.tree()).size
+    wanted = None if shown is None else await _entries(journal, shown)
+    form = WITH_PARTS if await _has_parts(journal, wanted, size) else FORMAT
     newest = await journal.checkpoint()
     signers = await journal.signers()
     key = signers[-1].key if signers else None
-    yield _line({"format": FORMAT, "key": key, "sagas": shown, "type": "bundle"})
+    yield _line({"format": form, "key": key, "sagas": shown, "type": "bundle"})
     for signer in signers[1:]:
         yield _line({"note": signer.note, "type": "rotation"})
     if newest is not None:
@@ -88,15 +95,30 @@ async def _lines(
     for name in sorted(policies):
         yield _line(_policy(name, policies[name]))
     payloads = _Payloads(journal)
-    if shown is None:
+    if wanted is None:
         async for stored in journal.stored():
             if stored.position > size:
                 break
             async for line in payloads.after(stored):
                 yield line
     else:
-        async for line in _some(journal, shown, payloads, size, _cuts(newest, pinned, size)):
+        async for line in _some(journal, wanted, payloads, size, _cuts(newest, pinned, size)):
             yield line
+
+
+async def _entries(journal: Journal, sagas: Sequence[str]) -> dict[bytes, Entry]:
+    return {entry.hash: entry for name in sagas async for entry in journal.read(SagaId(name))}
+
+
+async def _has_parts(journal: Journal, wanted: Mapping[bytes, Entry] | None, size: int) -> bool:
+    if wanted is not None:
+        return any(has_parts(entry.body) for entry in wanted.values())
+    async for stored in journal.stored():
+        if stored.position > size:
+            break
+        if has_parts(stored.body):
+            return True
+    return False
 
 
 async def _asked(journal: Journal, sagas: Sequence[str]) -> list[str]:
@@ -131,16 +153,27 @@ class _Payloads:
 
     async def after(self, stored: Stored) -> AsyncIterator[str]:
         yield spell_entry({**stored._asdict(), "hash": stored.hash.hex()}) + "\n"
-        for name in needed(stored.body):
+        left = list(reversed(needed(stored.body)))
+        while left:
+            name = left.pop()
             text = None if name in self._seen else await self.journal.payload(name)
             self._seen.add(name)
             if text is not None:
                 yield _line({"digest": name, "text": text, "type": "payload"})
+                left += reversed(below(text))
 
 
 def needed(body: str) -> tuple[str, ...]:
     """The digests of the payloads that a body needs. Raises JournalDamagedError."""
     return () if removed_digest(body) is not None else references(body)
+
+
+def below(payload: str) -> tuple[str, ...]:
+    """The digests that a payload names in turn; none for what is no part, or a broken one, which has no digest here."""
+    try:
+        return named_by(payload)
+    except PartsError:
+        return ()
 
 
 # -- some of the sagas ------------------------------------------------------------------------------------------------
@@ -158,10 +191,9 @@ def _cuts(newest: Checkpoint | None, pinned: str | None, size: int) -> tuple[int
 
 
 async def _some(
-    journal: Journal, sagas: Sequence[str], payloads: _Payloads, size: int, cuts: tuple[int, ...]
+    journal: Journal, wanted: Mapping[bytes, Entry], payloads: _Payloads, size: int, cuts: tuple[int, ...]
 ) -> AsyncIterator[str]:
     """One pass over all hashes: an entry that is wanted is shown, and what lies between two becomes branches."""
-    wanted = {entry.hash: entry for name in sagas async for entry in journal.read(SagaId(name))}
     between = Branches()
     position = 0
     async for hashed in journal.hashes():

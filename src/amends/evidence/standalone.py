@@ -14,7 +14,8 @@ A bundle is lines of JSON (docs/reference/evidence.md has the format). What is c
 2. an entry's hash is SHA-256(hash of the saga's entry before ‖ saga ⏎ number ⏎ at ⏎ name ⏎ ‖ SHA-256(body));
 3. a body that was removed has left its digest, and a later entry of its saga, signed too, says who removed it and why;
 4. the hashes, in order of their positions, are the leaves of the tree of RFC 6962, and make the root of a checkpoint;
-5. the checkpoint is a C2SP signed note, signed by Ed25519 with the pinned key, or with one that it leads to.
+5. what is kept beside a body has the digest that the body has for it, or that such a one has for another;
+6. the checkpoint is a C2SP signed note, signed by Ed25519 with the pinned key, or with one that it leads to.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from amends.evidence.ed25519 import is_signature
 COVERED, UNATTESTED, FAILED, UNREADABLE = 0, 7, 8, 9
 LONGEST_LINE, LONGEST_NOTE, MOST_SIGNATURES, MOST_NOTES = 40 * 1024 * 1024, 65_536, 100, 1_000
 LARGEST, SHORTEST_DIGEST, HASH, KEY, ID = 2**53, 16, 32, 33, 4
-MOST_SHOWN, LONGEST_SHOWN, MOST_FINDINGS, LONGEST_FINDING = 20, 200, 100, 400
+MOST_SHOWN, LONGEST_SHOWN, MOST_FINDINGS, LONGEST_FINDING, LARGEST_PART = 20, 200, 100, 400, 256 * 1024
 SAYS = {
     "covered": "as it was signed",
     "unattested": "nothing is wrong, but not everything is signed yet",
@@ -205,11 +206,29 @@ def fits(value: object, shape: Any) -> bool:  # noqa: ANN401 - a type, a range o
 
 
 def payloads(body: str) -> list[str]:
-    """The digests of what is kept beside a body."""
+    """The digests of what is kept beside a body: of parts, the one that names the others."""
     try:
-        return [str(about["digest"]) for about in json.loads(body)["blobs"].values()]
+        fields = json.loads(body)
+        kept = [*fields.get("blobs", {}).values(), *fields.get("parts", {}).values()]
+        return [str(about["digest"]) for about in kept]
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return []
+
+
+def named_by(payload: str) -> list[str] | None:
+    """The digests that a part names: +["text","digest","text",…,"text"]. Others name none; None for a broken one."""
+    if payload[:1] != "+":
+        return []
+    if len(payload) > LARGEST_PART:
+        return None
+    try:
+        found = json.loads(payload[1:])
+    except (ValueError, RecursionError):
+        return None
+    items = cast("list[object]", found) if type(found) is list else []
+    is_fit = len(items) > 1 and len(items) % 2 and all(type(one) is str for one in items)
+    digests = [str(one) for one in items[1::2]]
+    return digests if is_fit and all(re.fullmatch(HEX, one) for one in digests) else None
 
 
 def removal(body: str) -> tuple[int, tuple[str, str, bool]] | None:
@@ -286,7 +305,7 @@ class Verification:
 
     def _head(self, pinned: Key, checkpoint: str | None) -> Line:
         opening = self._line()
-        if opening["type"] != "bundle" or opening["format"] != "amends.evidence/1":
+        if opening["type"] != "bundle" or opening["format"] not in {"amends.evidence/1", "amends.evidence/2"}:
             raise ValueError("it is no bundle, or one of another format")
         self.sagas: list[object] | None = opening["sagas"]
         kinds = ["rotation", "checkpoint", "policy"]
@@ -336,9 +355,8 @@ class Verification:
         elif not is_good:
             late = f"its saga had come to entry {newest} before"
             self._alter(position, late if number <= newest else "it is not what its hash says", line)
-        elif not removed and '"blobs":' in line["body"]:
-            new = [name for name in payloads(line["body"]) if name not in self.given and name not in self.wanted]
-            self.wanted |= {name: int(position) for name in new}
+        elif not removed and ('"blobs":' in line["body"] or '"parts":' in line["body"]):
+            self._want(payloads(line["body"]), position)
         if removed:
             self.empty.setdefault(saga, []).append((number, position))
         elif is_good and saga in self.empty and line["name"].partition("/")[0] == "content.removed":
@@ -385,13 +403,21 @@ class Verification:
         self._grow(bytes.fromhex(line["hash"]), line["height"])
         self.place, self.has_branches = position + size, True
 
+    def _want(self, names: list[str], position: int) -> None:
+        for name in names:
+            if name not in self.given:
+                self.wanted.setdefault(name, position)
+
     def _payload(self, line: Line) -> None:
         position = self.wanted.pop(line["digest"], None)
         self.given.add(line["digest"])
+        below = named_by(line["text"])
         if position is None:
             self.troubles.append(f"line {self.line_number} is a payload that no entry before it needs")
-        elif sha256(line["text"].encode()).hex() != line["digest"]:
+        elif below is None or sha256(line["text"].encode()).hex() != line["digest"]:
             self._alter(position, f"the payload {line['digest']} that it needs is another one")
+        else:
+            self._want(below, position)
 
     def _end(self, line: Line) -> None:
         if line["type"] != "end" or self.file.read(1):

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, BinaryIO, Final, cast
 
+from amends.core.parts import PartsError, named_by
 from amends.core.values import digest
 from amends.errors import EvidenceError, JournalDamagedError
 from amends.evidence import note as notes
-from amends.evidence.bundle import FORMAT, is_policy, needed, spell, spell_entry
+from amends.evidence.bundle import FORMATS, is_policy, needed, spell, spell_entry
 from amends.evidence.examine import Examination, Report
 from amends.evidence.heads import held_notes
 from amends.evidence.soundness import store_troubles, troubles_in
@@ -32,6 +33,7 @@ TALLEST: Final = 52
 MOST_NOTES: Final = 1_000
 MOST_TROUBLES: Final = 100
 LOOKS: Final = 3
+REMEMBERED: Final = 100_000
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _scan: Final[Callable[[str], tuple[Any, int]]] = json.JSONDecoder().raw_decode
 
@@ -114,8 +116,9 @@ class _Reading:
     def head(self) -> _Head:
         opening = self._line()
         self._fit(opening, "bundle", format=_text, key=_text_or_none, sagas=_list_or_none)
-        if opening["format"] != FORMAT:
-            raise self._unreadable(f"it is of the format {opening['format']!r}, and this one knows {FORMAT}")
+        if opening["format"] not in FORMATS:
+            known = " and ".join(FORMATS)
+            raise self._unreadable(f"it is of the format {opening['format']!r}, and this one knows {known}")
         head = _Head(opening["key"], opening["sagas"])
         kinds = ("rotation", "checkpoint", "policy")
         reached = 0
@@ -146,9 +149,8 @@ class _Reading:
             kind = line["type"]
             if kind == "entry":
                 stored = self._entry(line)
-                if examination.entry(stored) and '"blobs":' in stored.body:
-                    new = [name for name in _needed(stored.body) if name not in given and name not in wanted]
-                    wanted |= dict.fromkeys(new, stored.position)
+                if examination.entry(stored):
+                    _want(_needed(stored.body), stored.position, wanted, given)
             elif kind == "branch":
                 self._fit(line, kind, hash=_hash, height=_height, position=_number)
                 if not examination.branch(line["position"], line["height"], bytes.fromhex(line["hash"])):
@@ -185,6 +187,11 @@ class _Reading:
                 examination.report.troubles.append(f"line {self._number} is a payload that no entry before it needs")
         elif digest(line["text"]) != name:
             examination.alter(position, f"the payload {name} that it needs is another one")
+        else:
+            try:
+                _want(named_by(line["text"]), position, wanted, given)
+            except PartsError as exc:
+                examination.alter(position, f"the payload {name} that it needs cannot be read: {exc}")
 
     def _end(self, line: Fields, examination: Examination) -> None:
         self._fit(line, "end", entries=_count, sha256=_hash)
@@ -236,6 +243,12 @@ class _Reading:
 
     def _unreadable(self, why: str) -> EvidenceError:
         return EvidenceError(f"line {self._number} of the bundle cannot be read: {why}")
+
+
+def _want(names: Iterable[str], position: int, wanted: dict[str, int], given: set[str]) -> None:
+    for name in names:
+        if name not in given:
+            wanted.setdefault(name, position)
 
 
 def _needed(body: str) -> tuple[str, ...]:
@@ -348,17 +361,45 @@ async def _add_signed(journal: Attested, tree: Tree, claims: _Claims) -> None:
             claims.add(one.note)
 
 
+class _Payloads:
+    """What is kept beside the entries of a journal, each looked at once, as far as that can be remembered."""
+
+    def __init__(self, journal: Attested) -> None:
+        self._journal = journal
+        self._sound: set[str] = set()
+
+    async def wrong_in(self, body: str) -> str | None:
+        """The first payload that a body needs, itself or by way of another, and that is not the one; None for none."""
+        left, seen = list(reversed(_needed(body))), set[str]()
+        while left:
+            name = left.pop()
+            if name in self._sound or name in seen:
+                continue
+            text = await self._journal.payload(name)
+            if text is None or digest(text) != name:
+                return name
+            seen.add(name)
+            try:
+                left += reversed(named_by(text))
+            except PartsError:
+                return name
+        if len(self._sound) > REMEMBERED:
+            self._sound.clear()
+        self._sound |= seen
+        return None
+
+
 async def _go_over(journal: Attested, examination: Examination, tree: Tree) -> None:
+    payloads = _Payloads(journal)
     async for stored in journal.stored():
         if stored.position > tree.size:
             if stored.position > (await journal.tree()).size:  # and not because somebody writes just now
                 examination.report.troubles.append(f"there are entries past the {tree.size} that the tree counts")
             break
         if examination.entry(stored):
-            for name in _needed(stored.body):
-                text = await journal.payload(name)
-                if (text is None or digest(text) != name) and not await _is_removed(journal, stored.position):
-                    examination.alter(stored.position, f"the payload {name} that it needs is gone, or another one")
+            wrong = await payloads.wrong_in(stored.body)
+            if wrong is not None and not await _is_removed(journal, stored.position):
+                examination.alter(stored.position, f"the payload {wrong} that it needs is gone, or another one")
     if examination.root not in {None, tree.root}:
         examination.report.troubles.append("the tree that the journal keeps is not the one that its entries make")
 

@@ -1,9 +1,11 @@
 """What an entry is on disk: a wire name, a body, a hash. The names are written by hand and outlive every class name.
 
 An event becomes a name and a body, the canonical JSON of its fields (see fields.py). A large payload is kept beside
-the body, under its digest; the body holds the digest, so the hash covers it all the same. An entry's hash also covers
-the hash of the entry before: change, remove or move one, and none after it verifies. It covers the body by its digest,
-so a body can be removed later: what is left in its place is that digest, and the chain still verifies.
+the body in parts (see core.parts), each under its digest; the body holds the digest of the one that stands for all, so
+the hash covers them all the same. Older journals kept a payload of more than 256 KiB beside the body in one piece, as a
+blob; such entries stay as they are. An entry's hash also covers the hash of the entry before: change, remove or move
+one, and none after it verifies. It covers the body by its digest, so a body can be removed later: what is left in its
+place is that digest, and the chain still verifies.
 
 The meaning of a wire name never changes. A new shape gets a new number (`attempt.lost/2`), and UPCASTS the function
 that lifts the old one to it. A name from the future is refused, never guessed at.
@@ -18,7 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from amends.core import events as e
-from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest, spelling_of
+from amends.core.parts import PartsError, Payloads, cut, restored
+from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest, size_of, spelling_of
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import Layout
 
@@ -102,20 +105,23 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
 Fields = dict[str, Any]
 UPCASTS: Final[dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
 
-INLINE: Final = 256 * 1024
+INLINE: Final = 1024
+"""How many characters a payload has at most that stands in its body; a longer one is kept beside it, in parts."""
+_SHOWN: Final = 256 * 1024
 FIRST: Final = bytes(32)
 _REMOVED: Final = "sha256:"
 REMOVAL: Final = "content.removed"
 """The name, without its number, of the entries that say who removed what others held."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BLOBS: Final = "blobs"
+_PARTS: Final = "parts"
 _NO_BLOBS: Final[Mapping[str, str]] = {}
 _LAYOUTS: Final = {name: Layout(kind) for name, kind in WIRE.items()}
 _SPELLED: Final = {layout.kind: (name, layout) for name, layout in _LAYOUTS.items()}
 
 
 class Wire(NamedTuple):
-    """An event as it is stored; `blobs` are its large payloads by digest."""
+    """An event as it is stored; `blobs` are the parts of its large payloads by digest, each before those it names."""
 
     name: str
     body: str
@@ -125,12 +131,21 @@ class Wire(NamedTuple):
 def encode(event: e.Event) -> Wire:
     """Raises NotJsonError or TooLargeError for what cannot be stored."""
     name, layout = _SPELLED[type(event)]
-    body = layout.spell(event)
+    texts = layout.texts(event)
+    body = "{" + ",".join(texts) + "}"
     if not body.isascii():
         _refuse_half_characters(layout, event, body)
-    if len(body) > INLINE // 4:  # no character takes more than four bytes
-        return _encode_large(name, layout, event, body)
+    if len(body) > INLINE:
+        return _encode_large(name, layout, event, texts)
     return Wire(name, body, _NO_BLOBS)
+
+
+def shown_fields(body: str, event: e.Event) -> Fields:
+    """A body for who shows it, with what is kept beside it in its place, unless that is very large."""
+    fields = _object(body)
+    if _PARTS in fields and all(one.size <= _SHOWN for one in _kept(fields, _PARTS).values()):
+        return _object(_SPELLED[type(event)][1].spell(event))
+    return fields
 
 
 def _refuse_half_characters(layout: Layout, event: e.Event, body: str) -> None:
@@ -145,65 +160,109 @@ def _refuse_half_characters(layout: Layout, event: e.Event, body: str) -> None:
         raise  # pragma: no cover - one of the fields made the body
 
 
-def _encode_large(name: str, layout: Layout, event: e.Event, body: str) -> Wire:
-    texts = {part.name: text for part, text in layout.spelled(event)}
-    payloads = [part.name for part in layout.fields if part.is_payload and part.name in texts]
+def _encode_large(name: str, layout: Layout, event: e.Event, texts: list[str]) -> Wire:
+    """`texts` are the fields of the body, each with its name."""
     blobs: dict[str, str] = {}
-    kept: Fields = {}
-    for payload in payloads:
-        known = spelling_of(getattr(event, payload))  # made in a thread: here others wait
-        size = len(texts[payload].encode()) if known is None else known.size
-        if size > INLINE:
-            text = texts.pop(payload)
-            kept[payload] = {"digest": digest(text) if known is None else known.digest, "size": size}
-            blobs[kept[payload]["digest"]] = text
+    kept: list[str] = []
+    left: list[str] = []
+    for text in texts:
+        payload = layout.payload_of(text) if len(text) > INLINE else None
+        if payload is None or len(text) - len(payload.opening) <= INLINE:
+            left.append(text)
+            continue
+        known = spelling_of(getattr(event, payload.name))  # made in a thread: here others wait
+        spelled = text[len(payload.opening) :]
+        made, size = (cut(spelled), size_of(spelled)) if known is None else (known.cut, known.size)
+        kept.append(f'{payload.opening}{{"digest":"{made.root}","size":{size}}}')
+        blobs |= made.parts
     if kept:
-        texts[_BLOBS] = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-        body = "{" + ",".join(f'"{key}":{texts[key]}' for key in sorted(texts)) + "}"
-    if len(body.encode()) > LARGEST_VALUE:
+        left = sorted([*left, f'"{_PARTS}":{{{",".join(kept)}}}'], key=_name_in)
+    body = "{" + ",".join(left) + "}"
+    if len(body) > LARGEST_VALUE // 4 and size_of(body) > LARGEST_VALUE:
         raise TooLargeError(f"a {name} takes more than {LARGEST_VALUE >> 20} MB as JSON; shorten its texts")
     return Wire(name, body, blobs)
 
 
+def _name_in(text: str) -> str:
+    return text[1 : text.index('"', 1)]
+
+
 def references(body: str) -> tuple[str, ...]:
-    """The digests of the blobs that a body needs. Raises JournalDamagedError."""
-    if f'"{_BLOBS}":' not in body:
+    """The digests of what a body has beside it; of parts, the one that stands for all. Raises JournalDamagedError."""
+    if not _keeps_beside(body):
         return ()
-    return tuple(_kept(_object(body)).values())
+    fields = _object(body)
+    return tuple(one.digest for form in (_BLOBS, _PARTS) for one in _kept(fields, form).values())
 
 
-def decode(name: str, body: str, blobs: Mapping[str, str] = _NO_BLOBS) -> e.Event:
-    """Raises JournalVersionError for a name from the future, JournalDamagedError for a body that does not fit."""
+def has_parts(body: str) -> bool:
+    """Whether a body has parts beside it, which versions of amends before them do not know."""
+    if f'"{_PARTS}":' not in body or removed_digest(body) is not None:
+        return False
+    try:
+        return _PARTS in _object(body)
+    except JournalDamagedError:
+        return False
+
+
+def _keeps_beside(body: str) -> bool:
+    return f'"{_PARTS}":' in body or f'"{_BLOBS}":' in body
+
+
+def decode(name: str, body: str, blobs: Payloads = _NO_BLOBS) -> e.Event:
+    """An event, with what is found beside its body. What is too much is never put together.
+
+    Raises JournalVersionError for a name from the future, JournalDamagedError for a body that does not fit.
+    """
     if name not in _LAYOUTS and name not in UPCASTS:
         raise JournalVersionError(
             f"{name!r} is an entry that this version of amends does not know: "
             "the journal was written by a newer version; upgrade before you open it"
         )
     fields = _object(body)
+    if _PARTS in fields:
+        for payload, one in _kept(fields, _PARTS).items():
+            fields[payload] = _joined(payload, one, blobs)
+        del fields[_PARTS]
     if _BLOBS in fields:
-        for payload, key in _kept(fields).items():
-            fields[payload] = _blob(payload, key, blobs)
+        for payload, one in _kept(fields, _BLOBS).items():
+            fields[payload] = _blob(payload, one.digest, blobs)
         del fields[_BLOBS]
     while name not in _LAYOUTS:
         name, fields = UPCASTS[name](fields)
     return cast(e.Event, _LAYOUTS[name].parse(fields))
 
 
-def _kept(fields: Fields) -> dict[str, str]:
-    """Payload -> digest, for those that are kept beside the body."""
-    kept: object = fields.get(_BLOBS, {})
+class _Beside(NamedTuple):
+    digest: str
+    size: int
+
+
+def _kept(fields: Fields, form: str) -> dict[str, _Beside]:
+    """What is kept beside a body, by the name of its field."""
+    kept: object = fields.get(form, {})
     if type(kept) is not dict:
-        raise JournalDamagedError("its blobs are not an object")
-    found: dict[str, str] = {}
+        raise JournalDamagedError(f"its {form} are not an object")
+    found: dict[str, _Beside] = {}
     for payload, about in cast(dict[str, object], kept).items():
-        key = cast(Fields, about).get("digest") if type(about) is dict else None
+        said = cast(Fields, about) if type(about) is dict else {}
+        key, size = said.get("digest"), said.get("size")
         if type(key) is not str:
-            raise JournalDamagedError(f"its blob {payload} has no digest")
-        found[payload] = key
+            raise JournalDamagedError(f"its {form[:-1]} {payload} has no digest")
+        if form == _PARTS and (type(size) is not int or not 0 < size <= LARGEST_VALUE):
+            raise JournalDamagedError(f"its part {payload} has no size that a value can have")
+        found[payload] = _Beside(key, size if type(size) is int else 0)
     return found
 
 
-def _blob(payload: str, key: str, blobs: Mapping[str, str]) -> object:
+def _joined(payload: str, kept: _Beside, blobs: Payloads) -> object:
+    try:
+        return _parsed(restored(kept.digest, kept.size, blobs))
+    except PartsError as exc:
+        raise JournalDamagedError(f"{exc} (its {payload})") from None
+
+
+def _blob(payload: str, key: str, blobs: Payloads) -> object:
     text = blobs.get(key)
     if text is None:
         raise JournalDamagedError(f"the blob of its {payload} is missing")

@@ -44,12 +44,13 @@ class Field:
 class Layout:
     """The fields of one class, in the order of a canonical object."""
 
-    __slots__ = ("_parts", "_values", "fields", "kind")
+    __slots__ = ("_parts", "_payloads", "_values", "fields", "kind")
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
         self.fields = tuple(sorted(map(_field, dataclasses.fields(kind)), key=lambda field: field.name))
         self._parts = tuple((field.opening, field.spell, field.default) for field in self.fields)
+        self._payloads = {field.name: field for field in self.fields if field.is_payload}
         self._values = _values_getter([field.name for field in self.fields])
 
     def spelled(self, thing: object) -> list[tuple[Field, str]]:
@@ -60,14 +61,21 @@ class Layout:
             if value != field.default
         ]
 
-    def spell(self, thing: object) -> str:
-        """The same as one object; this runs for every event."""
-        parts = [
+    def texts(self, thing: object) -> list[str]:
+        """The same, each with its name, as they stand in the object; this runs for every event."""
+        return [
             opening + spell(value)
             for (opening, spell, default), value in zip(self._parts, self._values(thing), strict=True)
             if value is not default and value != default
         ]
-        return "{" + ",".join(parts) + "}"
+
+    def spell(self, thing: object) -> str:
+        """The same as one object."""
+        return "{" + ",".join(self.texts(thing)) + "}"
+
+    def payload_of(self, text: str) -> Field | None:
+        """Which payload one of the `texts` is; None for any other field."""
+        return self._payloads.get(text[1 : text.index('"', 1)])
 
     def parse(self, value: object) -> object:
         """The thing that an object stands for. Raises JournalDamagedError unless it fits to the letter."""

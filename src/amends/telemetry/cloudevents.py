@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO, cast
 
 from amends.core.values import Json
+from amends.journal.codec import shown_fields
 from amends.journal.protocol import Entry
 
 MEDIA_TYPE: Final = "application/cloudevents+json"
@@ -33,7 +34,7 @@ def cloud_event(entry: Entry, *, source: str = SOURCE) -> dict[str, Json]:
     }
     if not entry.is_removed:
         event["datacontenttype"] = "application/json"
-        event["data"] = _without_keys(json.loads(entry.body))
+        event["data"] = _without_keys(shown_fields(entry.body, entry.event))
     return event
 
 

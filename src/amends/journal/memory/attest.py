@@ -86,8 +86,7 @@ class MemoryLog:
 
     async def payload(self, digest: str) -> str | None:
         self._require_open()
-        every = (kept.wire.blobs for one in self.memory.sagas.values() for kept in one.entries)
-        return next((blobs[digest] for blobs in every if digest in blobs), None)
+        return self.memory.blobs.get(digest)
 
     async def cursor(self, name: str) -> int:
         self._require_open()
@@ -284,6 +283,7 @@ class MemoryLog:
             body = without_payload(kept.wire.name, kept.wire.body)
             count += body != kept.wire.body
             record.entries[place] = Kept(kept.at, Wire(kept.wire.name, body, {}), kept.hash)
+        self.memory.drop_blobs(record)
         for name, (place, row) in self.memory.incidents.items():
             if row.saga == record.id:
                 self.memory.incidents[name] = (place, replace(row, why=""))

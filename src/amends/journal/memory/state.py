@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import field, replace
 
 from amends.core import events as e
 from amends.core.values import SagaId, StepId
 from amends.dataclass import dataclass
-from amends.errors import JournalDamagedError
+from amends.errors import JournalDamagedError, JournalVersionError
 from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
 from amends.journal.filing import Document
@@ -42,6 +43,8 @@ class Record:
     removed: bool = False
     entries: list[Kept] = field(default_factory=list[Kept])
     topics: set[str] = field(default_factory=set[str])
+    blobs: set[str] = field(default_factory=set[str])
+    """The digests of what is kept beside its entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,14 @@ class Memory:
     uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     tickets: list[Ticket] = field(default_factory=list[Ticket])
     documents: dict[str, Document] = field(default_factory=dict[str, Document])
+    blobs: dict[str, str] = field(default_factory=dict[str, str])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def copy(self) -> Memory:
         """Another one with the same in it, as a copy of a file would have."""
         return Memory(
             sagas={
-                name: replace(one, entries=list(one.entries), topics=set(one.topics))
+                name: replace(one, entries=list(one.entries), topics=set(one.topics), blobs=set(one.blobs))
                 for name, one in self.sagas.items()
             },
             workers=dict(self.workers),
@@ -95,6 +99,7 @@ class Memory:
             uses={key: list(uses) for key, uses in self.uses.items()},
             tickets=list(self.tickets),
             documents=dict(self.documents),
+            blobs=dict(self.blobs),
         )
 
     def add(self, record: Record, event: e.Event, wire: Wire, at: int) -> Entry:
@@ -102,10 +107,25 @@ class Memory:
         previous = record.entries[-1].hash if record.entries else FIRST
         number = len(record.entries) + 1
         hashed = chain(previous, record.id, number, at, wire.name, wire.body)
-        record.entries.append(Kept(at, wire, hashed))
+        if wire.blobs:
+            self._keep(record, wire.blobs)
+        record.entries.append(Kept(at, wire._replace(blobs={}) if wire.blobs else wire, hashed))
         self.order.append((record.id, number))
         self.tree.add(leaf(hashed))
         return Entry(saga=record.id, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
+
+    def _keep(self, record: Record, blobs: Mapping[str, str]) -> None:
+        """Each once, however often it comes."""
+        for digest, text in blobs.items():
+            self.blobs.setdefault(digest, text)
+        record.blobs |= blobs.keys()
+
+    def drop_blobs(self, record: Record) -> None:
+        """Remove what nobody but this saga needs beside its entries."""
+        others = {digest for one in self.sagas.values() if one is not record for digest in one.blobs}
+        for digest in record.blobs - others:
+            del self.blobs[digest]
+        record.blobs = set()
 
     def stored(self, position: int) -> Stored:
         saga, number = self.order[position - 1]
@@ -122,5 +142,11 @@ class Memory:
             raise JournalDamagedError(f"saga {saga}, entry {number}: it does not match its hash")
         if removed_digest(wire.body) is not None:
             return RemovedEntry.of(saga, number, at, wire.name, wire.body, hashed)
-        event = decode(wire.name, wire.body, wire.blobs)
+        event = self._decoded(saga, number, wire)
         return Entry(saga=saga, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
+
+    def _decoded(self, saga: SagaId, number: int, wire: Wire) -> e.Event:
+        try:
+            return decode(wire.name, wire.body, self.blobs)
+        except (JournalDamagedError, JournalVersionError) as exc:
+            raise type(exc)(f"saga {saga}, entry {number} ({wire.name}): {exc}") from None

@@ -7,9 +7,10 @@ fence and the projection at once, and touches no index. Anything else looks firs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from amends.core import events as e
+from amends.core.parts import named_by
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.values import SagaId, canonical
 from amends.errors import JournalConflictError
@@ -57,9 +58,8 @@ def write(batch: Batch, append: Append) -> int:
         row = append.place
         if not _extend_quickly(database, row, append):
             _extend(database, row, append)
-    for digest, text in append.blobs.items():
-        database.run("INSERT INTO blob (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
-        database.run("INSERT INTO blob_use (saga, digest) VALUES (?, ?) ON CONFLICT DO NOTHING", (row, digest))
+    if append.blobs:
+        _keep(database, row, append.blobs)
     batch.entries.extend([(row, one.number, one.at, one.name, one.body, one.hash) for one in append.entries])
     if append.changes:
         _project(database, row, append)
@@ -74,6 +74,17 @@ def write(batch: Batch, append: Append) -> int:
     elif not append.same_summary and not status.goes_forward:
         locks.give_up_waiting(database, row)
     return row
+
+
+def _keep(database: Database, row: int, blobs: Mapping[str, str]) -> None:
+    """Store the parts that the saga does not have yet. Where it has one, it has all that are below it."""
+    below: set[str] = set()
+    for digest, text in blobs.items():
+        if digest not in below:
+            database.run("INSERT INTO blob (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
+            if database.run(_USE, (row, digest)):
+                continue
+        below.update(named_by(text))
 
 
 def _begin(database: Database, append: Append, begun: e.SagaStarted) -> int:
@@ -214,6 +225,11 @@ def _request_approval(database: Database, row: int, asked: e.ApprovalRequested, 
         """,
         (row, asked.step, projection.topic_of(asked), asked.rule, ApprovalStatus.REQUESTED.value, at, asked.expires_at),
     )
+
+
+_USE: Final = """
+    INSERT INTO blob_use (saga, blob) SELECT ?, id FROM blob WHERE digest = ? ON CONFLICT DO NOTHING
+"""
 
 
 def _count(database: Database, row: int) -> None:

@@ -6,19 +6,20 @@ many short questions, each verified before it is handed on. What is read twice c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
 
 from amends.core.events import Event
+from amends.core.parts import Payloads
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError
 from amends.journal.attested import Stored
-from amends.journal.codec import FIRST, chain, decode, references, removed_digest
+from amends.journal.codec import FIRST, chain, decode, removed_digest
 from amends.journal.protocol import Entry, RemovedEntry
 from amends.journal.sqlite import troubles
 from amends.journal.sqlite.database import Database
@@ -139,10 +140,10 @@ def verified(database: Database, previous: bytes, stored: Stored) -> tuple[Entry
         raise damaged(saga, number, "it does not match its hash")
     if removed_digest(body) is not None:
         return RemovedEntry.of(saga, number, at, wire, body, hashed), len(body)
-    blobs = _blobs(database, body)
+    blobs = _Blobs(database)
     event = _decoded(saga, number, wire, body, blobs)
     entry = Entry(saga=saga, number=number, at=at, name=wire, body=body, hash=hashed, event=event)
-    return entry, len(body) + sum(map(len, blobs.values()))
+    return entry, len(body) + blobs.characters
 
 
 def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
@@ -153,16 +154,25 @@ def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
     return hashed
 
 
-def _blobs(database: Database, body: str) -> dict[str, str]:
-    blobs: dict[str, str] = {}
-    for digest in references(body):
-        found = database.first("SELECT data FROM blob WHERE digest = ?", (digest,))
-        if found is not None:
-            blobs[digest] = found[0]
-    return blobs
+class _Blobs:
+    """What is kept beside a body, asked for by digest; `characters`: how much that was in all."""
+
+    __slots__ = ("_database", "characters")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.characters = 0
+
+    def get(self, digest: str, /) -> str | None:
+        found = self._database.first("SELECT data FROM blob WHERE digest = ?", (digest,))
+        if found is None:
+            return None
+        text: str = found[0]
+        self.characters += len(text)
+        return text
 
 
-def _decoded(saga: SagaId, number: int, name: str, body: str, blobs: Mapping[str, str]) -> Event:
+def _decoded(saga: SagaId, number: int, name: str, body: str, blobs: Payloads) -> Event:
     try:
         return decode(name, body, blobs)
     except (JournalDamagedError, JournalVersionError) as exc:

@@ -227,7 +227,7 @@ _MEMBERS: Final = f"""
      WHERE id IN ({_ENDED}) AND family IN (SELECT value FROM json_each(:families)) ORDER BY id
 """  # noqa: S608 - all of it is constant
 _LAST_USES: Final = """
-    DELETE FROM blob WHERE digest IN (
-        SELECT digest FROM blob_use AS mine WHERE saga = ?1
-           AND NOT EXISTS (SELECT 1 FROM blob_use AS other WHERE other.digest = mine.digest AND other.saga <> ?1))
+    DELETE FROM blob WHERE id IN (
+        SELECT blob FROM blob_use AS mine WHERE saga = ?1
+           AND NOT EXISTS (SELECT 1 FROM blob_use AS other WHERE other.blob = mine.blob AND other.saga <> ?1))
 """

@@ -16,9 +16,10 @@ from amends.testing.journal_suite.leases import LeaseRules
 from amends.testing.journal_suite.lists import ListRules
 from amends.testing.journal_suite.locks import LockRules
 from amends.testing.journal_suite.log import LogRules
+from amends.testing.journal_suite.parts import PartRules
 
 __all__ = ["JournalSuite"]
 
 
-class JournalSuite(EntryRules, LeaseRules, ListRules, LockRules, DocumentRules, LogRules, EvidenceRules):
+class JournalSuite(EntryRules, LeaseRules, ListRules, LockRules, DocumentRules, LogRules, EvidenceRules, PartRules):
     """All of the rules."""

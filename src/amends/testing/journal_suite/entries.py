@@ -236,7 +236,7 @@ class EntryRules(Ground):
         written = [
             started(about=large),
             *(succeeded("r" * (INLINE - QUOTES + more)) for more in (-1, 0, 1, 100_000)),
-            succeeded("é" * (INLINE // 2)),
+            succeeded("é" * INLINE),
             succeeded([large, large, "y"]),
             e.BeforeCaptured(step=STEP, before={"before": large}),
             *walked("a.1", args=large),

@@ -68,7 +68,7 @@ class EvidenceRules(Ground):
         equal([tuple(one)[1:] for one in whole], found)
         equal([one.position for one in whole], [1, 2, 3])
         equal([one async for one in journal.stored(after=2)], whole[2:])
-        text = '"' + "x" * INLINE + '"'
+        text = '="' + "x" * INLINE + '"'
         equal((await journal.payload(digest(text)), await journal.payload("0" * 64)), (text, None))
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class EvidenceRules(Ground):
         equal([one.is_removed for one in after], [True] * len(events))
         equal([(*one[:4], one.hash) for one in after], [(*one[:4], one.hash) for one in before])
         equal([one.body for one in after], [f"sha256:{digest(one.body)}" for one in before])
-        equal(await journal.payload(digest(f'"{large}"')), None)
+        equal(await journal.payload(digest(f'="{large}"')), None)
         equal(record.event, e.ContentRemoved(entries=len(events), by="person:ann", why="old"))
         previous, tree = bytes(32), Tree()
         for one in (*after, record):
@@ -323,7 +323,7 @@ class EvidenceRules(Ground):
         await add(journal, old, succeeded(shared), succeeded(own), summary=COMPLETED)
         await add(journal, young, succeeded(shared))
         await journal.remove_payloads(by="person:ann", why="it is old", ended_before=self.clock.now() + 1)
-        kept = [await journal.payload(digest(f'"{text}"')) is not None for text in (shared, own)]
+        kept = [await journal.payload(digest(f'="{text}"')) is not None for text in (shared, own)]
         equal(kept, [True, False])
         equal([one.event async for one in journal.read(young, after=1)], [succeeded(shared)])
 
