@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 # The interpreter the venv is made with; empty: the newest one found of those that the project is tested on.
 PYTHON ?=
-# Passed on: make test ARGS='-k rollback'
+# Passed on: make test ARGS='-k rollback'. With AMENDS_TESTS=all it goes for the rest too.
 ARGS ?=
 # Passed on to the resolver: make lock LOCK_FLAGS=--upgrade
 LOCK_FLAGS ?=
@@ -33,25 +33,28 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test security soak simulate images mutants spin model check format coverage bench docs lock clean
+.PHONY: help venv demo test test-all security soak simulate images mutants spin model check format coverage bench docs lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 
 demo: $(VENV)/.run ## See a saga fail and make amends.
 	@$(BIN)/amends demo $(ARGS)
 
-test: $(VENV)/.dev ## Run the tests.
+test: $(VENV)/.dev ## Run the tests; of crash points, schedules, pairs and other campaigns a sample.
 	@$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.dev ## Run the rest: what `make test` leaves out, and nothing that it runs.
+	@AMENDS_TESTS=rest $(PYTEST) $(ARGS)
 
 security: $(VENV)/.dev ## Play every attack of SECURITY.md, and say how many there are.
 	@$(BIN)/python -m tests.security
-	@$(PYTEST) tests/security tests/test_security_pages.py $(ARGS)
+	@AMENDS_TESTS=all $(PYTEST) tests/security tests/test_security_pages.py $(ARGS)
 
-soak: $(VENV)/.dev ## Run for a long time what `make test` tries only in part.
-	@AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash tests/drill $(ARGS)
+soak: $(VENV)/.dev ## Run for a long time what even `make test-all` tries only in part.
+	@AMENDS_TESTS=all AMENDS_SOAK=1 $(PYTEST) tests/changeset tests/crash tests/drill $(ARGS)
 
 simulate: $(VENV)/.run ## Play N schedules of the runtime with faults from seed SINCE on; or tell the story of one SEED.
 	@$(BIN)/python -m amends.testing.simulation $(if $(SEED),--seed $(SEED),--schedules $(N) --since $(SINCE)) $(ARGS)
@@ -64,7 +67,7 @@ images: $(VENV)/.dev ## Cut the power under the journal at every operation, and 
 mutants: $(VENV).mutants/.made ## Change the core and the gate in every small way, and count what the quick tests notice.
 	@case '$(MUTANTS)' in *--go-on*) also='tests tools docs' ;; *) rm -rf .mutants; mkdir .mutants ;; esac; \
 		git ls-files -z $$also | xargs -0 cp --parents -t .mutants
-	@cd .mutants && ../$(VENV).mutants/bin/python tools/mutants.py $(MUTANTS)
+	@cd .mutants && AMENDS_TESTS=all ../$(VENV).mutants/bin/python tools/mutants.py $(MUTANTS)
 
 $(VENV).mutants/.made: $(VENV)/.made requirements-mutants.lock
 	@echo "installing mutmut into $(VENV).mutants"
@@ -98,8 +101,8 @@ format: $(VENV)/.dev ## Format, and mend what the linter can mend.
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-coverage: $(VENV)/.dev ## Run the tests; fail if a branch of the core or of the journal is not taken.
-	@$(PYTEST) --cov --cov-report= $(ARGS)
+coverage: $(VENV)/.dev ## Run all tests; fail if a branch of the core or of the journal is not taken.
+	@AMENDS_TESTS=all $(PYTEST) --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report
 	@$(BIN)/coverage report --include='*/amends/core/*,*/amends/journal/*' --fail-under=100
 

@@ -19,6 +19,7 @@ from amends.changeset.report import Landed
 from tests.changeset.shims import NoExchange, Watched
 from tests.changeset.trees import Folder, Plants, Seen, plant
 from tests.changeset.worlds import ID, Crashes, World
+from tests.parts import rest, sampled
 
 MEMORY = Path("/dev/shm")
 
@@ -135,7 +136,7 @@ def different(one: dict[str, Seen], other: dict[str, Seen]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("disk", [Watched, NoExchange])
+@pytest.mark.parametrize("disk", sampled([Watched, NoExchange], each=2))
 def test_a_landing_killed_at_any_call_is_all_or_nothing(
     world: World, disk: type[Watched], record_property: Any
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_landing_killed_in_the_middle_of_a_write_is_all_or_nothing(world: Worl
     assert crashes.complaints == []
 
 
+@rest
 def test_a_landing_in_two_trees_killed_at_any_call_is_all_or_nothing_in_both(world: World) -> None:
     plant(world.tree("other"), OTHER)
     with world.open() as changeset, changeset.begin("both") as files:
@@ -170,6 +172,7 @@ def test_a_landing_in_two_trees_killed_at_any_call_is_all_or_nothing_in_both(wor
     assert check.ends == {"before", "after"}
 
 
+@rest
 def test_a_landing_with_its_room_in_the_tree_killed_at_any_call_is_all_or_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from tests.changeset.shims import NoExchange, Watched
 from tests.changeset.test_crashes import different, land, no_folder_times, reopen, sealed, world
 from tests.changeset.trees import Seen
 from tests.changeset.worlds import SOAK, Crashes, World, died
+from tests.parts import rest, sampled
 
 __all__ = ["world"]
 
@@ -191,7 +192,7 @@ def test_no_edit_is_lost_at_any_point_of_a_landing(world: World, story: str, dis
     assert happened > 3
 
 
-@pytest.mark.parametrize("story", EDITS)
+@pytest.mark.parametrize("story", sampled(EDITS, each=6))
 def test_no_edit_is_lost_if_the_landing_is_killed_too(world: World, story: str) -> None:
     edit = EDITS[story]
     sealed(world)
@@ -217,6 +218,7 @@ def test_no_edit_is_lost_if_the_landing_is_killed_too(world: World, story: str) 
     assert found == []
 
 
+@rest
 @pytest.mark.parametrize(
     "story",
     list(EDITS)

@@ -9,6 +9,7 @@ from amends.changeset.model import Life
 from tests.changeset.power import PowerCuts, Recorder
 from tests.changeset.test_crashes import BeforeOrAfter, land, reopen, sealed, world
 from tests.changeset.worlds import World
+from tests.parts import sampled
 
 __all__ = ["world"]
 
@@ -42,7 +43,7 @@ def test_what_was_said_to_have_landed_has_and_later_edits_stay(world: World) -> 
     assert cuts.complaints == []
 
 
-@pytest.mark.parametrize("forgotten", LANDING)
+@pytest.mark.parametrize("forgotten", sampled(LANDING, each=5))
 def test_a_landing_that_does_not_wait_is_caught(world: World, forgotten: Sync) -> None:
     sealed(world)
     cuts = PowerCuts(world, land, reopen, BeforeOrAfter(world), forgets=forgotten, stops_early=True).run()

@@ -19,6 +19,7 @@ from amends.changeset import Changeset, Landed, Terms, late_writes
 from tests.changeset import stress
 from tests.changeset.test_crashes import BeforeOrAfter, sealed, world
 from tests.changeset.worlds import ID, SOAK, World
+from tests.parts import rest
 
 __all__ = ["world"]
 
@@ -81,6 +82,7 @@ def counted(logs: Path) -> Counter[str]:
     return Counter(line.split()[0] for log in logs.glob("*.log") for line in log.read_text().splitlines())
 
 
+@rest
 def test_nothing_is_lost_or_partial_with_four_workers_kills_and_editors_that_write_in_place(
     tmp_path: Path, record_property: Any
 ) -> None:
@@ -89,6 +91,7 @@ def test_nothing_is_lost_or_partial_with_four_workers_kills_and_editors_that_wri
     assert complaints(tree, logs) == []
 
 
+@rest
 def test_what_an_editor_saved_by_renaming_is_never_lost(tmp_path: Path, record_property: Any) -> None:
     told = stressed(tmp_path, ["renamer"], SECONDS / 2)[2]
     record_property("stress", dict(told))

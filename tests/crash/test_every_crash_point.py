@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 
@@ -32,71 +32,119 @@ from amends.testing.crash import (
 )
 from amends.testing.world import check
 from tests.crash.scenarios import ALL
+from tests.parts import number_of, only_sampled, rest
 from tests.simulation.ablations import without
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CROWDED = "five sagas at once"
 SOAK = "AMENDS_SOAK" in os.environ
 WHOLE = frozenset(list(ALL)[:45])
-"""In each run of the tests these die again at every point of the recovery, and are killed and sleep at every point of
+"""In each run of all tests these die again at every point of the recovery, and are killed and sleep at every point of
 the work; the others at each third. `make soak` leaves none out."""
-each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
+THIRDS = 3
 Record = Callable[[str, object], None]
+
+each_scenario = pytest.mark.parametrize("scenario", ALL.values(), ids=list(ALL))
+each_third = pytest.mark.parametrize("third", [0, *(pytest.param(third, marks=rest) for third in range(1, THIRDS))])
+"""Of the points that are tried of a scenario, `make test` has a third, and `make test-all` the other two."""
 
 
 def stride_of(scenario: Scenario) -> int:
     return 1 if SOAK or scenario.name in WHOLE else 3
 
 
-def verdict(tried: Tried, record: Record, kind: str) -> None:
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """The points of a third: the first of them, and how far each is from the next. Which third it is that begins with
+    the very first point depends on the scenario, so that `make test` does not try the same place in all of them."""
+
+    since: int
+    stride: int
+    are_certain: bool
+    """Whether there has to be one: the shortest scenarios have too few for each third."""
+
+    @classmethod
+    def of(cls, scenario: str, third: int, stride: int) -> Self:
+        offset = (number_of(scenario) + third) % THIRDS
+        return cls(1 + offset * stride, THIRDS * stride, are_certain=offset == 0)
+
+
+def verdict(tried: Tried, record: Record, kind: str, scenario: str, *, is_certain: bool = True) -> None:
     counts = {"points": tried.points, "deaths": tried.deaths, "histories": tried.histories}
-    record(kind, counts)
-    assert tried.points > 0
+    record(kind, {"scenario": scenario, **counts})
+    assert tried.points + tried.deaths > 0 or not is_certain
     assert tried.complaints == []
 
 
+@pytest.mark.parametrize("stride", [1, 3, 4])
+def test_the_thirds_of_a_scenario_are_all_of_its_points_and_none_twice(stride: int) -> None:
+    for scenario in ALL:
+        thirds = [Points.of(scenario, third, stride) for third in range(THIRDS)]
+        points = [point for third in thirds for point in range(third.since, 1000, third.stride)]
+        assert sorted(points) == list(range(1, 1000, stride))
+        assert sum(third.are_certain for third in thirds) == 1
+
+
 @each_scenario
-def test_a_crash_at_every_point_and_again_at_every_point_of_the_recovery(
-    scenario: Scenario, record_property: Record
+def test_a_crash_at_every_point(scenario: Scenario, record_property: Record) -> None:
+    tried = Tried()
+    every_death(scenario, Ground, tried, twice=False)
+    verdict(tried, record_property, "died", scenario.name)
+
+
+@rest
+@pytest.mark.parametrize(
+    "scenario", [scenario for name, scenario in ALL.items() if name != CROWDED], ids=lambda one: one.name
+)
+def test_a_crash_at_every_point_of_the_recovery_from_it(scenario: Scenario, record_property: Record) -> None:
+    tried = Tried()
+    every_death(scenario, Ground, tried, once=False, stride=stride_of(scenario))
+    verdict(tried, record_property, "died again", scenario.name)
+
+
+@each_third
+@each_scenario
+def test_asleep_past_the_lease_at_every_point(scenario: Scenario, third: int, record_property: Record) -> None:
+    points, tried = Points.of(scenario.name, third, stride_of(scenario)), Tried()
+    every_freeze(scenario, Ground, tried, since=points.since, stride=points.stride)
+    verdict(tried, record_property, "slept", scenario.name, is_certain=points.are_certain)
+
+
+@each_third
+@each_scenario
+def test_asleep_past_the_lease_at_every_point_and_renewed_first(
+    scenario: Scenario, third: int, record_property: Record
 ) -> None:
-    tried = Tried()
-    every_death(scenario, Ground, tried, twice=scenario.name != CROWDED, stride=stride_of(scenario))
-    verdict(tried, record_property, "died")
-
-
-@each_scenario
-def test_asleep_past_the_lease_at_every_point(scenario: Scenario, record_property: Record) -> None:
-    tried = Tried()
-    every_freeze(scenario, Ground, tried, stride=stride_of(scenario))
-    verdict(tried, record_property, "slept")
-
-
-@each_scenario
-def test_asleep_past_the_lease_at_every_point_and_renewed_first(scenario: Scenario, record_property: Record) -> None:
     """The thread that keeps the worker alive may be the first to wake: it must not make a lost lease look good."""
-    tried = Tried()
-    every_freeze(scenario, Ground, tried, stride=1 if SOAK else 3, on_waking=renew)
-    verdict(tried, record_property, "slept")
+    points, tried = Points.of(scenario.name, third, 1 if SOAK else 3), Tried()
+    every_freeze(scenario, Ground, tried, since=points.since, stride=points.stride, on_waking=renew)
+    verdict(tried, record_property, "slept and renewed", scenario.name, is_certain=points.are_certain)
 
 
 def renew(coordinator: Coordinator) -> None:
     coordinator._engine._renew()
 
 
+@each_third
 @each_scenario
 def test_another_worker_that_waits_for_the_lock_at_every_point_takes_nothing(
-    scenario: Scenario, record_property: Record
+    scenario: Scenario, third: int, record_property: Record
 ) -> None:
-    tried = Tried()
-    every_rival(scenario, tried, stride=1 if SOAK else 4)
-    verdict(tried, record_property, "rivalled")
+    points, tried = Points.of(scenario.name, third, 1 if SOAK else 4), Tried()
+    every_rival(scenario, tried, since=points.since, stride=points.stride)
+    verdict(tried, record_property, "rivalled", scenario.name, is_certain=points.are_certain)
 
 
-@pytest.mark.parametrize("name", list(ALL) if SOAK else list(ALL)[::6])
+SLOW = [
+    pytest.param(name, marks=only_sampled("slow", name, each=3)) for name in (list(ALL) if SOAK else list(ALL)[::6])
+]
+
+
+@pytest.mark.parametrize("name", SLOW)
 def test_a_crash_at_every_point_where_the_lock_is_slow(name: str, record_property: Record) -> None:
     tried = Tried()
     every_death(ALL[name], SlowGround, tried, twice=SOAK)
-    verdict(tried, record_property, "died slowly")
+    verdict(tried, record_property, "died slowly", name)
 
 
 def test_a_time_from_before_the_wait_for_the_lock_is_found_by_the_rival() -> None:
@@ -106,11 +154,12 @@ def test_a_time_from_before_the_wait_for_the_lock_is_found_by_the_rival() -> Non
     assert "from a worker that lives" in tried.complaints[0]
 
 
+@each_third
 @each_scenario
-def test_no_room_on_the_disk_at_every_append(scenario: Scenario, record_property: Record) -> None:
-    tried = Tried()
-    every_refusal(scenario, Ground, tried)
-    verdict(tried, record_property, "refused")
+def test_no_room_on_the_disk_at_every_append(scenario: Scenario, third: int, record_property: Record) -> None:
+    points, tried = Points.of(scenario.name, third, 1), Tried()
+    every_refusal(scenario, Ground, tried, since=points.since, stride=points.stride)
+    verdict(tried, record_property, "refused", scenario.name, is_certain=points.are_certain)
 
 
 @pytest.mark.parametrize("moment", range(24))
@@ -144,11 +193,11 @@ class Zygote:
             text=True,
         )
 
-    def every_kill(self, scenario: str, stride: int) -> Tried:
+    def every_kill(self, scenario: str, points: Points) -> Tried:
         asked, told = self._process.stdin, self._process.stdout
         assert asked is not None
         assert told is not None
-        asked.write(json.dumps({"scenario": scenario, "stride": stride}) + "\n")
+        asked.write(json.dumps({"scenario": scenario, "since": points.since, "stride": points.stride}) + "\n")
         asked.flush()
         answer: dict[str, Any] = json.loads(told.readline())
         return Tried(**answer)
@@ -167,9 +216,12 @@ def zygote() -> Iterator[Zygote]:
     made.end()
 
 
+@each_third
 @each_scenario
-def test_a_real_kill_at_every_point(scenario: Scenario, zygote: Zygote, record_property: Record) -> None:
-    verdict(zygote.every_kill(scenario.name, stride_of(scenario)), record_property, "killed")
+def test_a_real_kill_at_every_point(scenario: Scenario, third: int, zygote: Zygote, record_property: Record) -> None:
+    points = Points.of(scenario.name, third, stride_of(scenario))
+    tried = zygote.every_kill(scenario.name, points)
+    verdict(tried, record_property, "killed", scenario.name, is_certain=points.are_certain)
 
 
 def test_a_saga_that_cannot_be_read_keeps_no_other_from_being_recovered() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.crash.files_killed import SCENES
+from tests.parts import sampled
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOAK = "AMENDS_SOAK" in os.environ
@@ -27,7 +28,9 @@ STRIDES = {
 """Of the calls; the appends are all tried. Each call of a changeset alone is in tests/changeset/test_crashes.py."""
 
 
-@pytest.mark.parametrize("scene", SCENES if SOAK else STRIDES)  # the others are parts of these, or dearer
+@pytest.mark.parametrize(
+    "scene", sampled(SCENES if SOAK else STRIDES, each=4)
+)  # the others are parts of these, or dearer
 def test_killed_at_any_append_or_call_a_saga_of_files_comes_to_its_end(
     scene: str, tmp_path: Path, record_property: Any
 ) -> None:

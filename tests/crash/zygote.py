@@ -27,7 +27,8 @@ def main() -> None:
         asked = json.loads(line)
         tried = Tried()
         with tempfile.TemporaryDirectory(dir=root) as folder:
-            every_kill(ALL[asked["scenario"]], Path(folder), tried, stride=asked["stride"])
+            scenario = ALL[asked["scenario"]]
+            every_kill(scenario, Path(folder), tried, since=asked["since"], stride=asked["stride"])
         sys.stdout.write(json.dumps(dataclasses.asdict(tried)) + "\n")
         sys.stdout.flush()
 

@@ -14,6 +14,7 @@ import pytest
 from amends import Asked
 from amends.sagafile import load_saga
 from amends.testing.drill import Fault, Report, drill, somebody_else
+from tests.parts import sampled
 from tests.sagafile.places import WORLDS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -181,7 +182,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", sampled(WORLDS, each=3))
 def test_a_saga_of_commands_comes_back(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its own probes; a changeset has none, and is seen in its tree."""
     monkeypatch.setenv("PATH", f"{sys.base_prefix}/bin:{os.environ['PATH']}")  # the python3 that the commands start

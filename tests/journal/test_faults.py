@@ -17,6 +17,7 @@ from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.samples import resumed, started, succeeded
 from tests.journal.disk import Disk, Fault, Kind, Operation, nothing, watched
 from tests.journal.power import RUNNING, Told, frequent_checkpoints, images_of, run, stored, told_once
+from tests.parts import sampled
 
 KINDS: Collection[Kind] = get_args(Kind)
 PARTS = 8
@@ -64,7 +65,7 @@ def failing(error: type[apsw.Error], kinds: Collection[Kind], first: int, last: 
     [(apsw.IOError, KINDS), (apsw.FullError, {"write"})],
     ids=["the disk fails", "the disk is full"],
 )
-@pytest.mark.parametrize("lasting", [0, 1_000_000], ids=["once", "for ever"])
+@pytest.mark.parametrize("lasting", sampled([0, 1_000_000], each=2), ids=["once", "for ever"])
 def test_an_error_at_any_operation_is_told_and_loses_nothing(
     ram_path: Path, error: type[apsw.Error], kinds: Collection[Kind], lasting: int, record_property: Record
 ) -> None:
@@ -83,7 +84,7 @@ def test_an_error_at_any_operation_is_told_and_loses_nothing(
     assert tried > 0
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", sampled(range(PARTS), each=4))
 def test_power_lost_at_any_operation_takes_nothing_that_was_acknowledged(
     ram_path: Path, part: int, record_property: Record
 ) -> None:

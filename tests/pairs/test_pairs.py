@@ -1,7 +1,8 @@
 """Each feature of the language with each way to end, every third of them killed on the way and taken up again.
 
-`make soak` kills all of them. Both are tables (`features`, `endings`). A pair that fails names itself, its seed, and
-where its process was killed; it is the same each time.
+`make test` plays a third of the pairs, `make test-all` the others; `make soak` kills all of them. Both are tables
+(`features`, `endings`). A pair that fails names itself, its seed, and where its process was killed; it is the same each
+time.
 """
 
 import json
@@ -16,9 +17,11 @@ import pytest
 
 from tests.pairs.endings import ENDINGS
 from tests.pairs.features import FEATURES
+from tests.parts import only_sampled
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAIRS = [(feature, ending) for feature in FEATURES for ending in ENDINGS]
+SAMPLED_EACH = 3
 KILLED_EACH = 1 if "AMENDS_SOAK" in os.environ else 3
 
 
@@ -58,7 +61,10 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.mark.parametrize(
     ("feature", "ending", "killed"),
-    [(feature, ending, number % KILLED_EACH == 0) for number, (feature, ending) in enumerate(PAIRS)],
+    [
+        pytest.param(feature, ending, number % KILLED_EACH == 0, marks=only_sampled(feature, ending, each=SAMPLED_EACH))
+        for number, (feature, ending) in enumerate(PAIRS)
+    ],
 )
 def test_a_feature_and_an_ending(zygote: Zygote, feature: str, ending: str, *, killed: bool) -> None:
     assert zygote.play(feature, ending, killed=killed)["complaints"] == []

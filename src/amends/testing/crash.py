@@ -190,40 +190,47 @@ def every_death(
     make: Callable[[], Ground],
     tried: Tried,
     *,
+    once: bool = True,
     twice: bool = True,
     stride: int = 1,
     until_broken: bool = False,
 ) -> None:
-    """Die at each point of the scenario, and (twice) again at each point of the recovery, or each so manieth.
+    """Die at each point of the scenario (once), and (twice) again at each point of the recovery, or each so manieth.
 
-    What a recovery does depends on what it finds, and on nothing else: what has been recovered from once is not again.
-    With `until_broken` the first complaint is enough.
+    What a recovery does depends on what it finds, and on nothing else: what has been recovered from once is not again,
+    not even where the first of both was left to somebody else. With `until_broken` the first complaint is enough.
     """
-    died_in: set[Hashable] = set()
-    recovered_from: set[Hashable] = set()
-    point = 0
-    while not (until_broken and tried.complaints):
-        point += 1
+    found: set[Hashable] = set()
+    remains: list[tuple[int, str, Ground]] = []
+    for point in itertools.count(1):
         ground = make()
         first = ground.live(scenario, scenario.begin, ends_at=point)
-        if not first.dead:
+        if not first.dead and once:
             tried.complaints += _complaints(scenario, ground, first, frozenset({scenario.unharmed}), "nobody died")
+        if not first.dead:
+            break
+        if once:
+            tried.points += 1
+            tried.deaths += 1
+        what = ground.found()
+        if what in found:
+            continue
+        found.add(what)
+        story = f"died at {_where(first)}"
+        if twice:
+            remains.append((point, story, ground.copy()))
+        if once:
+            _settle(scenario, ground, story, tried)
+        if until_broken and tried.complaints:
             return
-        tried.points += 1
-        tried.deaths += 1
-        found = ground.found()
-        if twice and found not in died_in:
-            died_in.add(found)
-            _die_again(scenario, ground, first, recovered_from, tried, 1 + (point - 1) % stride, stride)
-        if found not in recovered_from:
-            recovered_from.add(found)
-            _settle(scenario, ground, f"died at {_where(first)}", tried)
+    for point, story, before in remains:
+        _die_again(scenario, before, story, found, tried, 1 + (point - 1) % stride, stride)
 
 
 def _die_again(
     scenario: Scenario,
     before: Ground,
-    first: Life,
+    story: str,
     recovered_from: set[Hashable],
     tried: Tried,
     since: int,
@@ -239,7 +246,7 @@ def _die_again(
         found = ground.found()
         if found not in recovered_from:
             recovered_from.add(found)
-            _settle(scenario, ground, f"died at {_where(first)}, and then at {_where(second)}", tried)
+            _settle(scenario, ground, f"{story}, and then at {_where(second)}", tried)
 
 
 def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> None:
@@ -258,18 +265,19 @@ def every_freeze(
     make: Callable[[], Ground],
     tried: Tried,
     *,
+    since: int = 1,
     stride: int = 1,
     on_waking: Callable[[Coordinator], None] | None = None,
 ) -> None:
     """Freeze at each point, past the lease; another takes over; then the first wakes and goes on, none the wiser.
 
-    With a `stride`, at each so manieth. `on_waking` is called before anything else then.
+    With a `stride`, at each so manieth from `since` on. `on_waking` is called before anything else then.
     """
     incident = frozenset({SagaStatus.INCIDENT})
     with_incidents = dataclasses.replace(
         scenario, ends=scenario.ends | incident, at_last=(scenario.at_last or scenario.ends) | incident
     )
-    for point in itertools.count(1, stride):
+    for point in itertools.count(since, stride):
         ground = make()
         first = ground.next_life(ends_at=point, blow=Blow.FREEZE)
         first.begin(ground, scenario.begin, scenario.settings, scenario.env)
@@ -287,13 +295,14 @@ def every_freeze(
         _settle(with_incidents, ground, story, tried)
 
 
-def every_rival(scenario: Scenario, tried: Tried, *, stride: int = 1) -> None:
+def every_rival(scenario: Scenario, tried: Tried, *, since: int = 1, stride: int = 1) -> None:
     """At each point another worker looks for what is free, and waits for the lock while the first one renews.
 
-    It takes nothing from the first, which goes on as if nobody had been there.
+    It takes nothing from the first, which goes on as if nobody had been there. With a `stride`, at each so manieth
+    point from `since` on.
     """
     ends = scenario.ends | {scenario.unharmed}
-    for point in itertools.count(1, stride):
+    for point in itertools.count(since, stride):
         ground = SlowGround()
         ground.keeps_alive = True
         first = ground.next_life(ends_at=point, blow=Blow.FREEZE)
@@ -324,8 +333,14 @@ def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
     return [f"and then did {name.partition(': before')[0]}" for name in woken if ": before its" in name]
 
 
-def every_refusal(scenario: Scenario, make: Callable[[], Ground], tried: Tried) -> None:
-    """Let each append fail once, as on a full disk; the process lives on, and resumes what it had to drop."""
+def every_refusal(
+    scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, since: int = 1, stride: int = 1
+) -> None:
+    """Let each append fail once, as on a full disk; the process lives on, and resumes what it had to drop.
+
+    With a `stride`, each so manieth append from the `since`-th on. Up to its point a life is as one that nobody harms,
+    so that one says where the appends are.
+    """
 
     async def go_on_all_the_same(coordinator: Coordinator) -> None:
         with contextlib.suppress(JournalError):
@@ -334,20 +349,20 @@ def every_refusal(scenario: Scenario, make: Callable[[], Ground], tried: Tried) 
             await here().clock.sleep(60)
             await scenario.recover(coordinator)
 
-    point = 0
-    while True:
-        point += 1
-        ground = make()
+    def lived(ground: Ground, point: int | None) -> Life:
         life = ground.next_life(ends_at=point, blow=Blow.REFUSE)
         life.begin(ground, go_on_all_the_same, scenario.settings, scenario.env)
-        if point > len(life.passed):
-            return
-        at = life.passed[point - 1]
-        if at.startswith("append") and at.endswith(": before"):
-            tried.points += 1
-            tried.histories += 1
-            story = f"refused at point {point} ({at})"
-            tried.complaints += _complaints(scenario, ground, life, scenario.ends | {SagaStatus.INCIDENT}, story)
+        return life
+
+    unharmed = lived(make(), None).passed
+    appends = [point for point, at in enumerate(unharmed, 1) if at.startswith("append") and at.endswith(": before")]
+    for point in appends[since - 1 :: stride]:
+        ground = make()
+        life = lived(ground, point)
+        tried.points += 1
+        tried.histories += 1
+        story = f"refused at point {point} ({life.passed[point - 1]})"
+        tried.complaints += _complaints(scenario, ground, life, scenario.ends | {SagaStatus.INCIDENT}, story)
 
 
 def _where(life: Life) -> str:

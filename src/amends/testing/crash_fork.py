@@ -126,9 +126,14 @@ def _say(tell: int, **said: Any) -> None:  # noqa: ANN401 - whatever JSON can ho
     os.write(tell, json.dumps(said).encode())
 
 
-def every_kill(scenario: Scenario, folder: Path, tried: Tried, *, stride: int = 1, twice: bool = False) -> None:
-    """SIGKILL at each point of the scenario (with a `stride`, each so manieth), and (twice) of the recovery too."""
-    for point in itertools.count(1, stride):
+def every_kill(
+    scenario: Scenario, folder: Path, tried: Tried, *, since: int = 1, stride: int = 1, twice: bool = False
+) -> None:
+    """SIGKILL at each point of the scenario, and (twice) of the recovery too.
+
+    With a `stride`, at each so manieth point of the scenario from `since` on.
+    """
+    for point in itertools.count(since, stride):
         ground = FileGround(folder / "ground")
         first = ground.live(scenario, scenario.begin, ends_at=point, ends=frozenset({scenario.unharmed}))
         if not first.killed:
