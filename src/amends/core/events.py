@@ -282,6 +282,8 @@ class AttemptFailed:
     fatal: bool
     retry_at: int | None
     confinement: str = ""
+    where: str = ""
+    """The line of its author's code that raised it. Apart from its words, which are compared, and told to models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +296,9 @@ class AttemptLost:
     fatal: bool
     retry_at: int | None
     confinement: str = ""
+    where: str = ""
+    final: bool = False
+    """It is not repeated, whatever a probe says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +320,7 @@ class ProbeUnanswered:
     step: StepId
     error: str
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +340,7 @@ class LateLossEnrolled:
     step: StepId
     attempt: int
     error: str
+    where: str = ""
 
 
 # -- a step going back ------------------------------------------------------------------------------------------------
@@ -366,6 +373,7 @@ class CompensationFailed:
     error: str
     changed_since: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +383,7 @@ class CompensationLost:
     error: str
     timed_out: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,6 +423,7 @@ class MitigationFailed:
     error: str
     changed_since: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,6 +433,7 @@ class MitigationLost:
     error: str
     timed_out: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

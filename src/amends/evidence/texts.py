@@ -21,6 +21,7 @@ LONGEST_VALUE: Final = 48
 LONGEST_ARGS: Final = 160
 LONGEST_RESULT: Final = 120
 LONGEST_REASON: Final = 300
+LONGEST_PLACE: Final = 200
 FILES_MARK: Final = "$files"
 """How a step's changeset stands in its arguments."""
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")
