@@ -145,23 +145,25 @@ class CallPerson(AmendsError):  # noqa: N818 - the product's word, said by users
 class StepError(AmendsError):
     """A step has ended badly; leaving the saga's function, it starts the rollback.
 
-    `happened` is False where certainly nothing happened, and None where nobody knows.
+    `happened` is False where certainly nothing happened, and None where nobody knows. `reason` is what was said, and
+    `where` the place in somebody's code that raised it, as `shop/tools.py:7, in charge`; empty where there is none.
     """
 
     happened: bool | None = None
 
-    def __init__(self, message: str, *, step: str, topic: str) -> None:
-        super().__init__(f"{topic} (step {step}): {message}")
+    def __init__(self, message: str, *, step: str, topic: str, where: str = "") -> None:
+        super().__init__(f"{topic} (step {step}): {message}" + (f" ({where})" if where else ""))
         self.step = step
         self.topic = topic
         self.reason = message
+        self.where = where
 
 
 class StepFatalError(StepError, Fatal):
     """The action raised Fatal."""
 
-    def __init__(self, message: str, *, step: str, topic: str, happened: bool | None = None) -> None:
-        StepError.__init__(self, message, step=step, topic=topic)
+    def __init__(self, message: str, *, step: str, topic: str, happened: bool | None = None, where: str = "") -> None:
+        StepError.__init__(self, message, step=step, topic=topic, where=where)
         self.happened = happened
 
 

@@ -6,13 +6,15 @@ from amends.cli import stuck
 from amends.core.events import IncidentKind
 from tests.cli.shell import Shell
 
+JAMMED = "RuntimeError: the robot is jammed (shop.py:48, in move_back)"
+
 
 def test_open_incidents_are_listed_with_what_stopped(amends: Shell) -> None:
     incident = amends.incident()
     head, row = amends.here("incident", "list").out.splitlines()
     assert head.split() == ["ID", "STATUS", "OWNER", "SAGA", "OPENED", "KIND", "WHY"]
     assert row.split()[:4] == [incident, "open", "-", "shop.tidy"]
-    assert row.endswith("compensation failed     RuntimeError: the robot is jammed")
+    assert row.endswith(f"compensation failed     {JAMMED}")
 
 
 def test_json_is_one_object_for_each(amends: Shell) -> None:
@@ -36,7 +38,7 @@ def test_show_says_what_happened_what_may_stand_what_was_tried_and_what_can_be_d
     assert happened.splitlines() == [
         "what happened",
         "  the compensation failed, and is not tried again by itself",
-        "  RuntimeError: the robot is jammed",
+        f"  {JAMMED}",
     ]
     assert left.splitlines() == [
         "what may stand, newest first",
@@ -47,7 +49,7 @@ def test_show_says_what_happened_what_may_stand_what_was_tried_and_what_can_be_d
         "forward   2  robot.move        move to=A (attempt 1)",
         "forward   2  robot.move        succeeded: A",
         "back      2  robot.move        compensation began (attempt 1)",
-        "back      2  robot.move        compensation lost: RuntimeError: the robot is jammed",
+        f"back      2  robot.move        compensation lost: {JAMMED}",
     ]
     assert [line.strip() for line in ways.splitlines() if line.startswith("    ")] == [
         f"amends incident retry {incident} --module MODULE",

@@ -9,8 +9,64 @@ def test_a_saga_whose_process_was_killed_is_brought_to_its_end(amends: Shell) ->
     amends.kill_in_the_middle("d-1")
     said = amends("resume", "shop")
     assert said.code == 0
-    assert said.out == ("saga d-1 rolled back: lorry.wait: the process ended before the outcome was recorded\n")
+    head, *lines, end = said.out.splitlines()
+    assert (head, end) == (
+        "saga d-1",
+        "saga d-1 rolled back: lorry.wait: the process ended before the outcome was recorded",
+    )
+    assert [line[14:] for line in lines] == [
+        "forward   2  lorry.wait        lost: the process ended before the outcome was recorded",
+        "saga         rollback began: lorry.wait (step 2): the process ended before the outcome was recorded",
+        "back      2  lorry.wait        compensation began (attempt 1, uncertain whether it happened)",
+        "back      2  lorry.wait        compensation succeeded",
+        "back      1  stock.reserve     compensation began (attempt 1)",
+        "back      1  stock.reserve     compensation succeeded",
+        "saga         rolled back",
+    ]
     assert amends.world == ["+ ramp", "- lorry", "- ramp"]
+
+
+FLAKY = """
+import os
+from pathlib import Path
+
+from amends import Work, action, saga
+
+
+@action("line.call", read_only=True, retries=3)
+def call(name: str) -> str:
+    tries = Path(f"tries-{name}")
+    tries.write_text(tries.read_text() + "x" if tries.exists() else "x")
+    if tries.read_text() == "x":
+        os.kill(os.getpid(), 9)
+    if tries.read_text() == "xx":
+        raise ConnectionError("engaged")
+    return name
+
+
+@saga("line.calls")
+async def calls(s: Work, name: str) -> str:
+    return await s.do(call, name)
+"""
+
+
+def test_waits_are_shown_as_they_happen_and_of_several_sagas_each_line_says_whose(amends: Shell) -> None:
+    (amends.place / "line.py").write_text(FLAKY)
+    for name in ("ann", "berta"):
+        assert amends("run", "line:calls", "--input", f'{{"name": "{name}"}}', "--id", name).code == -9
+    said = amends("resume", "line")
+    assert said.code == 0
+    head, first, *lines = said.out.splitlines()
+    alone = head.removeprefix("saga ")
+    (other,) = {"ann", "berta"} - {alone}
+    assert "failed: the process ended before the outcome was recorded (again in " in first
+    assert {line[:7] for line in lines} == {"ann    ", "berta  ", "saga an", "saga be"}
+    for name in (alone, other):
+        own = [line.partition("line.call")[2].strip() for line in lines if line.startswith(f"{name} ")]
+        assert f"call name={name} (attempt 2)" in own
+        assert any(line.startswith("failed: ConnectionError: engaged (line.py:15, in call) (again in ") for line in own)
+        assert f"call name={name} (attempt 3)" in own
+        assert f"succeeded: {name}" in own
 
 
 def test_json_is_how_each_saga_ended(amends: Shell) -> None:
@@ -56,4 +112,6 @@ def test_a_resumed_saga_that_needs_a_person_makes_the_exit_code_4(amends: Shell)
     shop.write_text(source.replace('note("- lorry")', 'raise amends.ChangedSince("it has left")'), encoding="utf-8")
     said = amends.here("resume", "shop")
     assert said.code == 4
-    assert said.out == "saga d-1 incident: it has left\n  amends incident show d-1/1\n"
+    assert said.out.endswith("\nsaga d-1 incident: it has left\n  amends incident show d-1/1\n")
+    assert "compensation failed: someone changed it since: it has left\n" in said.out
+    assert "incident 1 opened: changed since: it has left; left: steps 2, 1\n" in said.out

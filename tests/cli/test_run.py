@@ -43,7 +43,7 @@ def test_a_saga_that_needs_a_person_ends_with_4_and_says_where_to_look(amends: S
     said = amends("run", "shop:tidy", "--id", "t-1")
     assert said.code == 4
     assert said.out.splitlines()[-2:] == [
-        "saga t-1 incident: RuntimeError: the robot is jammed",
+        "saga t-1 incident: RuntimeError: the robot is jammed (shop.py:48, in move_back)",
         "  amends incident show t-1/1",
     ]
 
@@ -176,7 +176,7 @@ def test_ctrl_c_lets_what_runs_finish_and_says_how_to_go_on(amends: Shell) -> No
         assert process.wait(PATIENCE_S) == 130
         told = stderr.read()
     assert told == "amends: interrupted; saga u-1 is unfinished; go on with: amends resume shop --journal a.db\n"
-    assert amends.here("resume", "shop", "--journal", "a.db").out == 'saga u-1 completed: "it is here"\n'
+    assert amends.here("resume", "shop", "--journal", "a.db").out.endswith('saga u-1 completed: "it is here"\n')
     assert amends.world == ["+ shelf"]
 
 

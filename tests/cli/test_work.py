@@ -55,6 +55,39 @@ def park(amends: Shell) -> None:
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
 
 
+LEFT = """
+import os
+from pathlib import Path
+from amends import Work, action, saga
+
+@action("left.read", read_only=True)
+def read() -> int:
+    if not Path("tried").exists():
+        Path("tried").touch()
+        os.kill(os.getpid(), 9)
+    return {}["nope"]
+
+@saga("left.reads")
+async def reads(s: Work) -> int:
+    return await s.do(read)
+"""
+
+
+def test_its_stderr_is_a_log_and_has_the_tracebacks_of_users_code(amends: Shell) -> None:
+    (amends.place / "left.py").write_text(LEFT, encoding="utf-8")
+    assert amends("run", "left:reads", "--id", "l-1").code == -signal.SIGKILL
+    with amends.started("work", "--module", "left") as worker:
+        assert line_of(worker.stdout).startswith(
+            "saga l-1 rolled back: left.read: KeyError: 'nope' (left.py:11, in read)"
+        )
+        worker.send_signal(signal.SIGTERM)
+        logged = cast("IO[str]", worker.stderr).read()
+        worker.wait(PATIENCE_S)
+    assert "saga l-1: step 1 (left.read) raised KeyError: 'nope' (left.py:11, in read)\nTraceback" in logged
+    assert '    return {}["nope"]\n' in logged
+    assert "not shown" not in logged
+
+
 def test_what_people_approve_after_a_kill_is_done_once_by_whoever_is_on_duty(amends: Shell) -> None:
     (amends.place / "amends.db").touch(mode=0o600)
     park(amends)

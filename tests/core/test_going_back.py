@@ -204,6 +204,18 @@ def test_a_denied_compensation_calls_a_person_and_is_never_skipped() -> None:
     assert story.due() == CallPerson(IncidentKind.COMPENSATION_DENIED, FLIGHT, "not today")
 
 
+@pytest.mark.parametrize("kind", [Failed, Lost])
+def test_a_final_end_of_a_compensation_calls_a_person_with_the_place(kind: type[Failed | Lost]) -> None:
+    story = Story().does(FLIGHT).fails().takes_back(FLIGHT, kind(error="KeyError", final=True, where="shop.py:9"))
+    assert story.due() == CallPerson(e.IncidentKind.COMPENSATION_FAILED, FLIGHT, "KeyError (shop.py:9)")
+
+
+def test_a_person_s_retry_forgets_that_it_was_final() -> None:
+    final = Lost(error="KeyError", final=True)
+    story = Story().does(FLIGHT).fails().takes_back(FLIGHT, final).calls_person(FLIGHT).retries()
+    assert story.due() == Compensate(FLIGHT)
+
+
 def test_a_compensation_that_a_crash_cut_off_is_lost_and_tried_again() -> None:
     story = Story().does(FLIGHT).fails().starts_back(FLIGHT).crashes()
     assert story.status(FLIGHT) is _S.UNCOMPENSATED

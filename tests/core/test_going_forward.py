@@ -6,7 +6,7 @@ import pytest
 
 from amends.core import commands as c, events as e
 from amends.core.contracts import key_of
-from amends.core.effects import GiveUp, Judge, Perform, Probe, Wait
+from amends.core.effects import Compensate, GiveUp, Judge, Perform, Probe, Wait
 from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES
 from amends.core.saga import evolve
@@ -32,6 +32,7 @@ from tests.core.story import (
 )
 
 _S = StepStatus
+MISTAKE = Lost(error="KeyError: 'id'", final=True, where="shop.py:7, in book")
 
 
 # -- its beginning ----------------------------------------------------------------------------------------------------
@@ -220,6 +221,49 @@ def test_a_lost_attempt_is_asked_about_even_when_it_was_the_last() -> None:
 
 def test_a_fatal_loss_is_left_to_the_rollback() -> None:
     assert Story().does(FLIGHT, PROBED, Lost(error="boom", fatal=True)).needs(FLIGHT) == GiveUp(FLIGHT)
+
+
+def test_a_final_loss_is_not_repeated_though_that_would_be_safe() -> None:
+    story = Story().does(FLIGHT, IDEMPOTENT, MISTAKE)
+    assert (story.status(FLIGHT), story.needs(FLIGHT)) == (_S.UNKNOWN, GiveUp(FLIGHT))
+    assert story.fails(FLIGHT).due() == Compensate(FLIGHT, certain=False)
+
+
+def test_a_final_loss_of_what_changes_nothing_has_failed() -> None:
+    story = Story().does(FLIGHT, READ, MISTAKE)
+    assert (story.status(FLIGHT), story.needs(FLIGHT)) == (_S.FAILED, GiveUp(FLIGHT))
+
+
+def test_a_final_loss_is_asked_about_and_goes_on_where_it_had_happened() -> None:
+    story = Story().does(FLIGHT, PROBED, MISTAKE).later(1)
+    assert story.needs(FLIGHT) == Probe(FLIGHT)
+    story.hears(FLIGHT, Found("seat"))
+    assert (story.status(FLIGHT), story.step(FLIGHT).why) == (_S.SUCCEEDED, "")
+
+
+def test_a_final_loss_that_had_not_happened_is_given_up_also_by_another_process() -> None:
+    story = Story().does(FLIGHT, PROBED, MISTAKE).later(1).hears(FLIGHT, FoundNothing())
+    assert (story.status(FLIGHT), story.needs(FLIGHT)) == (_S.FAILED, GiveUp(FLIGHT))
+    assert story.step(FLIGHT).why == "KeyError: 'id' (shop.py:7, in book)"
+
+
+def test_a_final_loss_of_which_nobody_can_tell_is_not_repeated() -> None:
+    story = Story().does(FLIGHT, contract(probe=True, idempotent=True), MISTAKE).later(1).fails_to_answer(FLIGHT)
+    assert (story.status(FLIGHT), story.needs(FLIGHT)) == (_S.UNKNOWN, GiveUp(FLIGHT))
+
+
+def test_where_it_was_raised_is_beside_what_was_said() -> None:
+    story = Story().does(FLIGHT, ACT, MISTAKE)
+    (lost,) = (fact for fact in story.facts if isinstance(fact, e.AttemptLost))
+    assert (lost.error, lost.where, lost.final) == ("KeyError: 'id'", "shop.py:7, in book", True)
+    assert story.step(FLIGHT).reasons == ("KeyError: 'id'",)
+
+
+def test_an_earlier_place_is_not_told_of_a_later_error() -> None:
+    story = Story().does(FLIGHT, contract(idempotent=True, attempts=3), Lost(error="KeyError", where="shop.py:7"))
+    story.later(1).tries(FLIGHT).ends(FLIGHT, LOST)
+    assert story.step(FLIGHT).why == LOST.error
+    assert story.later(2).tries(FLIGHT).ends(FLIGHT, DONE).step(FLIGHT).why == ""
 
 
 def test_a_probe_that_finds_the_effect_settles_it() -> None:

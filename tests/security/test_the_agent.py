@@ -303,7 +303,7 @@ def test_an_error_forges_no_line_of_the_log_and_tells_no_secret_there(bank: Shel
     ran = bank("run", "bank:quote", "--id", "q", BANK_TOKEN=TOKEN)
     assert ran.code == 3, ran
     logged = ran.err + ran.out
-    assert "INFO amends.driver: saga q: its function raised" in logged
+    assert "WARNING amends.raised: saga q: its function raised" in logged
     assert "ValueError: the bank refused [secret]\\n2026-01-01 INFO" in logged
     assert not [line for line in logged.splitlines() if line.startswith("2026-01-01")]
     assert "\x1b" not in logged

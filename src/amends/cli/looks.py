@@ -223,11 +223,12 @@ def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]
     return lead, (f"{line.text}{until}", _TONES[line.tone])
 
 
-def tell_line(out: Output, line: Line, width: int = _TOPIC, indent: str = "") -> None:
-    """Say one line of a timeline and, below it, what else its error said."""
+def tell_line(out: Output, line: Line, width: int = _TOPIC, before: Part = "") -> None:
+    """Say one line of a timeline, behind what it begins with, and below it what else its error said."""
     lead, text = line_parts(line, width)
-    out.say_beside((indent, *lead), text)
-    tell_further(out, line.more, f"{indent}{'':26}")
+    out.say_beside((before, *lead), text)
+    words = before if isinstance(before, str) else before[0]
+    tell_further(out, line.more, f"{words}{'':26}")
 
 
 def tell_further(out: Output, lines: Iterable[str], indent: str = "  ") -> None:

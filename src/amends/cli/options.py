@@ -24,7 +24,21 @@ _journal = click.option(
     help="The journal: a file's path.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one object for each line of stdout.")
-_debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+
+
+def _show_log(context: click.Context, parameter: click.Parameter, debug: bool) -> None:  # noqa: FBT001 - as click calls it
+    from amends.cli.logged import show_log
+
+    show_log(context, parameter, debug)
+
+
+_debug = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_show_log,
+    help="Show the traceback of an error.",
+)
 _by = click.option("--by", metavar="WHO", help="In whose name.  [default: person:<login name>]")
 
 

@@ -179,7 +179,7 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
     async def whole() -> list[session.Stands]:
         async with Coordinator.open(journal, policy=policy, settings=settings) as coordinator:
             await remember(coordinator.journal, show=out.show_output)
-            resumed = await coordinator.resume()
+            resumed = await session.resumed(coordinator, out)
             await session.tell_left(coordinator, resumed, journal)
             return [await session.standing(coordinator, ended) for ended in resumed]
 

@@ -28,7 +28,7 @@ from amends.cli.looks import (
 )
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
-from amends.cli.output import Output, hint
+from amends.cli.output import Output, Part, hint
 from amends.cli.reviewing import tell_review
 from amends.clock import SystemClock
 from amends.core.events import Cause
@@ -58,6 +58,7 @@ DENIED: Final = 5
 NOT_OVER: Final = 6
 TERMINATED: Final = 143
 _AT_ONCE: Final = 500
+_WIDEST_NAME: Final = 26
 
 T = TypeVar("T")
 
@@ -206,28 +207,32 @@ class Follower:
         self._out = out
         self.seen = 0
         self._after = after
+        self.name: Part = ""
+        """What each of its lines begins with."""
         self._timeline = Timeline()
         self._width = topic_width(topics)
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
         lines: list[Line] = []
-        async for entry in self._journal.read(self._saga, after=self.seen):
-            self.seen = entry.number
-            line = self._timeline.line(entry)
-            if entry.number > self._after:
-                self._out.record("entry", entry_fields(entry))
-                if line is not None:
-                    lines.append(line)
-            if len(lines) >= _AT_ONCE:
-                self._say(lines)
-        self._say(lines)
+        try:
+            async for entry in self._journal.read(self._saga, after=self.seen):
+                self.seen = entry.number
+                line = self._timeline.line(entry)
+                if entry.number > self._after:
+                    self._out.record("entry", entry_fields(entry))
+                    if line is not None:
+                        lines.append(line)
+                if len(lines) >= _AT_ONCE:
+                    self._say(lines)
+        finally:  # whoever stops in the middle comes again, and what was read is not read again
+            self._say(lines)
 
     def _say(self, lines: list[Line]) -> None:
         """The topics of lines that are shown together are as wide as the widest of them."""
         self._width = topic_width((line.topic for line in lines), self._width)
         for line in lines:
-            tell_line(self._out, line, self._width)
+            tell_line(self._out, line, self._width, self.name)
         lines.clear()
 
     async def _stay(self) -> None:
@@ -259,6 +264,68 @@ async def followed(
     follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
+
+
+class Followers:
+    """Shows what happens to every saga that is driven here, as it happens. As long as it is only one, its lines are
+    those of `amends run`; from the second one on, each line begins with whose it is.
+    """
+
+    def __init__(self, journal: Journal, out: Output) -> None:
+        self._journal = journal
+        self._out = out
+        self._of: dict[SagaId, Follower] = {}
+        self._moved: dict[SagaId, None] = {}
+        self._width = 0
+        self._news = asyncio.Event()
+
+    def _note(self, entry: Entry) -> None:
+        if entry.saga not in self._of:
+            if not self._of:
+                self._out.say("saga ", (visible(entry.saga), "bold"))
+            self._of[entry.saga] = Follower(self._journal, entry.saga, self._out, after=entry.number - 1)
+            self._width = max(self._width, min(len(visible(entry.saga)), _WIDEST_NAME))
+        self._moved[entry.saga] = None
+        self._news.set()
+
+    async def _catch_up(self) -> None:
+        while self._moved:
+            saga = next(iter(self._moved))
+            del self._moved[saga]
+            follower = self._of[saga]
+            follower.name = (f"{visible(saga):<{self._width}}  ", "dim") if len(self._of) > 1 else ""
+            try:
+                await follower.catch_up()
+            except asyncio.CancelledError:
+                self._moved[saga] = None
+                raise
+
+    async def _stay(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self._catch_up()
+
+    @contextlib.asynccontextmanager
+    async def following(self, observe: Callable[[Callable[[Entry], None]], Callable[[], None]]) -> AsyncGenerator[None]:
+        """While this lasts, what becomes durable is shown; when it ends well, everything has been."""
+        stop = observe(self._note)
+        staying = asyncio.ensure_future(self._stay())
+        try:
+            yield
+        finally:
+            stop()
+            staying.cancel()
+            await asyncio.gather(staying, return_exceptions=True)
+        await self._catch_up()
+
+
+async def resumed(coordinator: Coordinator, out: Output) -> list[Ended]:
+    """How the sagas end that are taken up here, with what becomes of them shown meanwhile; as JSON, only their ends."""
+    if out.as_json:
+        return await coordinator.resume()
+    async with Followers(coordinator.journal, out).following(coordinator.observe):
+        return await coordinator.resume()
 
 
 Asked: TypeAlias = Callable[[Coordinator, Saga], Awaitable[Ended]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.approvals import answer, drop, expire, record_verdict, use, void_all, void_outlived
@@ -350,32 +350,45 @@ def _outcome(saga: Saga, command: c.RecordOutcome) -> e.AttemptSucceeded | e.Att
             return e.AttemptSucceeded(
                 step=step.id, attempt=step.attempts, result=result, opaque=opaque, layer=layer, confinement=kept_in
             )
+        case Failed(error=error, after_s=after_s) if step.unsure and may_stand(step):
+            why = f"{error}; an earlier attempt was lost, and may have taken effect"
+            return _lost_attempt(step, outcome, _settle_at(saga, step, command, after_s), why)
+        case Lost(error=error) if may_stand(step):
+            return _lost_attempt(step, outcome, _settle_at(saga, step, command), error)
         case Failed(error=error, fatal=fatal, final=final, after_s=after_s):
-            if step.unsure and may_stand(step):
-                why = f"{error}; an earlier attempt was lost, and may have taken effect"
-                retry_at = None if fatal or final else _settle_at(saga, step, command, after_s)
-                return _ended(e.AttemptLost, step, outcome, retry_at, why)
             retry_at = None if fatal or final else _retry_at(saga, step, command, after_s)
-            return _ended(e.AttemptFailed, step, outcome, retry_at, error)
-        case Lost(error=error, fatal=fatal) if may_stand(step):
-            return _ended(e.AttemptLost, step, outcome, None if fatal else _settle_at(saga, step, command), error)
-        case Lost(error=error, fatal=fatal):
-            return _ended(e.AttemptFailed, step, outcome, None if fatal else _retry_at(saga, step, command), error)
+            return _failed_attempt(step, outcome, retry_at, error)
+        case Lost(error=error, fatal=fatal, final=final):
+            retry_at = None if fatal or final else _retry_at(saga, step, command)
+            return _failed_attempt(step, outcome, retry_at, error)
         case _:
             assert_never(outcome)
 
 
-_Bad = TypeVar("_Bad", e.AttemptFailed, e.AttemptLost)
-
-
-def _ended(kind: type[_Bad], step: Step, outcome: Failed | Lost, retry_at: int | None, error: str) -> _Bad:
-    return kind(
+def _failed_attempt(step: Step, outcome: Failed | Lost, retry_at: int | None, error: str) -> e.AttemptFailed:
+    return e.AttemptFailed(
         step=step.id,
         attempt=step.attempts,
         error=error,
         fatal=outcome.fatal,
         retry_at=retry_at,
         confinement=outcome.confinement,
+        where=outcome.where,
+    )
+
+
+def _lost_attempt(step: Step, outcome: Failed | Lost, settle_at: int | None, error: str) -> e.AttemptLost:
+    """Nobody knows. One that is not to be repeated is asked about all the same; after a Fatal, on the way back."""
+    is_over = outcome.fatal or (outcome.final and not step.contract.probe)
+    return e.AttemptLost(
+        step=step.id,
+        attempt=step.attempts,
+        error=error,
+        fatal=outcome.fatal,
+        retry_at=None if is_over else settle_at,
+        confinement=outcome.confinement,
+        where=outcome.where,
+        final=outcome.final,
     )
 
 
@@ -419,10 +432,12 @@ def _answer(saga: Saga, command: c.RecordAnswer) -> e.ProbeFound | e.ProbeFoundN
             why = "an attempt reported late, after the question was put"
             return e.ProbeUnanswered(step=step.id, error=why, retry_at=_ask_again_at(saga, step, command))
         case FoundNothing():
-            again = _retry_at(saga, step, command) is not None and not step.given_up
+            again = _retry_at(saga, step, command) is not None and not (step.given_up or step.final)
             return e.ProbeFoundNothing(step=step.id, retry_at=command.now if again else None)
-        case NoAnswer(error=error):
-            return e.ProbeUnanswered(step=step.id, error=error, retry_at=_ask_again_at(saga, step, command))
+        case NoAnswer(error=error, where=where):
+            return e.ProbeUnanswered(
+                step=step.id, error=error, retry_at=_ask_again_at(saga, step, command), where=where
+            )
         case _:
             assert_never(answer)
 
@@ -431,7 +446,8 @@ def _ask_again_at(saga: Saga, step: Step, command: c.RecordAnswer) -> int | None
     asked = step.probes + 1
     if asked < PROBE_TRIES:
         return _due(step.contract.retries, asked, command.now, command.jitter)
-    return _retry_at(saga, step, command) if step.contract.repeatable and not step.given_up else None
+    may_repeat = step.contract.repeatable and not (step.given_up or step.final)
+    return _retry_at(saga, step, command) if may_repeat else None
 
 
 # -- back -------------------------------------------------------------------------------------------------------------
@@ -505,16 +521,18 @@ def _compensation(saga: Saga, step: Step, command: c.RecordCompensation) -> _End
             below = step.topic == CALL and isinstance(result, dict) and result.get(MITIGATED) is True
             ended = e.MitigationSucceeded if mitigates or below else e.CompensationSucceeded
             return ended(step=step.id, attempt=attempt)
-        case Failed(error=error, fatal=fatal, changed_since=changed, after_s=after_s):
+        case Failed(error=error, where=where, changed_since=changed, after_s=after_s):
             if again is not None and after_s is not None:
                 again = _due(retries, tried, command.now, command.jitter, after_s)
-            retry_at = None if fatal or changed else again
+            retry_at = None if outcome.fatal or outcome.final or changed else again
             failed = e.MitigationFailed if mitigates else e.CompensationFailed
-            return failed(step=step.id, attempt=attempt, error=error, changed_since=changed, retry_at=retry_at)
-        case Lost(error=error, fatal=fatal, timed_out=timed_out):
-            retry_at = None if fatal else again
+            return failed(
+                step=step.id, attempt=attempt, error=error, changed_since=changed, retry_at=retry_at, where=where
+            )
+        case Lost(error=error, where=where, timed_out=timed_out):
+            retry_at = None if outcome.fatal or outcome.final else again
             lost = e.MitigationLost if mitigates else e.CompensationLost
-            return lost(step=step.id, attempt=attempt, error=error, timed_out=timed_out, retry_at=retry_at)
+            return lost(step=step.id, attempt=attempt, error=error, timed_out=timed_out, retry_at=retry_at, where=where)
         case _:
             assert_never(outcome)
 

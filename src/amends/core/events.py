@@ -284,6 +284,8 @@ class AttemptFailed:
     fatal: bool
     retry_at: int | None
     confinement: str = ""
+    where: str = ""
+    """The line of its author's code that raised it. Apart from its words, which are compared, and told to models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +298,9 @@ class AttemptLost:
     fatal: bool
     retry_at: int | None
     confinement: str = ""
+    where: str = ""
+    final: bool = False
+    """It is not repeated, whatever a probe says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +322,7 @@ class ProbeUnanswered:
     step: StepId
     error: str
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +342,7 @@ class LateLossEnrolled:
     step: StepId
     attempt: int
     error: str
+    where: str = ""
 
 
 # -- a step going back ------------------------------------------------------------------------------------------------
@@ -368,6 +375,7 @@ class CompensationFailed:
     error: str
     changed_since: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,6 +385,7 @@ class CompensationLost:
     error: str
     timed_out: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +425,7 @@ class MitigationFailed:
     error: str
     changed_since: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +435,7 @@ class MitigationLost:
     error: str
     timed_out: bool
     retry_at: int | None
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,8 +229,8 @@ def enrol_late(saga: Saga, command: c.EnrolLate) -> tuple[e.Event, ...]:
     doubled = _doubled(saga, step, command.attempt)
     doubted = step.status is _S.UNKNOWN and (step.late or isinstance(outcome, Lost))
     if doubted and step.contract.probe:  # somebody may have asked before it landed, and be about to record the answer
-        error = outcome.error if isinstance(outcome, Lost) else "it took effect, and nobody knows when"
-        return (*doubled, e.LateLossEnrolled(step=step.id, attempt=command.attempt, error=error))
+        unsure = outcome if isinstance(outcome, Lost) else Lost(error="it took effect, and nobody knows when")
+        return (*doubled, _late(step.id, command.attempt, unsure))
     if step.status in _CERTAIN or step.status is _S.RECOMPENSATING or doubted:
         halts = doubled and saga.phase in {_G.COMPLETED, _G.MITIGATED}
         return (*doubled, e.SagaHalted()) if halts else doubled
@@ -279,7 +279,7 @@ def _only_tells(incident: Incident) -> bool:
 
 def _late(step: StepId, attempt: int, outcome: Succeeded | Lost) -> e.LateSuccessEnrolled | e.LateLossEnrolled:
     if isinstance(outcome, Lost):
-        return e.LateLossEnrolled(step=step, attempt=attempt, error=outcome.error)
+        return e.LateLossEnrolled(step=step, attempt=attempt, error=outcome.error, where=outcome.where)
     return e.LateSuccessEnrolled(step=step, attempt=attempt, result=outcome.result, opaque=outcome.opaque)
 
 

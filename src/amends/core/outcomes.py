@@ -30,6 +30,8 @@ class Failed:
     after_s: float | None = None
     changed_since: bool = False
     confinement: str = ""
+    where: str = ""
+    """Where in its author's code an exception was raised, as `shop/tools.py:7, in charge`; not part of its words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,11 @@ class Lost:
 
     error: str
     fatal: bool = False
+    final: bool = False
+    """Not to be tried again, though nobody said Fatal; a probe may still be asked."""
     timed_out: bool = False
     confinement: str = ""
+    where: str = ""
 
 
 Outcome: TypeAlias = Succeeded | Failed | Lost
@@ -65,6 +70,7 @@ class NoAnswer:
 
     error: str
     look_again_s: float | None = None
+    where: str = ""
 
 
 Answer: TypeAlias = Found | FoundNothing | NoAnswer

@@ -163,7 +163,7 @@ def _releasing(step: Step, now: int) -> Effect:
         return effect
     if step.status is StepStatus.UNKNOWN:
         return backward(step, now)
-    return CallPerson(IncidentKind.RELEASE_FAILED, step.id, step.error)
+    return CallPerson(IncidentKind.RELEASE_FAILED, step.id, step.why)
 
 
 def rewinding(saga: Saga, rewind: Rewind, now: int) -> Effect:
@@ -276,7 +276,7 @@ def backward(step: Step, now: int, *, mitigates: bool = False) -> Effect:
         case StepStatus.UNMITIGATED if step.retry_at is not None:
             return _at(step.retry_at, now, Mitigate(step.id))
         case _:
-            return CallPerson(step.trouble or IncidentKind.COMPENSATION_FAILED, step.id, step.error)
+            return CallPerson(step.trouble or IncidentKind.COMPENSATION_FAILED, step.id, step.why)
 
 
 def _askable(step: Step) -> bool:
@@ -290,4 +290,4 @@ def _at(due: int | None, now: int, effect: Effect) -> Effect:
 def _unknown(step: Step) -> str:
     if step.late:
         return "its attempt reported late, after its compensation; whether the effect stands is not known"
-    return f"{step.error}; there is no compensation for an outcome that nobody knows"
+    return f"{step.why}; there is no compensation for an outcome that nobody knows"

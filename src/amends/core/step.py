@@ -56,6 +56,7 @@ class Told(NamedTuple):
     status: StepStatus
     error: str
     fatal: bool
+    where: str = ""
 
 
 class Ahead(NamedTuple):
@@ -131,9 +132,13 @@ class Step:
     """What it waits for, where a rule's rate lets no more of its kind pass just now."""
     deadlocked: bool = False
     error: str = ""
+    where: str = ""
+    """Where in somebody's code the exception was raised that `error` tells of; empty where there was none."""
     reasons: tuple[str, ...] = ()
     """Why its attempts did not succeed, the newest last, and not all of many."""
     fatal: bool = False
+    final: bool = False
+    """It is not repeated, whatever a probe says: its code would fail in the same way again."""
     given_up: bool = False
     """The definition has been told that this step is over; a success after that is not its wish any more."""
     unsure: bool = False
@@ -169,6 +174,11 @@ class Step:
     """What the definition was told about it, kept from when it begins to be taken back, or a person vouches for it."""
     forgotten: bool = False
     """The definition, when it is called again, does not ask for it: it does it anew."""
+
+    @property
+    def why(self) -> str:
+        """Its error and, where it was raised in somebody's code, the place."""
+        return located(self.error, self.where)
 
     @property
     def wake_at(self) -> int | None:
@@ -247,6 +257,11 @@ class Step:
         return self.unsettled and not self.named
 
 
+def located(error: str, where: str) -> str:
+    """What an exception says, with the place where it was raised, for a person; without one, only what it says."""
+    return f"{error} ({where})" if where else error
+
+
 def sparse(kind: type[_T], **values: object) -> _T:
     """A value that holds only what is said of it: what is not is read from its class, where the defaults stand.
 
@@ -276,14 +291,17 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
                 retry_at=None,
                 probes=0,
                 fatal=False,
+                final=False,
                 given_up=False,
                 repeats=False,
             )
         case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
-            return altered(step, status=status, result=result, certain=True, unsure=False, error=opaque, layer=layer)
+            return altered(
+                step, status=status, result=result, certain=True, unsure=False, error=opaque, where="", layer=layer
+            )
         case e.ProbeFound(result=result, opaque=opaque):
             sure = altered(step, certain=True, late=False, unsure=False)
-            return altered(sure, status=status, result=result, retry_at=None, error=opaque)
+            return altered(sure, status=status, result=result, retry_at=None, error=opaque, where="")
         case e.AttemptFailed() | e.AttemptLost():
             return _ended_badly(step, event, status)
         case e.ProbeFoundNothing(retry_at=at):
@@ -312,9 +330,10 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
         case e.StepThrottled():
             return altered(step, status=status, throttle=_throttled(step, event))
         case e.LockRefused(error=error, deadlock=deadlock):
-            return altered(step, status=status, error=error, deadlocked=deadlock, retry_at=None, given_up=True)
+            refused = altered(step, deadlocked=deadlock, retry_at=None, given_up=True)
+            return altered(refused, status=status, error=error, where="")
         case e.ActionDenied(why=why):
-            return altered(step, status=status, error=why)
+            return altered(step, status=status, error=why, where="")
         case e.IncidentResolved():
             return altered(step, status=status, told=told_of(step))
         case e.ActionAllowed() | e.LockTaken() | e.StepPlaced() | e.StepDropped():
@@ -346,7 +365,7 @@ def told_of(step: Step) -> Told:
     if step.told is not None:
         return step.told
     lost = step.status is _S.SUCCEEDED and step.given_up and step.rewind is None
-    return Told(_S.UNKNOWN if lost else step.status, step.error, step.fatal)
+    return Told(_S.UNKNOWN if lost else step.status, step.error, step.fatal, step.where)
 
 
 def _ended_badly(step: Step, event: e.AttemptFailed | e.AttemptLost, status: StepStatus) -> Step:
@@ -354,7 +373,9 @@ def _ended_badly(step: Step, event: e.AttemptFailed | e.AttemptLost, status: Ste
         step,
         status=status,
         error=event.error,
+        where=event.where,
         fatal=event.fatal,
+        final=isinstance(event, e.AttemptLost) and event.final,
         retry_at=event.retry_at,
         given_up=event.retry_at is None,
         unsure=step.unsure or isinstance(event, e.AttemptLost),
@@ -367,20 +388,21 @@ def _ended_late(step: Step, event: e.LateSuccessEnrolled | e.LateLossEnrolled, s
     late = (again and status is not _S.UNCOMPENSATED) or (step.late and status is _S.UNKNOWN)
     seen = altered(step, status=status, late=late, turn=step.turn + again, probes=0, reports=step.reports + 1)
     if isinstance(event, e.LateSuccessEnrolled):
+        counts = status is _S.SUCCEEDED and not step.given_up
         return altered(
             seen,
             result=event.result,
             certain=not again,
             unsure=status is _S.RUNNING,
-            error=event.opaque if status is _S.SUCCEEDED and not step.given_up else step.error,
+            error=event.opaque if counts else step.error,
+            where="" if counts else step.where,
             retry_at=None if late else step.retry_at,
         )
     may_settle = step.contract.probe or step.contract.repeatable
     retry_at = step.retry_at if status is not _S.UNKNOWN or (may_settle and not late) else None
     over = status is _S.UNKNOWN and retry_at is None
-    return altered(
-        seen, error=event.error, certain=False, unsure=True, retry_at=retry_at, given_up=step.given_up or over
-    )
+    unsure = altered(seen, certain=False, unsure=True, retry_at=retry_at, given_up=step.given_up or over)
+    return altered(unsure, error=event.error, where=event.where)
 
 
 _BackEvent: TypeAlias = (
@@ -394,15 +416,15 @@ def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
         case e.CompensationStarted(attempt=attempt, certain=certain):
             return altered(step, status=status, undo_attempts=attempt, certain=certain, retry_at=None, trouble=None)
         case e.CompensationSucceeded():
-            return altered(step, status=status, error="")
-        case e.CompensationFailed(error=error, changed_since=changed, retry_at=at):
+            return altered(step, status=status, error="", where="")
+        case e.CompensationFailed(error=error, changed_since=changed, retry_at=at, where=where):
             kind = e.IncidentKind.CHANGED_SINCE if changed else e.IncidentKind.COMPENSATION_FAILED
-            return altered(step, status=status, error=error, retry_at=at, trouble=kind)
-        case e.CompensationLost(error=error, timed_out=timed_out, retry_at=at):
+            return altered(step, status=status, error=error, where=where, retry_at=at, trouble=kind)
+        case e.CompensationLost(error=error, timed_out=timed_out, retry_at=at, where=where):
             kind = e.IncidentKind.COMPENSATION_TIMED_OUT if timed_out else e.IncidentKind.COMPENSATION_FAILED
-            return altered(step, status=status, error=error, retry_at=at, trouble=kind)
+            return altered(step, status=status, error=error, where=where, retry_at=at, trouble=kind)
         case e.CompensationDenied(why=why):
-            return altered(step, status=status, error=why, retry_at=None, trouble=e.IncidentKind.COMPENSATION_DENIED)
+            return _denied_back(step, status, why, e.IncidentKind.COMPENSATION_DENIED)
         case _:
             assert_never(event)
 
@@ -413,17 +435,21 @@ def _mitigated(step: Step, event: e.MitigationEvent, status: StepStatus) -> Step
         case e.MitigationStarted(attempt=attempt):
             return altered(step, status=status, undo_attempts=attempt, retry_at=None, trouble=None)
         case e.MitigationSucceeded():
-            return altered(step, status=status, error="", late=False)
-        case e.MitigationFailed(error=error, changed_since=changed, retry_at=at):
+            return altered(step, status=status, error="", where="", late=False)
+        case e.MitigationFailed(error=error, changed_since=changed, retry_at=at, where=where):
             kind = e.IncidentKind.CHANGED_SINCE if changed else e.IncidentKind.MITIGATION_FAILED
-            return altered(step, status=status, error=error, retry_at=at, trouble=kind)
-        case e.MitigationLost(error=error, timed_out=timed_out, retry_at=at):
+            return altered(step, status=status, error=error, where=where, retry_at=at, trouble=kind)
+        case e.MitigationLost(error=error, timed_out=timed_out, retry_at=at, where=where):
             kind = e.IncidentKind.MITIGATION_TIMED_OUT if timed_out else e.IncidentKind.MITIGATION_FAILED
-            return altered(step, status=status, error=error, retry_at=at, trouble=kind)
+            return altered(step, status=status, error=error, where=where, retry_at=at, trouble=kind)
         case e.MitigationDenied(why=why):
-            return altered(step, status=status, error=why, retry_at=None, trouble=e.IncidentKind.MITIGATION_DENIED)
+            return _denied_back(step, status, why, e.IncidentKind.MITIGATION_DENIED)
         case _:
             assert_never(event)
+
+
+def _denied_back(step: Step, status: StepStatus, why: str, kind: e.IncidentKind) -> Step:
+    return altered(step, status=status, error=why, where="", retry_at=None, trouble=kind)
 
 
 def _approved(step: Step, event: e.ApprovalEvent, status: StepStatus) -> Step:
@@ -449,11 +475,10 @@ def _approved(step: Step, event: e.ApprovalEvent, status: StepStatus) -> Step:
         case e.ApprovalSigned(by=by) | e.ApprovalGranted(by=by):
             return altered(step, status=status, approval=altered(answered, signers=(*old.signers, by)))
         case e.ApprovalRefused(by=by, why=why):
-            return altered(step, status=status, approval=answered, error=f"{by} refused it: {why}")
+            return altered(step, status=status, approval=answered, error=f"{by} refused it: {why}", where="")
         case e.ApprovalExpired():
-            return altered(
-                step, status=status, approval=answered, error="its approval was not given, or not used, in time"
-            )
+            late = "its approval was not given, or not used, in time"
+            return altered(step, status=status, approval=answered, error=late, where="")
         case e.ApprovalVoided() | e.ApprovalUsed():
             return altered(step, status=status, approval=answered)
         case _:
@@ -473,6 +498,7 @@ def renewed(step: Step, *, given_up: bool) -> Step:
         retry_at=0,
         given_up=given_up,
         fatal=False,
+        final=False,
         probes=0,
         renewed_at=step.attempts,
         undo_renewed_at=step.undo_attempts,

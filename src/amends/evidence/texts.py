@@ -23,6 +23,7 @@ LONGEST_RESULT: Final = 120
 LONGEST_REASON: Final = 300
 MOST_LINES: Final = 20
 """Lines of one error that are shown below its first."""
+LONGEST_PLACE: Final = 200
 FILES_MARK: Final = "$files"
 """How a step's changeset stands in its arguments."""
 _BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/@+")

@@ -17,6 +17,7 @@ from amends.evidence.commands import CHANGESET, changed, command_line, file_inpu
 from amends.evidence.idling import told_of_control, told_of_removal, told_of_waiting
 from amends.evidence.texts import (
     LONGEST_ARGS,
+    LONGEST_PLACE,
     LONGEST_RESULT,
     LONGEST_VALUE,
     further,
@@ -116,6 +117,17 @@ _Back: TypeAlias = (
     | e.CompensationLost
     | e.CompensationDenied
     | e.MitigationEvent
+)
+
+
+_Bad: TypeAlias = (
+    e.AttemptFailed
+    | e.AttemptLost
+    | e.ProbeUnanswered
+    | e.CompensationFailed
+    | e.CompensationLost
+    | e.MitigationFailed
+    | e.MitigationLost
 )
 
 
@@ -341,24 +353,24 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             files = changed(result) if seen.topic.startswith(CHANGESET) else None
             told = _of(result) if files is None else f": {files}"
             return direction, Tone.GOOD, f"succeeded{_kept_in(kept_in)}{_lacking(opaque) or told}"
-        case e.AttemptFailed(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
+        case e.AttemptFailed(fatal=fatal, confinement=kept_in):
             last = " for good" * fatal + _kept_in(kept_in)
-            return direction, Tone.BAD, f"failed{last}: {headline(error)}{_again(retry_at, at)}"
-        case e.AttemptLost(error=error, fatal=fatal, retry_at=retry_at, confinement=kept_in):
+            return direction, Tone.BAD, f"failed{last}: {_ended(event, at)}"
+        case e.AttemptLost(fatal=fatal, confinement=kept_in):
             last = ", and not tried again" * fatal + _kept_in(kept_in)
-            return direction, Tone.DOUBT, f"lost{last}: {headline(error)}{_again(retry_at, at)}"
+            return direction, Tone.DOUBT, f"lost{last}: {_ended(event, at)}"
         case e.ProbeFound(result=result, opaque=opaque):
             return direction, Tone.GOOD, f"probe found that it happened{_lacking(opaque) or _of(result)}"
         case e.ProbeFoundNothing():
             return direction, Tone.PLAIN, "probe found that it did not happen"
-        case e.ProbeUnanswered(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"probe got no answer: {headline(error)}{_again(retry_at, at)}"
+        case e.ProbeUnanswered():
+            return direction, Tone.DOUBT, f"probe got no answer: {_ended(event, at)}"
         case e.LateSuccessEnrolled(attempt=attempt, result=result, opaque=opaque):
             lacking = _lacking(opaque) or _of(result)
             return direction, Tone.DOUBT, f"attempt {attempt} succeeded late, after it had been given up{lacking}"
-        case e.LateLossEnrolled(attempt=attempt, error=error):
+        case e.LateLossEnrolled(attempt=attempt, error=error, where=where):
             what = f"attempt {attempt} ended late, after it had been given up, and may have taken effect"
-            return direction, Tone.DOUBT, f"{what}: {headline(error)}"
+            return direction, Tone.DOUBT, f"{what}: {headline(error)}{_at_place(where)}"
         case _:
             assert_never(event)
 
@@ -396,11 +408,11 @@ def _back(event: _Back, at: int) -> _Told:
             return direction, Tone.PLAIN, f"compensation began (attempt {attempt}{doubt}{against})"
         case e.CompensationSucceeded():
             return direction, Tone.GOOD, "compensation succeeded"
-        case e.CompensationFailed(error=error, changed_since=changed, retry_at=retry_at):
+        case e.CompensationFailed(changed_since=changed):
             because = "someone changed it since: " * changed
-            return direction, Tone.BAD, f"compensation failed: {because}{headline(error)}{_again(retry_at, at)}"
-        case e.CompensationLost(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"compensation lost: {headline(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"compensation failed: {because}{_ended(event, at)}"
+        case e.CompensationLost():
+            return direction, Tone.DOUBT, f"compensation lost: {_ended(event, at)}"
         case e.CompensationDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"compensation denied by {short(rule)}: {said(why)}"
         case _:
@@ -415,11 +427,11 @@ def _mitigation(event: e.MitigationEvent, at: int) -> _Told:
             return direction, Tone.PLAIN, f"mitigation began (attempt {attempt}{against})"
         case e.MitigationSucceeded():
             return direction, Tone.GOOD, "mitigated; its effect stands"
-        case e.MitigationFailed(error=error, changed_since=changed, retry_at=retry_at):
+        case e.MitigationFailed(changed_since=changed):
             because = "someone changed it since: " * changed
-            return direction, Tone.BAD, f"mitigation failed: {because}{headline(error)}{_again(retry_at, at)}"
-        case e.MitigationLost(error=error, retry_at=retry_at):
-            return direction, Tone.DOUBT, f"mitigation lost: {headline(error)}{_again(retry_at, at)}"
+            return direction, Tone.BAD, f"mitigation failed: {because}{_ended(event, at)}"
+        case e.MitigationLost():
+            return direction, Tone.DOUBT, f"mitigation lost: {_ended(event, at)}"
         case e.MitigationDenied(rule=rule, why=why):
             return direction, Tone.BAD, f"mitigation denied by {short(rule)}: {said(why)}"
         case _:
@@ -482,6 +494,15 @@ def _of(value: Json) -> str:
 def _kept_in(confinement: str) -> str:
     """How the commands of a step on files were kept in, where it ran any."""
     return f" ({said(confinement)})" if confinement else ""
+
+
+def _ended(event: _Bad, at: int) -> str:
+    """Why an attempt ended badly, where that was raised, and when the next one is due."""
+    return f"{headline(event.error)}{_at_place(event.where)}{_again(event.retry_at, at)}"
+
+
+def _at_place(where: str) -> str:
+    return f" ({visible(where, LONGEST_PLACE)})" if where else ""
 
 
 def _again(retry_at: int | None, at: int) -> str:

@@ -175,6 +175,10 @@ class Action(Generic[P, R_co]):
         """The arguments that may not be made up, each with the topics that it has to come from; none: from anywhere."""
         self.examine: Examine | None = None
         """What is made of an attempt's outcome before it goes on record; None: it goes as it is."""
+        self.repeats_bugs = False
+        """Whether its author said how often it is tried; else a mistake in its code is not made twice."""
+        self.repeats_bugs_back = False
+        """The same for its compensation and its mitigation."""
         self.look: Callable[..., object] | None = None
         self.looks_at_result: Callable[..., object] | None = None
         self.on_files: Literal["", "layer", "changeset"] = "layer" if _takes_files(function) else ""
@@ -345,6 +349,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     """Make a function an action, known by its topic.
 
     read_only: it changes nothing, so it needs no compensation and may be repeated.
+    retries, compensation_retries: how often each is tried, and how far apart. Where nothing is said, a mistake in the
+        code (a TypeError, a KeyError and the like) is not tried again.
     no_rollback: why it cannot be taken back; the first such step that takes effect is the saga's pivot. What
         can be done about it all the same is its .mitigation.
     idempotent: repeating it with the same key is the same as doing it once.
@@ -385,6 +391,8 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         from amends.runtime.registry import PROCESS
 
         declared = Action(function, contract)
+        declared.repeats_bugs = retries is not FORWARD
+        declared.repeats_bugs_back = compensation_retries is not BACK
         declared.sourced = listed_sources(topic, sourced, declared.signature.names)
         PROCESS.add_action(declared)
         return declared

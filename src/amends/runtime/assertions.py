@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from amends.core.contracts import FORWARD, Contract, Reversibility
 from amends.core.events import IncidentKind
 from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
+from amends.core.step import located
 from amends.core.transitions import IncidentStatus
 from amends.core.values import StepId
 from amends.dataclass import dataclass
@@ -138,10 +139,10 @@ async def _judged(_: Run, __: Step, outcome: Outcome) -> Outcome:
             return Failed(error="it does not hold", final=True)
         case Succeeded():
             return Failed(error="an assertion returns True, False or nothing, and this one something else", final=True)
-        case Lost(error=error, timed_out=timed_out, fatal=fatal):
-            return Failed(error=error, final=True) if timed_out or fatal else outcome
-        case Failed(error=error):
-            return Failed(error=error, final=True)
+        case Lost(error=error, timed_out=timed_out, fatal=fatal, where=where):
+            return Failed(error=error, final=True, where=where) if timed_out or fatal else outcome
+        case Failed(error=error, where=where):
+            return Failed(error=error, final=True, where=where)
 
 
 async def verify(s: Work, wanted: Iterable[Check], named: Mapping[str, object], result: object, run: Run) -> None:
@@ -152,7 +153,7 @@ async def verify(s: Work, wanted: Iterable[Check], named: Mapping[str, object], 
         except StepError as exc:
             if is_waived(run.book.saga, StepId(exc.step)):
                 continue
-            why = f"verification {one.name} failed: {exc.reason}"
+            why = f"verification {one.name} failed: {located(exc.reason, exc.where)}"
             raise UnverifiedError(why, step=exc.step, topic=exc.topic, calls=one.on_failed == "call") from exc
 
 

@@ -256,6 +256,7 @@ class Backward:
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: run.thread_ended(state.id)
+            call.repeats_bugs = action is not None and action.repeats_bugs_back
             outcome = await changed_since(run, state) or await run.around.executor.perform(call)
             run.note_thread(state.id, call)
             book.tell(c.RecordCompensation(step=state.id, outcome=outcome, now=clock.now(), jitter=clock.jitter()))

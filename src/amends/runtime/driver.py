@@ -27,11 +27,11 @@ from amends.core import commands as c
 from amends.core.events import Cause, IncidentKind
 from amends.core.keeping import FAMILY
 from amends.core.plan import plan
+from amends.core.step import located
 from amends.core.transitions import SagaStatus
 from amends.core.values import StepId
 from amends.errors import (
     Abort,
-    AmendsError,
     CallPerson,
     Complete,
     DirectCallError,
@@ -49,11 +49,12 @@ from amends.runtime.action import InFunction, current_call
 from amends.runtime.assertions import verify
 from amends.runtime.backward import Backward
 from amends.runtime.definition import SagaDefinition
+from amends.runtime.executor import place, told_by_name
 from amends.runtime.family import Family, calls_going_back, current, heed
 from amends.runtime.forward import Forward
 from amends.runtime.keeping import Keeper
 from amends.runtime.logbook import Logbook
-from amends.runtime.logs import logger, searched_for
+from amends.runtime.logs import logger
 from amends.runtime.rewind import Rewinds, first
 from amends.runtime.run import Run
 from amends.runtime.secret import Secret
@@ -201,11 +202,15 @@ class Driver:
             cause = first(StepError, exc)
             if cause is not None:
                 return self._failed(_cause(cause), str(cause), StepId(cause.step))
-            if not isinstance(exc, AmendsError):
-                known = searched_for(tuple(self.run.all_secrets()))
-                _log.info("saga %s: its function raised", self.book.saga.id, exc_info=exc, extra=known)
-            told = first(DirectCallError, exc) or exc  # a group's own words would not say what to write instead
-            return self._failed(Cause.ERROR, f"{type(told).__name__}: {told}", None)
+            return self._failed(Cause.ERROR, self._raised(exc), None)
+
+    def _raised(self, exc: Exception) -> str:
+        """What an exception that left the function says, and where it was raised; its traceback is in the log."""
+        known = tuple(self.run.all_secrets())
+        told = first(DirectCallError, exc) or exc  # a group's own words would not say what to write instead
+        error, where = told_by_name(told, known), place(told, known)
+        self.run.around.executor.tracebacks.tell(exc, f"saga {self.book.saga.id}: its function", error, where, known)
+        return located(error, where)
 
     async def _result(self) -> c.FinishWork:
         name, begun = self.book.saga.id, self.run.begun  # and not the saga: a version that is kept keeps all after it

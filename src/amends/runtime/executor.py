@@ -5,9 +5,10 @@
 | returns                                     | succeeded (even if the result itself cannot be kept) |
 | raises NotDone or Retry                     | failed: it certifies that nothing happened         |
 | raises Fatal(happened=False)                | failed, and not to be tried again                  |
-| raises Fatal                                | lost, and not to be tried again                    |
+| raises Fatal                                | lost, and not to be tried again; what is read-only has failed all the same |
 | raises anything, and is atomic or read-only | failed                                             |
 | raises anything else                        | lost                                               |
+| makes a mistake of a program (`raised.BUGS`) | the same; not to be tried again, unless its author said how often |
 | is cancelled, or runs out of time           | lost; a thread goes on, and may report late        |
 
 A plain function runs in a daemon thread of its own: a call that hangs can neither starve others of a pool's threads
@@ -29,6 +30,7 @@ from amends.core.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAn
 from amends.core.values import LARGEST_VALUE, SagaId, StepId, name_of
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
 from amends.runtime.action import Happened, NotHappened, Pending, current_call, current_feedback
+from amends.runtime.raised import Tracebacks, is_bug, leaves, place_of
 from amends.runtime.secret import Secret, scrub
 from amends.runtime.values import ON_LOOP, off_loop, small_or_off_loop, stored
 
@@ -38,6 +40,7 @@ Read = Callable[["Call", object], object]
 """What looks at what a call returned."""
 Part = Literal["action", "compensation", "mitigation", "probe", "before", "reread", "validate"]
 """Which of an action's functions is called."""
+_PARTS: Final = {"before": "before-image", "validate": "validation"}
 
 
 class Knows(Protocol):
@@ -59,6 +62,8 @@ class Call:
     key: str
     timeout_s: float | None
     certain_failure: bool = False
+    repeats_bugs: bool = False
+    """Whether somebody said how often it is tried: then a mistake in its code is tried as often as anything else."""
     knows: Knows | None = None
     feedback: tuple[str, ...] = ()
     late: LateReport | None = None
@@ -66,6 +71,12 @@ class Call:
     """What makes JSON of what is returned, where that is declared to be more. Raises InputError."""
     running: bool = field(default=False, init=False)
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
+
+    @property
+    def named(self) -> str:
+        """Who is called, for a log."""
+        whose = "" if self.part == "action" else f"the {_PARTS.get(self.part, self.part)} of "
+        return f"saga {self.saga}: {whose}step {self.step} ({self.topic})"
 
     @property
     def secrets(self) -> Iterable[Secret]:
@@ -77,6 +88,7 @@ class Executor:
 
     def __init__(self, threads: int) -> None:
         self._threads = asyncio.Semaphore(threads)
+        self.tracebacks = Tracebacks()
 
     async def perform(self, call: Call) -> Outcome:
         """Call it once and say what can honestly be said of the world.
@@ -88,7 +100,7 @@ class Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - an attempt's end is data, whatever ended it
-            return _ended_badly(call, exc)
+            return self._ended_badly(call, exc)
         if type(value) is _Read:
             return cast("Outcome", value.ended)
         try:  # as `small_or_off_loop` does, without a coroutine more for every attempt
@@ -103,7 +115,7 @@ class Executor:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a probe that fails in any way has not answered
-            return NoAnswer(_said(exc, call.secrets))
+            return self._unanswered(call, exc)
         if type(value) is _Read:
             return cast("Answer", value.ended)
         return await small_or_off_loop(lambda most: _answered(call, value, most), to_its_end=True)
@@ -124,11 +136,62 @@ class Executor:
 
     async def _in_a_thread(self, call: Call, read: Read) -> object:
         async with self._threads:
-            ended = await _in_thread(call, read)
+            ended = await self._in_thread(call, read)
         error = ended.error
-        if error is not None:
-            raise error if isinstance(error, Exception) else RuntimeError(f"{name_of(type(error))}: {error}")
-        return await ended.ended if ended.is_awaitable else ended
+        if error is None:
+            return await ended.ended if ended.is_awaitable else ended
+        if isinstance(error, Exception):
+            raise error
+        raise RuntimeError(f"{name_of(type(error))}: {error}") from error
+
+    def _ended_badly(self, call: Call, exc: BaseException) -> Failed | Lost:
+        """The outcome that an exception stands for, with its traceback in the log."""
+        outcome = _ended_badly(call, exc)
+        if not (isinstance(outcome, Lost) and outcome.timed_out):
+            self.tracebacks.tell(exc, call.named, outcome.error, outcome.where, call.secrets)
+        return outcome
+
+    def _unanswered(self, call: Call, exc: BaseException) -> Answer:
+        answer = NoAnswer(_said(exc, call.secrets), where=place(exc, call.secrets))
+        if not (call.timeout_s is not None and type(exc) is TimeoutError and not exc.args):
+            self.tracebacks.tell(exc, call.named, answer.error, answer.where, call.secrets)
+        return answer
+
+    def _in_thread(self, call: Call, read: Read) -> asyncio.Future[_Read]:
+        """Run a plain function in a daemon thread, and look at what it returns there: a large value keeps nobody
+        waiting.
+
+        If the waiting is given up, its end is reported late.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Read] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(ended: _Read) -> None:
+            call.running = False
+            if not future.done():
+                future.set_result(ended)
+            elif call.late is not None and ended.error is not None:
+                call.late(self._ended_badly(call, ended.error))
+            elif call.late is not None:
+                call.late(_succeeded(call, ended.ended) if ended.is_awaitable else ended.ended)
+
+        def run() -> None:
+            try:
+                value = context.run(call.function)
+            except BaseException as exc:  # noqa: BLE001 - of whatever kind: a step whose thread is silent waits for ever
+                ended = _Read(None, error=exc)
+            else:
+                awaits = _is_awaitable(value)
+                ended = _Read(value, is_awaitable=True) if awaits else _Read(context.run(read, call, value))
+            try:
+                loop.call_soon_threadsafe(settle, ended)
+            except RuntimeError:
+                return  # the loop has closed: the process is going down, and the attempt is lost
+
+        call.running = True
+        threading.Thread(target=run, name=f"amends {call.saga}", daemon=True).start()
+        return future
 
 
 class _Read(NamedTuple):
@@ -137,42 +200,6 @@ class _Read(NamedTuple):
     ended: Any
     is_awaitable: bool = False
     error: BaseException | None = None
-
-
-def _in_thread(call: Call, read: Read) -> asyncio.Future[_Read]:
-    """Run a plain function in a daemon thread, and look at what it returns there: a large value keeps nobody waiting.
-
-    If the waiting is given up, its end is reported late.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Read] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(ended: _Read) -> None:
-        call.running = False
-        if not future.done():
-            future.set_result(ended)
-        elif call.late is not None and ended.error is not None:
-            call.late(_ended_badly(call, ended.error))
-        elif call.late is not None:
-            call.late(_succeeded(call, ended.ended) if ended.is_awaitable else ended.ended)
-
-    def run() -> None:
-        try:
-            value = context.run(call.function)
-        except BaseException as exc:  # noqa: BLE001 - of whatever kind: a step whose thread is silent waits for ever
-            ended = _Read(None, error=exc)
-        else:
-            awaits = _is_awaitable(value)
-            ended = _Read(value, is_awaitable=True) if awaits else _Read(context.run(read, call, value))
-        try:
-            loop.call_soon_threadsafe(settle, ended)
-        except RuntimeError:
-            return  # the loop has closed: the process is going down, and the attempt is lost
-
-    call.running = True
-    threading.Thread(target=run, name=f"amends {call.saga}", daemon=True).start()
-    return future
 
 
 def _is_awaitable(value: object) -> bool:
@@ -235,7 +262,7 @@ def _unreadable(exc: BaseException) -> str:
     return f"what it returned cannot be read: {name_of(type(exc))}"
 
 
-def _ended_badly(call: Call, exc: BaseException) -> Outcome:
+def _ended_badly(call: Call, exc: BaseException) -> Failed | Lost:
     """What an exception says of the world. One that cannot even be read says nothing more than that there was one."""
     try:
         return _outcome_of(call, exc)
@@ -245,7 +272,7 @@ def _ended_badly(call: Call, exc: BaseException) -> Outcome:
         return Failed(error=error) if is_failure else Lost(error=error)
 
 
-def _outcome_of(call: Call, exc: BaseException) -> Outcome:
+def _outcome_of(call: Call, exc: BaseException) -> Failed | Lost:
     error = _said(exc, call.secrets)
     match exc:
         case Retry(after=after):
@@ -262,10 +289,24 @@ def _outcome_of(call: Call, exc: BaseException) -> Outcome:
             return Lost(error=f"no answer in {call.timeout_s:g} s", timed_out=True)
         case asyncio.CancelledError():
             return Lost(error="it was cancelled while it ran")
-        case Exception() if call.certain_failure:
-            return Failed(error=error)
         case _:
-            return Lost(error=error)
+            return _unexpected(call, exc, error)
+
+
+def _unexpected(call: Call, exc: BaseException, error: str) -> Failed | Lost:
+    """An exception that was not raised to say something of the world. A mistake in the code is not made twice."""
+    where, final = place(exc, call.secrets), is_bug(exc) and not call.repeats_bugs
+    if isinstance(exc, Exception) and call.certain_failure:
+        return Failed(error=error, where=where, final=final)
+    return Lost(error=error, where=where, final=final)
+
+
+def place(exc: BaseException, known: Iterable[Secret]) -> str:
+    """The line that raised it. An author's own words about the world stay as they were written, and have none."""
+    try:
+        return "" if _is_certified(exc) else kept_words(place_of(exc), known)
+    except BaseException:  # noqa: BLE001 - as above: it is somebody else's class
+        return ""
 
 
 def _said(exc: BaseException, known: Iterable[Secret]) -> str:
@@ -275,11 +316,20 @@ def _said(exc: BaseException, known: Iterable[Secret]) -> str:
         return f"{name_of(type(exc))}, which cannot be read: {name_of(type(flaw))}"
 
 
+def _is_certified(exc: BaseException) -> bool:
+    """Whether its author speaks of the world, in words."""
+    return isinstance(exc, (Fatal, NotDone, ChangedSince)) and bool(str(exc))
+
+
 def told(exc: BaseException, known: Iterable[Secret] = ()) -> str:
     """What an exception says, as the journal keeps it."""
-    text = str(exc)
-    certified = isinstance(exc, (Fatal, NotDone, ChangedSince)) and text
-    return kept_words(text if certified else f"{name_of(type(exc))}: {text}".rstrip(": "), known)
+    return kept_words(str(exc), known) if _is_certified(exc) else told_by_name(exc, known)
+
+
+def told_by_name(exc: BaseException, known: Iterable[Secret] = ()) -> str:
+    """The same with its type in front, whatever it is; a group's own words say nothing of what it holds."""
+    every = (exc, *(one for one in leaves(exc) if one is not exc))
+    return kept_words("; ".join(f"{name_of(type(one))}: {one}".rstrip(": ") for one in every), known)
 
 
 def kept_words(text: str, known: Iterable[Secret] = ()) -> str:

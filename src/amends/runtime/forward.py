@@ -127,7 +127,7 @@ class Forward:
             run.left_alone.add(step)
             raise
         done = book.saga.steps[step]
-        status, error, _ = done.told or (done.status, done.error, False)
+        status, error, *_ = done.told or (done.status, done.error)
         if status is not StepStatus.SUCCEEDED:
             raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
         book.commit_soon()
@@ -498,6 +498,7 @@ class Forward:
             key=run.key(state),
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
+            repeats_bugs=action.repeats_bugs,
             knows=run,
             feedback=reasons_for(book.saga, state),
             late=lambda outcome: run.ended_late(step, state.attempts, outcome),
@@ -527,8 +528,8 @@ class Forward:
         if isinstance(outcome, Succeeded) and not outcome.opaque:
             run.book.tell(c.KeepBefore(step=step, before=outcome.result))
             return True
-        why = outcome.opaque if isinstance(outcome, Succeeded) else outcome.error
-        failed = Failed(error=f"its before-image could not be captured: {why}", final=True)
+        why, where = (outcome.opaque, "") if isinstance(outcome, Succeeded) else (outcome.error, outcome.where)
+        failed = Failed(error=f"its before-image could not be captured: {why}", final=True, where=where)
         run.book.tell(c.StartAttempt(step=step))
         run.book.tell(c.RecordOutcome(step=step, outcome=failed, now=clock.now(), jitter=clock.jitter()))
         return False

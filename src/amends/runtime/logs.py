@@ -9,8 +9,11 @@ searched.
 from __future__ import annotations
 
 import logging
+import os
 import traceback
 from collections.abc import Collection, Iterator
+from itertools import dropwhile, islice
+from pathlib import Path
 from typing import Final, cast
 
 from amends.evidence.texts import visible
@@ -19,8 +22,14 @@ from amends.runtime.secret import Secret, scrub
 LONGEST_WORDS: Final = 4096
 KNOWN: Final = "amends_secrets"
 """What to look for besides, given as `extra` of a record; no handler gets it."""
+RAISED: Final = "amends.raised"
+"""The logger of what users' code raised; what of amends stands between is left out of its tracebacks."""
+OWN: Final = os.path.join(Path(__file__).resolve().parent.parent, "")  # noqa: PTH118 - with its last separator
+"""Where the code of amends is."""
 _MOST_FRAMES: Final = 64
 _MOST_CAUSES: Final = 16
+_MOST_LINES: Final = 1024
+_DEEPEST_GROUP: Final = 3
 
 
 def logger(name: str) -> logging.Logger:
@@ -44,7 +53,8 @@ class _Plain(logging.Filter):
         record.msg, record.args = plain(record.getMessage(), known), None
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            record.exc_text = "\n".join(_told(error, known))
+            skips = OWN if record.name == RAISED else None
+            record.exc_text = "\n".join(islice(_told(error, known, skips), _MOST_LINES))
         record.exc_info = None
         return True
 
@@ -58,8 +68,11 @@ def plain(text: str, known: Collection[Secret] = ()) -> str:
     return visible(said if len(said) <= LONGEST_WORDS else said[: LONGEST_WORDS - 1] + "…")
 
 
-def _told(error: BaseException, known: Collection[Secret]) -> Iterator[str]:
-    """An error with what led to it, first things first, much as Python prints it; but its words are on one line."""
+def _told(error: BaseException, known: Collection[Secret], skips: str | None, depth: int = 0) -> Iterator[str]:
+    """An error with what led to it, first things first, much as Python prints it; but its words are on one line.
+
+    `skips` is a directory whose code called what was raised: those first frames are left out.
+    """
     chain: list[tuple[BaseException, str]] = []
     at: BaseException | None = error
     how = ""
@@ -70,14 +83,16 @@ def _told(error: BaseException, known: Collection[Secret]) -> Iterator[str]:
             how = "During handling of the above exception, another exception occurred:"
         at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
     for one, leads_to in reversed(chain):
-        yield from _traced(one, known)
+        yield from _traced(one, known, skips, depth)
         if leads_to:
             yield leads_to
 
 
-def _traced(error: BaseException, known: Collection[Secret]) -> Iterator[str]:
+def _traced(error: BaseException, known: Collection[Secret], skips: str | None, depth: int) -> Iterator[str]:
     yield "Traceback (most recent call last):"
-    for frame in traceback.extract_tb(error.__traceback__, limit=-_MOST_FRAMES):
+    frames = list(traceback.extract_tb(error.__traceback__, limit=-_MOST_FRAMES))
+    own = [] if skips is None else list(dropwhile(lambda frame: frame.filename.startswith(skips), frames))
+    for frame in own or frames:
         yield f'  File "{plain(frame.filename, known)}", line {frame.lineno}, in {plain(frame.name, known)}'
         if frame.line:
             yield f"    {plain(frame.line, known)}"
@@ -86,7 +101,10 @@ def _traced(error: BaseException, known: Collection[Secret]) -> Iterator[str]:
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         for one in group.exceptions[:_MOST_CAUSES]:
-            yield f"  - {type(one).__name__}: {plain(_words(one), known)}".rstrip(": ")
+            if depth < _DEEPEST_GROUP:
+                yield from (f"  | {line}" for line in _told(one, known, skips, depth + 1))
+            else:
+                yield f"  | {type(one).__name__}: {plain(_words(one), known)}".rstrip(": ")
 
 
 def _words(error: BaseException) -> str:

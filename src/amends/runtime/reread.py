@@ -42,14 +42,20 @@ async def changed_since(run: Run, state: Step) -> Failed | None:
         return None  # its outcome was lost, or could not be read: there is nothing to compare with
     found = await _look(run, state)
     if not isinstance(found, Succeeded) or found.opaque:
-        why = found.opaque if isinstance(found, Succeeded) else found.error
-        return Failed(error=f"what it left could not be read again: {why}")
+        return _unreadable(found)
     left = state.seen[0]
     if spelling_of(found.result) is None and spelling_of(left) is None:
         why = _changed(state, left, found.result)
     else:
         why = await off_loop(lambda: _changed(state, left, found.result))
     return Failed(error=kept_words(why, run.secrets_of(state.id)), changed_since=True) if why else None
+
+
+def _unreadable(found: Outcome) -> Failed:
+    said = "what it left could not be read again: "
+    if isinstance(found, Succeeded):
+        return Failed(error=said + found.opaque)
+    return Failed(error=said + found.error, final=found.final, where=found.where)
 
 
 def _changed(state: Step, left: Json, present: Json) -> str:
@@ -73,4 +79,5 @@ async def _look(run: Run, state: Step) -> Outcome:
     done = await small_or_off_loop(lambda most: run.done(state, action, most))
     call = run.call(state, "reread", look, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
     call.store = Typed(f"{state.topic}: its reread", look).store_result
+    call.repeats_bugs = action.repeats_bugs_back
     return await run.around.executor.perform(call)

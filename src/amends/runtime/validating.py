@@ -36,14 +36,14 @@ def validation(action: Action[..., Any], function: Callable[..., object], tries:
         match looked:
             case Succeeded(result=None | True, opaque=""):
                 return outcome
-            case Lost(timed_out=False, fatal=False):
+            case Lost(timed_out=False, fatal=False, final=False):
                 return looked  # it was cancelled: the attempt is made again
             case Succeeded(result=str() as why):
                 return _flawed(state, kept_words(why, run.secrets_of(state.id)), tries)
             case Succeeded():
                 return _flawed(state, "it was found wrong", tries)
-            case Failed(error=why) | Lost(error=why):
-                return _flawed(state, why, tries)
+            case Failed(error=why, where=where) | Lost(error=why, where=where):
+                return _flawed(state, why, tries, where)
 
     return examine
 
@@ -69,8 +69,8 @@ async def _looked_at(
     return await run.around.executor.perform(call)
 
 
-def _flawed(state: Step, why: str, tries: int) -> Failed:
+def _flawed(state: Step, why: str, tries: int, where: str = "") -> Failed:
     """The next attempt comes at once, unless there were enough: a provider that is down is waited for, a flaw not."""
     earlier = state.attempts - state.renewed_at - 1
     flawed = sum(reason.startswith(FLAWED) for reason in state.reasons[-earlier:]) if earlier > 0 else 0
-    return Failed(error=FLAWED + why, final=flawed + 1 >= tries, after_s=0.0)
+    return Failed(error=FLAWED + why, final=flawed + 1 >= tries, after_s=0.0, where=where)

@@ -119,10 +119,11 @@ def test_an_incident_that_was_opened(told: dict[str, Notice]) -> None:
         "kind": "compensation_failed",
         "step": "1",
         "topic": "test.log_in",
-        "why": "RuntimeError: the line is dead for [secret]",
+        "why": notice.data["why"],
         "left": [{"step": "1", "topic": "test.log_in"}],
         "left_count": 1,
     }
+    assert str(notice.data["why"]).startswith("RuntimeError: the line is dead for [secret] (tests/runtime/notices/")
     assert told["incident.retried"].data == {**common, "incident": "jam/1", "by": "person:ana"}
     assert told["incident.resolved"].data == {
         **common, "incident": "jam/2", "by": "person:ana", "why": "done by hand"

@@ -84,7 +84,13 @@ class Attempt:
             layer = "" if self._sealed is None else _named(self._sealed)
             return replace(outcome, layer=layer, confinement=kept_in)
         if isinstance(outcome, Lost) and self._is_exact and self._action.on_files == "layer":
-            return Failed(error=outcome.error, fatal=outcome.fatal, confinement=kept_in)
+            return Failed(
+                error=outcome.error,
+                fatal=outcome.fatal,
+                final=outcome.final,
+                confinement=kept_in,
+                where=outcome.where,
+            )
         return replace(outcome, confinement=kept_in)
 
 
