@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Final, cast
 
-from amends.cli.looks import diff_lines, line_parts, moment, time_left, topic_width
+from amends.cli.looks import diff_lines, line_parts, moment, time_left, widths
 from amends.cli.options import command
 from amends.cli.output import Output, Part
 from amends.core.transitions import ApprovalStatus
@@ -147,7 +147,7 @@ def _tell_past(out: Output, lines: tuple[Line, ...], whole: str) -> None:
     _heading(out, "what has happened so far")
     if len(lines) > _LATEST:
         out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
-    width = topic_width(lines[-_LATEST:])
+    width = widths(lines[-_LATEST:])
     for line in lines[-_LATEST:]:
         lead, text = line_parts(line, width)
         out.say_beside(("  ", *lead), text)

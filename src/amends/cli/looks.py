@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from amends.cli.output import Part
 from amends.core.transitions import SagaStatus
@@ -35,7 +35,7 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
 }
 _FAINT: Final = "dim"
 _SIGNS: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}
-_TOPIC: Final = 16
+_WIDEST_STEP: Final = 16
 _WIDEST_TOPIC: Final = 26
 
 SAGA_HEADS: Final = (("ID", 26), ("STATUS", 12), ("SAGA", 24), ("ENV", 12), ("STARTED", 19), ("TOOK", 7), ("NOTE", 0))
@@ -175,20 +175,33 @@ def lock_cells(row: LockRow) -> tuple[Part, ...]:
     return cells(texts, {1: "" if row.place else "bold", 4: _FAINT, 5: _FAINT})
 
 
-def topic_width(lines: Iterable[Line], width: int = _TOPIC) -> int:
-    """How wide the column of topics is, for these lines and those before them."""
-    return max((width, *(min(len(line.topic), _WIDEST_TOPIC) for line in lines)))
+class Widths(NamedTuple):
+    """How wide the columns of a timeline are that hold steps and topics."""
+
+    step: int = 3
+    topic: int = 16
 
 
-def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]:
+NARROW: Final = Widths()
+
+
+def widths(lines: Iterable[Line], so_far: Widths = NARROW) -> Widths:
+    """For these lines and those before them."""
+    step, topic = so_far
+    for line in lines:
+        step = max(step, min(len(line.step or ""), _WIDEST_STEP))
+        topic = max(topic, min(len(line.topic), _WIDEST_TOPIC))
+    return Widths(step, topic)
+
+
+def line_parts(line: Line, width: Widths = NARROW) -> tuple[tuple[Part, ...], Part]:
     """One line of a timeline: when, which way, which step; and beside that, what."""
     at = _local(line.at)
-    number = "" if line.step is None else str(line.step)
     lead: tuple[Part, ...] = (
         (f"{at:%H:%M:%S}.{line.at % 1000:03d}  ", _FAINT),
         (f"{line.direction:<7}", _DIRECTIONS[line.direction]),
-        (f" {number:>3}  ", "bold"),
-        *([f"{line.topic:<{width}}  "] if line.topic else []),
+        (f" {line.step or '':>{width.step}}  ", "bold"),
+        *([f"{line.topic:<{width.topic}}  "] if line.topic else []),
     )
     return lead, (line.text, _TONES[line.tone])
 

@@ -13,7 +13,7 @@ import click
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
-from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, topic_width
+from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, widths
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, hint
@@ -167,7 +167,7 @@ class Follower:
         self.seen = 0
         self._after = after
         self._timeline = Timeline()
-        self._width = topic_width(())
+        self._widths = widths(())
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
@@ -184,10 +184,10 @@ class Follower:
         self._say(lines)
 
     def _say(self, lines: list[Line]) -> None:
-        """The topics of lines that are shown together are as wide as the widest of them."""
-        self._width = topic_width(lines, self._width)
+        """The columns of lines that are shown together are as wide as the widest of them."""
+        self._widths = widths(lines, self._widths)
         for line in lines:
-            self._out.say_beside(*line_parts(line, self._width))
+            self._out.say_beside(*line_parts(line, self._widths))
         lines.clear()
 
     async def _stay(self) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from amends.cli.looks import line_parts, moment, topic_width
+from amends.cli.looks import line_parts, moment, widths
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
 from amends.core.plan import unmitigated
 from amends.core.saga import Saga
-from amends.core.values import StepId
 from amends.evidence.timeline import Direction, spelled_args, timeline, visible
 from amends.evidence.who import OWN_DECISION
 from amends.journal.protocol import Entry, IncidentRow
@@ -137,10 +136,9 @@ def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], jo
     _heading(out, "what happened")
     out.say(f"  {_HAPPENED[row.kind]}")
     out.say("  ", (visible(row.why, 1000), "red"))
-    numbers = {step: number for number, step in enumerate(saga.steps, start=1)}
     if row.left:
-        _tell_left(out, row, saga, numbers)
-    _tell_tried(out, row, entries, numbers, command(journal, "saga", "show", row.saga))
+        _tell_left(out, row, saga)
+    _tell_tried(out, row, entries, command(journal, "saga", "show", row.saga))
     _tell_comments(out, row, entries)
     if row.status == "open":
         _tell_ways(out, row, saga, journal)
@@ -174,28 +172,26 @@ def _own(*, own: bool) -> str:
     return f" ({OWN_DECISION})" if own else ""
 
 
-def _tell_left(out: Output, row: IncidentRow, saga: Saga, numbers: Mapping[StepId, int]) -> None:
+def _tell_left(out: Output, row: IncidentRow, saga: Saga) -> None:
     _heading(out, "what may stand, newest first" if row.status == "open" else "what might have stood, newest first")
     for name in row.left:
         step = saga.steps[name]
         here = "; it stopped here" if name == row.step else ""
         args = spelled_args(step.args)
-        left = f"  step {numbers[name]}  {visible(step.topic)}  "
+        left = f"  step {visible(name)}  {visible(step.topic)}  "
         out.say_beside((left,), f"{args}  ", (step.status, "yellow"), here)
 
 
-def _tell_tried(
-    out: Output, row: IncidentRow, entries: Sequence[Entry], numbers: Mapping[StepId, int], whole: str
-) -> None:
+def _tell_tried(out: Output, row: IncidentRow, entries: Sequence[Entry], whole: str) -> None:
     """The attempts of the step at which it stopped; where it names none, of those of which something may stand."""
-    about = {numbers[name] for name in ((row.step,) if row.step is not None else row.left) if name in numbers}
+    about = set(map(visible, (row.step,) if row.step is not None else row.left))
     lines = [line for line in timeline(entries) if line.step in about and line.direction is not Direction.PERSON]
     if not lines:
         return
     _heading(out, "what was tried")
     if len(lines) > _LATEST:
         out.say(f"  … {len(lines) - _LATEST} lines before: {visible(whole)}")
-    width = topic_width(lines[-_LATEST:])
+    width = widths(lines[-_LATEST:])
     for line in lines[-_LATEST:]:
         lead, text = line_parts(line, width)
         out.say_beside(("  ", *lead), text)
