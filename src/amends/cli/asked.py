@@ -57,14 +57,15 @@ def tell(out: Output, asked: Asking, now: int, journal: str) -> None:
         _fact(out, "refuse", (visible(refuse), "cyan"))
 
 
-def tell_granted(out: Output, asked: Asking, by: str) -> None:
+def tell_granted(out: Output, asked: Asking, by: str, resume: str) -> None:
+    """`resume` is the command that goes on."""
     name = f"approval {visible(asked.id)}"
     if is_open(asked):
         out.say(f"{name} has the agreement of {visible(by)}; still lacking: ", (visible(lacking(asked)), "yellow"))
     else:
         own = f" ({OWN_DECISION})" if by in asked.own else ""
         out.say(f"{name} ", ("granted", "green"), f" by {visible(by)}{own}")
-        out.say("  its saga goes on where a process drives it; where none does: amends resume MODULE")
+        out.say(f"  its saga goes on where a process drives it; where none does: {visible(resume)}")
 
 
 def _fact(out: Output, name: str, fact: Part) -> None:

@@ -130,13 +130,14 @@ def _driver_fact(row: SagaRow, driver: Driver | None, resume: str) -> Part | Non
     return f"gone{who}: it was {status_part(row.status)[0]}, and goes on with {visible(resume)}", "red"
 
 
-def saga_cells(row: SagaRow, driver: Driver | None = None) -> tuple[Part, ...]:
+def saga_cells(row: SagaRow, driver: Driver | None = None, resume: str = "amends resume") -> tuple[Part, ...]:
+    """`resume` is the command that goes on with it, should nobody drive it."""
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
     approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
     is_driven = driver is not None and not driver.is_gone and row.status in _MAY_BE_DRIVEN
     notes = [
         f"driver: {driven_by(driver)}" if driver is not None and is_driven else "",
-        "go on with: amends resume" if is_left(row, driver) else "",
+        f"go on with: {resume}" if is_left(row, driver) else "",
         "pruned" if row.pruned else "",
         incidents,
         approvals,

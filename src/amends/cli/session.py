@@ -13,11 +13,14 @@ import click
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
+from amends.cli.hints import unconfigured
+from amends.cli.ids import unknown
 from amends.cli.looks import ended_fields, ended_parts, entry_fields, line_parts, time_left, widths
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
-from amends.cli.output import Output, hint
+from amends.cli.output import Output
 from amends.clock import SystemClock
+from amends.core.declared import declared_in
 from amends.core.events import Cause
 from amends.core.refusals import may_go_back_alone
 from amends.core.saga import Saga, evolve, unstarted
@@ -29,7 +32,6 @@ from amends.errors import (
     RefusedError,
     UnknownActionError,
     UnknownDefinitionError,
-    UnknownSagaError,
 )
 from amends.evidence.timeline import Line, Timeline, visible
 from amends.journal.protocol import Entry, Journal
@@ -45,6 +47,7 @@ DENIED: Final = 5
 NOT_OVER: Final = 6
 TERMINATED: Final = 143
 _AT_ONCE: Final = 500
+_NAME_IT: Final = "name the module that declares it with --module"
 
 T = TypeVar("T")
 
@@ -101,7 +104,7 @@ async def opened_to_read(address: str) -> AsyncGenerator[Journal]:
 async def load(journal: Journal, saga: SagaId) -> Saga:
     state, _ = await history(journal, saga)
     if state.head == 0:
-        raise unknown(saga)
+        raise await unknown(journal, saga)
     return state
 
 
@@ -121,10 +124,6 @@ async def read_asking(journal: Journal, approval: str) -> Asking:
     return asking(state, step, entries)
 
 
-def unknown(saga: str) -> UnknownSagaError:
-    return UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
-
-
 def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | None = None) -> None:
     """Refuse to take up a saga whose actions this process does not know: each would end as another incident."""
     lacking: dict[str, None] = {}
@@ -141,10 +140,9 @@ def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | N
             except UnknownActionError:
                 lacking[f"action {step.contract.topic} version {step.contract.version}"] = None
     if lacking:
-        raise InputError(
-            f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; "
-            "name the module that declares it with --module"
-        )
+        module = declared_in(saga.begun)
+        how = f"name the module that declared it: --module {module}" if module else _NAME_IT
+        raise InputError(f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; {how}")
 
 
 async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) -> None:
@@ -279,27 +277,7 @@ def tell_ended(
         for verb in ("show", "grant") if is_kept else ():
             out.say(f"    {visible(command(journal, 'approval', verb, asked.id))}")
     if waits_for and is_kept:
-        out.say(f"  once they have answered: {visible(command(journal, 'resume', *modules))}")
+        out.say(f"  once they have answered: {visible(command(journal, 'resume', *unconfigured(modules)))}")
     elif waits_for:
         out.say("  nobody can answer any more: a journal in memory is gone with its process")
     out.record("ended", ended_fields(ended))
-
-
-async def tell_left(coordinator: Coordinator, resumed: Iterable[Ended], journal: str) -> None:
-    """Name what was not taken up, and why: people are asked, another process drives it, or nobody here knows it."""
-    going = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
-    known, told = coordinator.registry.resumable_names(), {ended.id for ended in resumed}
-    for row in await coordinator.list(status=going, limit=20):
-        if row.id in told:
-            continue
-        name = f"saga {visible(row.id)} ({visible(row.definition)})"
-        if row.status is SagaStatus.WAITING and not row.open_approvals:
-            hint(f"{name} waits: {visible(command(journal, 'saga', 'show', row.id))}")
-        elif row.status is SagaStatus.WAITING:
-            for approval in await coordinator.approvals(saga=row.id):
-                shown = visible(command(journal, "approval", "show", approval.id))
-                hint(f"{name} waits for people: {shown}")
-        else:
-            is_known = f"{row.definition}/{row.version}" in known
-            why = "another process drives it" if is_known else "no MODULE given declares it"
-            hint(f"{name} is left {row.status}: {why}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
+from amends.cli.hints import options_for
 from amends.cli.looks import line_parts, moment, widths
 from amends.cli.options import command
 from amends.cli.output import Output
@@ -38,11 +40,13 @@ _HAPPENED: Final[Mapping[IncidentKind, str]] = {
     _K.VERIFICATION_FAILED: "the work is done, and an assertion that it has to meet does not hold",
 }
 
-_AGAIN: Final = ("incident", "retry", "{id}", "--module", "MODULE")
-_MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", "--module", "MODULE")
-_LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", "--module", "MODULE")
-_VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", "--module", "MODULE")
-_CANCEL: Final = ("saga", "cancel", "{saga}", "--module", "MODULE")
+MODULES: Final = "{modules}"
+"""Where the module goes that a command has to name."""
+_AGAIN: Final = ("incident", "retry", "{id}", MODULES)
+_MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", MODULES)
+_LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", MODULES)
+_VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", MODULES)
+_CANCEL: Final = ("saga", "cancel", "{saga}", MODULES)
 _ASSIGN: Final = ("incident", "assign", "{id}", "--owner", "person:NAME")
 _Way = tuple[str, tuple[str, ...]]
 
@@ -209,10 +213,15 @@ def _tell_ways(out: Output, row: IncidentRow, saga: Saga, journal: str) -> None:
     _heading(out, "what can be done")
     mitigable = row.kind is _K.PAST_PIVOT and saga.pivot is not None and not unmitigated(saga)
     ways = ((_WITH_MITIGATION,) if mitigable else ()) + _WAYS[row.kind]
+    modules = options_for(saga.begun)
     for meaning, words in (*ways, ("read the whole story:", ("saga", "show", "{saga}"))):
-        named = (word.format(id=row.id, saga=row.saga) if word.startswith("{") else word for word in words)
+        named = chain.from_iterable(modules if word == MODULES else (_named(word, row),) for word in words)
         out.say(f"  {meaning}")
         out.say("    ", (visible(command(journal, *named)), "cyan"))
+
+
+def _named(word: str, row: IncidentRow) -> str:
+    return word.format(id=row.id, saga=row.saga) if word.startswith("{") else word
 
 
 def _heading(out: Output, text: str) -> None:

@@ -32,6 +32,7 @@ class StartSaga(NamedTuple):
     compensation_attempts: int | None = None
     taken_for: str = ""
     own: bool = False
+    module: str = ""
 
 
 class ProposeStep(NamedTuple):

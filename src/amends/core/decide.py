@@ -166,6 +166,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         compensation_attempts=command.compensation_attempts,
         taken_for=command.taken_for,
         own=command.own,
+        module=command.module,
     )
 
 

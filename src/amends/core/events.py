@@ -100,6 +100,7 @@ class SagaStarted:
     compensation_attempts: int | None = None  # the same for the way back
     taken_for: str = ""  # the environment that `env` stands for, where it is another word
     own: bool = False  # it carries out what its actor decided about a saga that they had asked for themselves
+    module: str = ""  # the module that declared its definition, where another process could import it; for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
