@@ -52,8 +52,8 @@ def test_show_says_what_happened_what_may_stand_what_was_tried_and_what_can_be_d
         f"back      2  robot.move        compensation lost: {JAMMED}",
     ]
     assert [line.strip() for line in ways.splitlines() if line.startswith("    ")] == [
-        f"amends incident retry {incident} --module MODULE",
-        f"amends incident resolve {incident} --reason TEXT --proof TEXT --module MODULE",
+        f"amends incident retry {incident} --module shop",
+        f"amends incident resolve {incident} --reason TEXT --proof TEXT --module shop",
         f"amends incident assign {incident} --owner person:NAME",
         "amends saga show tidy",
     ]

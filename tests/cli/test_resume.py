@@ -90,8 +90,9 @@ def test_a_saga_that_no_given_module_declares_is_named_and_left_alone(amends: Sh
     amends.kill_in_the_middle("d-1")
     (amends.place / "other.py").touch()
     said = amends.here("resume", "other")
-    assert said.code == 0
-    assert said.err == "amends: saga d-1 (shop.deliver) is left running: no MODULE given declares it\n"
+    assert (said.code, said.out) == (6, "nothing resumed; 1 saga is left that no module named here declares\n")
+    told = "saga d-1 (shop.deliver) is left running: no module named here declares it; go on with: amends resume shop"
+    assert said.err == f"amends: {told}\n"
     assert amends.world == ["+ ramp"]
 
 

@@ -42,7 +42,7 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 FROZEN = {
     "saga.started/1": (
         "actor attempts? because? compensation_attempts? definition env files? input labels limits? "
-        "own? rollback_s? taken_for? version"
+        "module? own? rollback_s? taken_for? version"
     ),
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",

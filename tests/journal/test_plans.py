@@ -36,6 +36,7 @@ def _explain(tmp_path: Path) -> Generator[Explain]:
         (SagaQuery(), ["SCAN saga USING INDEX saga_started"]),
         (SagaQuery(before="5.1"), ["SEARCH saga USING INDEX saga_started (started_at<?)"]),
         (SagaQuery(started_from=5), ["SEARCH saga USING INDEX saga_started (started_at>?)"]),
+        (SagaQuery(without=("d",)), ["SCAN saga USING INDEX saga_started"]),
         (SagaQuery(definition="d"), ["SEARCH saga USING INDEX saga_definition (definition=?)"]),
         (
             SagaQuery(definition="d", env="e", before="5.1"),
@@ -55,6 +56,17 @@ def _explain(tmp_path: Path) -> Generator[Explain]:
 )
 def test_a_page_of_sagas_is_read_off_an_index_in_order(explain: Explain, query: SagaQuery, plan: list[str]) -> None:
     assert explain(*lists.saga_statement(query)) == plan
+
+
+@pytest.mark.parametrize(
+    "query", [SagaQuery(), SagaQuery(definition="d", statuses=STATUSES[:1], without=("e",), before="5.1")]
+)
+def test_how_an_id_begins_is_read_off_the_index_of_ids_and_only_what_is_found_is_sorted(
+    explain: Explain, query: SagaQuery
+) -> None:
+    first, *others = explain(*lists.saga_statement(replace(query, starts_with="s")))
+    assert first == "SEARCH saga USING INDEX sqlite_autoindex_saga_1 (name>? AND name<?)"
+    assert set(others) == {"USE TEMP B-TREE FOR ORDER BY"}
 
 
 def test_several_statuses_are_several_ranges_and_only_their_pages_are_merged(explain: Explain) -> None:

@@ -72,14 +72,14 @@ def test_who_drives_is_told_and_a_driver_that_is_gone_is_told_as_such(shell: She
         process.send_signal(signal.SIGKILL)
     shown = shell("saga", "show", "one")
     assert "status      driver gone" in shown.out
-    assert "it was running, and goes on with amends resume MODULE" in shown.out
+    assert "it was running, and goes on with amends resume slow" in shown.out
     listed = shell("saga", "list")
     assert "driver gone" in listed.out
-    assert "go on with: amends resume" in listed.out
+    assert "go on with: amends resume slow" in listed.out
     assert "running" not in listed.out
     watched = shell("saga", "watch", "--once")
     assert "driver gone" in watched.out
-    assert "go on with: amends resume" in watched.out
+    assert "go on with: amends resume slow" in watched.out
     (told,) = shell("saga", "watch", "--once", "--json").of_type("driver")
     assert (told["saga"], told["state"], told["until_at"]) == ("one", "gone", None)
     (row,) = shell("saga", "show", "one", "--json").of_type("saga")
@@ -95,7 +95,7 @@ def test_a_saga_that_waits_is_not_gone_and_says_what_goes_on_with_it(shell: Shel
     assert shell("run", "slow:nap", "--id", "nap").code == 6
     shown = shell("saga", "show", "nap")
     assert "status      waiting" in shown.out
-    assert "driver      nobody just now; once it is due, amends resume MODULE goes on" in shown.out
+    assert "driver      nobody just now; once it is due, amends resume slow goes on" in shown.out
     (row,) = shell("saga", "list", "--json").of_type("saga")
     assert (row["status"], row["driver"]["state"]) == ("waiting", "gone")
 

@@ -59,7 +59,7 @@ def test_after_adopt_resume_goes_by_the_new_policy(amends: Shell, decision: str)
     adopted = amends("policy", "adopt", f"{decision}.yaml", *ADOPT)
     assert adopted.code == 0, adopted
     assert "no open approvals" in amends("approval", "list").out
-    assert "amends resume MODULE" in amends("approval", "grant", "s/2", "--yes", "--by", "person:kim").complaint
+    assert "amends resume mod;" in amends("approval", "grant", "s/2", "--yes", "--by", "person:kim").complaint
     assert f"saga s {status}" in amends("resume", "mod").out
     assert made(amends.place) == left
 

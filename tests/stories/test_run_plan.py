@@ -152,13 +152,13 @@ def test_what_depends_on_earlier_results_is_a_reference_and_its_rules_are_decide
     assert charge["args"] == {"cents": "{{steps.price.result.cents}}", "key": {"$secret": True}}
     (later,) = charge["decided_when_known"]
     assert later == {"rule": "much-money", "decision": "require_human", "line": 4, "facts": ["args.cents"]}
-    assert (charge["decision"], charge["rule"], summary["needs_person"]) == ("allow", "default", [4])
+    assert (charge["decision"], charge["rule"], summary["needs_person"]) == ("allow", "default", ["charge"])
     assert "its compensation would not run by itself: deny by no-refunds" in charge["missing"]
 
 
 def test_for_a_person_it_reads_as_lines_and_names_the_rule_and_its_line(amends: Shell) -> None:
     said = amends("run", "mod:order", "--plan", "--policy", "rules.yaml", *GIVEN)
-    assert "  2  reserve: stock.reserve  (turn 2, in parallel)\n" in said.out
+    assert "reserve  stock.reserve  (turn 2, in parallel)\n" in said.out
     assert "decided when args.cents is known: require_human by much-money (rules.yaml:4)\n" in said.out
     assert "throttle by few-mails (rules.yaml:11)\n" in said.out
     assert "pivot: from here on, forward only; cannot be taken back: a mail cannot be unsent\n" in said.out

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from amends.cli.options import Nouns, common, show_help, with_journal
+from amends.cli.options import Nouns, common, require_named, show_help, with_journal, with_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from amends.core.contracts import Contract
     from amends.runtime.action import Action
 
 FAILED: Final = 1
-
-_targets = click.argument("targets", metavar="MODULE|FILE…", nargs=-1, required=True)
 
 
 @click.group(cls=Nouns, invoke_without_command=True)
@@ -27,7 +25,7 @@ def action(context: click.Context) -> None:
 
 
 @action.command("list")
-@_targets
+@with_targets
 @click.option("--undeclared", is_flag=True, help="Only those that say neither how they are taken back nor why not.")
 @with_journal
 def list_actions(*, targets: tuple[str, ...], undeclared: bool, journal: str, as_json: bool) -> int:
@@ -57,7 +55,7 @@ def list_actions(*, targets: tuple[str, ...], undeclared: bool, journal: str, as
 
 @action.command()
 @click.argument("topic", metavar="TOPIC")
-@_targets
+@with_targets
 @common
 def show(*, topic: str, targets: tuple[str, ...], as_json: bool) -> None:
     """Show one action's whole contract: all that it promises, and what takes it back."""
@@ -86,7 +84,7 @@ def show(*, topic: str, targets: tuple[str, ...], as_json: bool) -> None:
 
 
 @action.command()
-@_targets
+@with_targets
 @common
 def check(*, targets: tuple[str, ...], as_json: bool) -> int:
     """Check what modules and YAML files declare.
@@ -100,6 +98,7 @@ def check(*, targets: tuple[str, ...], as_json: bool) -> int:
     from amends.evidence.texts import counted
     from amends.evidence.timeline import visible
 
+    require_named(targets)
     out, wrong = Output(as_json=as_json), 0
     for target in targets:
         try:
@@ -140,12 +139,13 @@ def advice(contract: Contract) -> Iterator[tuple[str, str]]:
         yield "unprobed", f"a lost attempt cannot be settled, so {settled}; add a probe, or make it idempotent"
 
 
-def known(targets: Iterable[str]) -> list[Action[..., Any]]:
-    """The actions that these modules and files declare, by topic."""
+def known(targets: Sequence[str]) -> list[Action[..., Any]]:
+    """The actions that these modules and files declare, by topic. Raises UsageError where none is named."""
     from amends.cli.modules import is_file, load
     from amends.runtime.registry import PROCESS
     from amends.sagafile import load_saga
 
+    require_named(targets)
     for target in targets:
         if is_file(target):
             load_saga(target)

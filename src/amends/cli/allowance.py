@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from amends.cli.ids import with_saga
 from amends.cli.options import author, with_author, with_journal, with_modules
 
 
 @click.command("raise-limit")
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_modules
 @click.option("--tokens", type=int, metavar="N", help="Allow so many tokens in all.")
 @click.option("--usd", metavar="AMOUNT", help="Allow so many dollars in all.")

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from amends.cli import configured
-from amends.cli.options import Nouns, author, show_help, with_author, with_journal
+from amends.cli.ids import with_approval
+from amends.cli.options import Nouns, author, command, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
     from amends.cli.output import Output
     from amends.runtime.approvals import Asking
-
-_id = click.argument("approval_id", metavar="ID")
 
 
 @click.group(cls=Nouns, invoke_without_command=True)
@@ -59,7 +58,7 @@ def list_approvals(*, is_all: bool, journal: str, as_json: bool) -> None:
 
 
 @approval.command()
-@_id
+@with_approval
 @with_journal
 def show(*, approval_id: str, journal: str, as_json: bool) -> None:
     """Show everything that a person should know before they answer.
@@ -78,7 +77,7 @@ def show(*, approval_id: str, journal: str, as_json: bool) -> None:
 
 
 @approval.command()
-@_id
+@with_approval
 @click.option("--why", default="", help="The reason, as it goes on record.")
 @click.option("--digest", metavar="DIGEST", help="What was shown, by its digest; refused if it has changed since.")
 @click.option("--yes", is_flag=True, help="Grant what is asked now, without looking.")
@@ -107,12 +106,12 @@ def grant(
         return NOT_OVER
     answered = _answer(found, who, why, journal, digest=digest or found.digest)
     out.record("approval", asked.fields(answered))
-    asked.tell_granted(out, answered, who)
+    asked.tell_granted(out, answered, who, _resume(found, journal))
     return NOT_OVER if asked.is_open(answered) else DONE
 
 
 @approval.command()
-@_id
+@with_approval
 @click.option("--why", required=True, help="The reason; it goes on record, and the agent is told.")
 @with_author
 @with_journal
@@ -143,6 +142,20 @@ def _found(approval_id: str, journal: str) -> Asking:
     async def whole() -> Asking:
         async with opened_to_read(journal) as opened:
             return await read_asking(opened, approval_id)
+
+    return asyncio.run(whole())
+
+
+def _resume(found: Asking, journal: str) -> str:
+    """The command that goes on with its saga."""
+    import asyncio
+
+    from amends.cli.hints import modules_for, read_begun
+    from amends.cli.session import opened_to_read
+
+    async def whole() -> str:
+        async with opened_to_read(journal) as opened:
+            return command(journal, "resume", *modules_for(await read_begun(opened, found.saga)))
 
     return asyncio.run(whole())
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Final, cast
 
-from amends.cli.looks import diff_lines, moment, tell_line, time_left, topic_width
+from amends.cli.looks import diff_lines, moment, tell_line, time_left, widths
 from amends.cli.options import command
 from amends.cli.output import Output, Part
 from amends.core.transitions import ApprovalStatus
@@ -57,14 +57,15 @@ def tell(out: Output, asked: Asking, now: int, journal: str) -> None:
         _fact(out, "refuse", (visible(refuse), "cyan"))
 
 
-def tell_granted(out: Output, asked: Asking, by: str) -> None:
+def tell_granted(out: Output, asked: Asking, by: str, resume: str) -> None:
+    """`resume` is the command that goes on."""
     name = f"approval {visible(asked.id)}"
     if is_open(asked):
         out.say(f"{name} has the agreement of {visible(by)}; still lacking: ", (visible(lacking(asked)), "yellow"))
     else:
         own = f" ({OWN_DECISION})" if by in asked.own else ""
         out.say(f"{name} ", ("granted", "green"), f" by {visible(by)}{own}")
-        out.say("  its saga goes on where a process drives it; where none does: amends resume MODULE")
+        out.say(f"  its saga goes on where a process drives it; where none does: {visible(resume)}")
 
 
 def _fact(out: Output, name: str, fact: Part) -> None:
@@ -147,7 +148,7 @@ def _tell_past(out: Output, lines: tuple[Line, ...], whole: str) -> None:
     _heading(out, "what has happened so far")
     if len(lines) > _LATEST:
         out.say(f"  … {counted(len(lines) - _LATEST, 'line')} before: {visible(whole)}")
-    width = topic_width(line.topic for line in lines[-_LATEST:])
+    width = widths(lines[-_LATEST:])
     for line in lines[-_LATEST:]:
         tell_line(out, line, width, "  ")
 

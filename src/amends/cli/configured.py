@@ -23,7 +23,8 @@ DURATIONS: Final = ("lease", "rollback")
 COUNTS: Final = ("attempts", "compensation_attempts")
 LIMITS: Final = "limits"
 ENVIRONMENTS: Final = "environments"
-KEYS: Final = (*TEXTS, *DURATIONS, *COUNTS, LIMITS, ENVIRONMENTS)
+MODULES: Final = "modules"
+KEYS: Final = (*TEXTS, *DURATIONS, *COUNTS, LIMITS, ENVIRONMENTS, MODULES)
 _AMOUNTS: Final = ("tokens", "usd", "seconds", "steps", "failures", "retries", "spin")
 _MOST_ATTEMPTS: Final = 1000
 OWN: Final = "amends.toml"
@@ -45,6 +46,7 @@ class Configured(NamedTuple):
     journal_group: str | None = None
     environments: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     bounds: tuple[tuple[str, object], ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 def configured() -> Configured:
@@ -94,6 +96,16 @@ def journal_group() -> str | None:
 
 def environments() -> Mapping[str, tuple[str, ...]]:
     return configured().environments
+
+
+def modules() -> tuple[str, ...]:
+    """What declares the sagas here: imported, where a command needs definitions and its line names no module."""
+    return configured().modules
+
+
+def directory() -> str:
+    """Where the nearest file is, which its modules are looked for in; '' where there is none."""
+    return os.path.dirname(configured().file)  # noqa: PTH120 - as below
 
 
 def settings(**bounds: object) -> Settings:
@@ -165,6 +177,7 @@ def _checked(file: str, inside: str, table: dict[str, object]) -> Configured:
     values: dict[str, str] = {}
     bounds: list[tuple[str, object]] = []
     environments: Mapping[str, tuple[str, ...]] = {}
+    modules: tuple[str, ...] = ()
     for key, value in table.items():
         where = _Where(file, inside, key)
         if key == SAFE_KEY:
@@ -181,13 +194,28 @@ def _checked(file: str, inside: str, table: dict[str, object]) -> Configured:
             bounds.append((key, _count(where, key, value)))
         elif key == ENVIRONMENTS:
             environments = _environments(where, value)
+        elif key == MODULES:
+            modules = _modules(where, value)
         else:
             bounds.append((key, _limits(file, inside, value)))
     here = os.path.dirname(file)  # noqa: PTH120 - as above
     for key in ("journal", "policy"):
         if key in values and "://" not in values[key] and values[key] != ":memory:":
             values[key] = _seen_from(here, values[key])
-    return Configured(file=file, says=tuple(table), bounds=tuple(bounds), environments=environments, **values)
+    said: dict[str, Any] = {"bounds": tuple(bounds), "environments": environments, "modules": modules, **values}
+    return Configured(file=file, says=tuple(table), **said)
+
+
+def _modules(where: _Where, value: object) -> tuple[str, ...]:
+    from amends.errors import InputError
+
+    names = cast("list[object]", value) if isinstance(value, list) else [None]
+    for name in names:
+        if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
+            raise InputError(
+                f'{where}: modules has to be a list of what to import, such as ["shop.sagas"], not {value!r}'
+            )
+    return tuple(dict.fromkeys(cast("list[str]", names)))
 
 
 def _environments(where: _Where, value: object) -> Mapping[str, tuple[str, ...]]:

@@ -48,12 +48,18 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
     from amends.cli.examined import Finding, examine
     from amends.cli.modules import load
     from amends.cli.output import Output
+    from amends.errors import InputError
     from amends.evidence.timeline import visible
 
-    out = Output(as_json=as_json)
-    with out.kept_clean():
-        load(modules)
-    found: list[Finding] = asyncio.run(
+    out, found = Output(as_json=as_json), list[Finding]()
+    try:
+        with out.kept_clean():
+            load(modules)
+    except InputError as exc:
+        if modules != configured.modules():
+            raise
+        found.append(Finding(name="modules", state="wrong", found=str(exc), do="mend it, or name another there"))
+    found += asyncio.run(
         examine(journal, policy, how_journal=_how(context, "journal"), how_policy=_how(context, "policy"))
     )
     for each in found:

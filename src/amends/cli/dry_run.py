@@ -170,9 +170,8 @@ def _tell_steps(out: Output, steps: Sequence[Planned], policy: Policy, *, is_fun
         is_beside = not is_function and not each.step.recovers and turns.count(each.step.turn) > 1
         beside = f"  (turn {each.step.turn}, in parallel)" if is_beside else ""
         recovers = f"  (if {short(each.step.recovers)} fails)" if each.step.recovers else ""
-        number = f"{'':3}" if is_function else f"{each.number:>3}"
-        label = "" if each.step.label == each.contract.topic else f"{short(each.step.label)}: "
-        out.say((f"{number}  ", "bold"), f"{label}{visible(each.contract.topic)}{beside}{recovers}")
+        topic = "" if each.step.label == each.contract.topic else f"  {visible(each.contract.topic)}"
+        out.say((short(each.step.label), "bold"), f"{topic}{beside}{recovers}")
         if not is_function:
             _tell_call(out, each)
         _tell_judged(out, each, policy)
@@ -225,28 +224,27 @@ def _marks(each: Planned) -> list[str]:
 
 def _tell_summary(out: Output, steps: Sequence[Planned]) -> None:
     found = {
-        "needs_person": [each.number for each in steps if each.may_ask],
-        "denied": [each.number for each in steps if each.verdict.decision == "deny"],
-        "throttled": [each.number for each in steps if each.verdict.rates],
-        "irreversible": [each.number for each in steps if each.contract.no_rollback is not None],
-        "pivot": next((each.number for each in steps if each.is_pivot), None),
-        "missing": [each.number for each in steps if each.missing],
-        "decided_when_known": [each.number for each in steps if each.open],
+        "needs_person": [each.step.label for each in steps if each.may_ask],
+        "denied": [each.step.label for each in steps if each.verdict.decision == "deny"],
+        "throttled": [each.step.label for each in steps if each.verdict.rates],
+        "irreversible": [each.step.label for each in steps if each.contract.no_rollback is not None],
+        "pivot": next((each.step.label for each in steps if each.is_pivot), None),
+        "missing": [each.step.label for each in steps if each.missing],
+        "decided_when_known": [each.step.label for each in steps if each.open],
     }
     out.record("summary", {"steps": len(steps), **found})
     out.say()
     for name, meant in _SUMMARY.items():
         where = found[name]
         if isinstance(where, list) and where and steps[0].step.turn:
-            out.say(f"{meant}: {'step' if len(where) == 1 else 'steps'} {', '.join(map(str, where))}")
+            out.say(f"{meant}: {'step' if len(where) == 1 else 'steps'} {', '.join(map(short, where))}")
     out.say("nothing was run, and nothing is written")
 
 
 def _fields(each: Planned, policy: Policy) -> dict[str, object]:
     contract, step = each.contract, each.step
     return {
-        "number": each.number,
-        "label": step.label,
+        "step": step.label,
         "turn": step.turn or None,
         "after": step.after,
         "recovers": step.recovers or None,

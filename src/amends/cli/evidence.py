@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from amends.cli.ids import with_optional_saga, with_saga, with_sagas
 from amends.cli.options import Nouns, author, common, confirm, show_help, with_author, with_journal
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def evidence(context: click.Context) -> None:
 
 
 @evidence.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_journal
 @click.pass_context
 def show(context: click.Context, *, saga_id: str, journal: str, as_json: bool) -> None:
@@ -46,7 +47,7 @@ def show(context: click.Context, *, saga_id: str, journal: str, as_json: bool) -
 
 
 @evidence.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_journal
 def record(*, saga_id: str, journal: str, as_json: bool) -> None:
     """Print one saga's record: what failed, which rule spoke, what was taken back."""
@@ -63,7 +64,7 @@ def record(*, saga_id: str, journal: str, as_json: bool) -> None:
 
 
 @evidence.command()
-@click.argument("saga_ids", metavar="[ID]...", nargs=-1)
+@with_sagas
 @click.option("-o", "--output", "target", metavar="FILE", required=True, help="Where to; - for stdout.")
 @_checkpoint
 @with_journal
@@ -275,7 +276,7 @@ def verifier(*, as_json: bool) -> None:
 
 
 @evidence.command()
-@click.argument("saga_id", metavar="[ID]", required=False)
+@with_optional_saga
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the journal's first N.")
 @click.option("--source", default="/amends", show_default=True, help="What the events name as their source.")
 @click.option("--follow", is_flag=True, help="Go on as entries come, until interrupted.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from amends.cli import configured
+from amends.cli.ids import with_incident
 from amends.cli.options import Nouns, author, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from amends.cli.output import Output
     from amends.core.saga import Saga
     from amends.journal.protocol import IncidentRow, Journal
-
-_id = click.argument("incident_id", metavar="ID")
 
 
 @click.group(cls=Nouns, invoke_without_command=True)
@@ -64,7 +63,7 @@ def list_incidents(*, is_all: bool, journal: str, as_json: bool) -> None:
 
 
 @incident.command()
-@_id
+@with_incident
 @with_journal
 def show(*, incident_id: str, journal: str, as_json: bool) -> None:
     """Show one incident: what happened, what may stand, what was tried, and what a person can do."""
@@ -90,7 +89,7 @@ def show(*, incident_id: str, journal: str, as_json: bool) -> None:
 
 
 @incident.command()
-@_id
+@with_incident
 @click.option(
     "--format",
     "form",
@@ -130,7 +129,7 @@ async def _found(journal: Journal, incident_id: str) -> IncidentRow:
 
 
 @incident.command()
-@_id
+@with_incident
 @click.option("--owner", metavar="WHO", required=True, help="Who sees to it, as person:<name>.")
 @with_author
 @with_journal
@@ -148,7 +147,7 @@ def assign(*, incident_id: str, owner: str, by: str | None, journal: str, as_jso
 
 
 @incident.command()
-@_id
+@with_incident
 @click.option("--text", required=True, help="The remark, as it goes on record.")
 @with_author
 @with_journal
@@ -185,7 +184,7 @@ def _note(
 
 
 @incident.command()
-@_id
+@with_incident
 @click.option("--let-run", is_flag=True, help="Let the compensation run that the gate refused, in your own name.")
 @click.option(
     "--mitigate", is_flag=True, help="Take the saga back, past its pivot: mitigate what cannot be taken back."
@@ -251,12 +250,12 @@ def _asked_to_repeat(out: Output, incident_id: str, journal: str) -> bool | None
     step = stuck.doubled(row, saga)
     if step is None:
         return None
-    stuck.tell_doubled(out, row, step, journal)
+    stuck.tell_doubled(out, row, saga, step, journal)
     return click.confirm("do it once more?")
 
 
 @incident.command()
-@_id
+@with_incident
 @click.option("--reason", required=True, help="What was done by hand, as it goes on record.")
 @click.option("--proof", default="", help="Where others can see that it was: a ticket, a receipt, an entry elsewhere.")
 @with_modules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from amends.cli.output import Output, Part
 from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
@@ -37,7 +37,7 @@ _STATUSES: Final[Mapping[SagaStatus, str]] = {
 _FAINT: Final = "dim"
 _ON_BEHALF_OF: Final = "amends.on_behalf_of"
 _SIGNS: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}
-_TOPIC: Final = 16
+_WIDEST_STEP: Final = 16
 _WIDEST_TOPIC: Final = 26
 
 SAGA_HEADS: Final = (("ID", 26), ("STATUS", 12), ("SAGA", 24), ("ENV", 12), ("STARTED", 19), ("TOOK", 7), ("NOTE", 0))
@@ -148,13 +148,16 @@ async def throttled(journal: Journal, row: SagaRow) -> str:
     return ""
 
 
-def saga_cells(row: SagaRow, driver: Driver | None = None, throttle: str = "") -> tuple[Part, ...]:
+def saga_cells(
+    row: SagaRow, driver: Driver | None = None, resume: str = "amends resume", throttle: str = ""
+) -> tuple[Part, ...]:
+    """`resume` is the command that goes on with it, should nobody drive it."""
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
     approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
     is_driven = driver is not None and not driver.is_gone and row.status in _MAY_BE_DRIVEN
     notes = [
         f"driver: {driven_by(driver)}" if driver is not None and is_driven else "",
-        "go on with: amends resume" if is_left(row, driver) else "",
+        f"go on with: {resume}" if is_left(row, driver) else "",
         "pruned" if row.pruned else "",
         incidents,
         approvals,
@@ -204,26 +207,44 @@ def lock_cells(row: LockRow) -> tuple[Part, ...]:
     return cells(texts, {1: "" if row.place else "bold", 4: _FAINT, 5: _FAINT})
 
 
-def topic_width(topics: Iterable[str], width: int = _TOPIC) -> int:
-    """How wide the column of topics is, for these and those before them."""
-    return max((width, *(min(len(topic), _WIDEST_TOPIC) for topic in topics)))
+class Widths(NamedTuple):
+    """How wide the columns of a timeline are that hold steps and topics."""
+
+    step: int = 3
+    topic: int = 16
 
 
-def line_parts(line: Line, width: int = _TOPIC) -> tuple[tuple[Part, ...], Part]:
+NARROW: Final = Widths()
+
+
+def widths(lines: Iterable[Line], so_far: Widths = NARROW) -> Widths:
+    """For these lines and those before them."""
+    step, topic = so_far
+    for line in lines:
+        step = max(step, min(len(line.step or ""), _WIDEST_STEP))
+        topic = max(topic, min(len(line.topic), _WIDEST_TOPIC))
+    return Widths(step, topic)
+
+
+def widths_for(topics: Iterable[str]) -> Widths:
+    """Columns that hold these topics from the first line on."""
+    return NARROW._replace(topic=max((NARROW.topic, *(min(len(topic), _WIDEST_TOPIC) for topic in topics))))
+
+
+def line_parts(line: Line, width: Widths = NARROW) -> tuple[tuple[Part, ...], Part]:
     """One line of a timeline: when, which way, which step; and beside that, what."""
     at = _local(line.at)
-    number = "" if line.step is None else str(line.step)
     lead: tuple[Part, ...] = (
         (f"{at:%H:%M:%S}.{line.at % 1000:03d}  ", _FAINT),
         (f"{line.direction:<7}", _DIRECTIONS[line.direction]),
-        (f" {number:>3}  ", "bold"),
-        *([f"{line.topic:<{width}}  "] if line.topic else []),
+        (f" {line.step or '':>{width.step}}  ", "bold"),
+        *([f"{line.topic:<{width.topic}}  "] if line.topic else []),
     )
     until = "" if line.until is None else f", until {clock_time(line.until, line.at)}"
     return lead, (f"{line.text}{until}", _TONES[line.tone])
 
 
-def tell_line(out: Output, line: Line, width: int = _TOPIC, before: Part = "") -> None:
+def tell_line(out: Output, line: Line, width: Widths = NARROW, before: Part = "") -> None:
     """Say one line of a timeline, behind what it begins with, and below it what else its error said."""
     lead, text = line_parts(line, width)
     out.say_beside((before, *lead), text)

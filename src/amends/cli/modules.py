@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from amends.cli import configured
 from amends.errors import InputError, SagaFileError, UnknownDefinitionError
 from amends.runtime.definition import SagaDefinition
 
@@ -21,13 +22,25 @@ _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 
 def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
     """Import modules, so that what they declare is known. The working directory is looked in last, and only for them:
-    a file there that is called as one of Python's own modules must not be imported in its place.
+    a file there that is called as one of Python's own modules must not be imported in its place. Those that a
+    configuration names are looked for beside it.
     """
     wanted = tuple(names)
-    here = str(os.getcwd())  # noqa: PTH109 - sys.path holds strings
-    if wanted and here not in sys.path:
-        sys.path.append(here)
+    for place in dict.fromkeys(map(_home, wanted)):
+        if place not in sys.path:
+            sys.path.append(place)
     return tuple(map(_load, wanted))
+
+
+def _home(name: str) -> str:
+    """The directory that a module is looked for in after all others."""
+    is_configured = name in configured.modules()
+    return configured.directory() if is_configured else os.getcwd()  # noqa: PTH109 - sys.path holds strings
+
+
+def _says_who(name: str) -> str:
+    """Where a module was named that a person did not just write."""
+    return f" (one of modules in {configured.configured().file})" if name in configured.modules() else ""
 
 
 def is_file(target: str) -> bool:
@@ -100,7 +113,7 @@ def _load(name: str) -> ModuleType:
     except ModuleNotFoundError as exc:
         if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
             raise InputError(
-                f"there is no module {name}; looked in {os.getcwd()} and where Python looks"  # noqa: PTH109 - for a person
+                f"there is no module {name}; looked in {_home(name)} and where Python looks{_says_who(name)}"
             ) from exc
         raise InputError(_broken(name, exc)) from exc
     # A user's module may raise anything while it is imported, and even try to end the process.
@@ -112,7 +125,8 @@ def _load(name: str) -> ModuleType:
 def _the_one_here(name: str, module: ModuleType) -> ModuleType:
     """Refuse one that is found elsewhere, where the person who named it sees another."""
     top = name.partition(".")[0]
-    here = next((path for path in (Path(f"{top}.py"), Path(top, "__init__.py")) if path.is_file()), None)
+    home = Path(os.path.relpath(_home(name)))
+    here = next((path for path in (home / f"{top}.py", home / top / "__init__.py") if path.is_file()), None)
     found = getattr(sys.modules.get(top, module), "__file__", None)
     if here is None or (found is not None and Path(found).resolve() == here.resolve()):
         return module
@@ -124,8 +138,8 @@ def _the_one_here(name: str, module: ModuleType) -> ModuleType:
 
 def _broken(name: str, exc: BaseException) -> str:
     if isinstance(exc, SyntaxError):
-        return f"module {name} cannot be imported: {exc.filename}:{exc.lineno}: {exc.msg}"
+        return f"module {name} cannot be imported: {exc.filename}:{exc.lineno}: {exc.msg}{_says_who(name)}"
     trace = traceback.extract_tb(exc.__traceback__)
     frames = [frame for frame in trace if "importlib" not in frame.filename and not frame.filename.startswith(_OURS)]
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"module {name} cannot be imported: {type(exc).__name__}: {exc}{where}"
+    return f"module {name} cannot be imported: {type(exc).__name__}: {exc}{where}{_says_who(name)}"

@@ -99,6 +99,7 @@ def test_it_comes_back_from_wherever_it_fails(drill) -> None:
 '''
 CONFIG: Final = """# What `amends` goes by here, unless its command line or the environment says otherwise.
 journal = "amends.db"
+modules = ["__NAME__"]      # where the sagas are: for `amends resume`, `amends work` and those who see to incidents
 # policy = "policy.yaml"    # has to be the one in force: amends policy adopt policy.yaml --why …
 # env = "production"
 """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -87,15 +88,43 @@ def with_journal(command: F) -> F:
 
 
 def with_modules(command: F) -> F:
-    """The modules that declare the actions whose compensations may have to be called here."""
-    return click.option(
+    """The modules that declare what may have to be called here, as `modules`: named after everything else or with
+    --module; where neither is, those of the nearest configuration. Goes below the other arguments of a command.
+    """
+    return _modules_as(command, "modules", "[MODULE]...")
+
+
+def with_targets(command: F) -> F:
+    """The same, with saga files among them, as `targets`."""
+    return _modules_as(command, "targets", "[MODULE|FILE]...")
+
+
+def _modules_as(command: F, parameter: str, metavar: str) -> F:
+    from amends.cli.completing import complete_module
+
+    @functools.wraps(command)
+    def with_all(*args: Any, given: tuple[str, ...], named: tuple[str, ...], **others: Any) -> Any:  # noqa: ANN401 - as the command takes them
+        found = tuple(dict.fromkeys((*named, *given))) or configured.modules()
+        return command(*args, **{parameter: found}, **others)
+
+    option = click.option(
         "-m",
         "--module",
-        "modules",
+        "given",
         metavar="MODULE",
         multiple=True,
-        help="A module that declares the saga and its actions; may be given several times.",
-    )(command)
+        shell_complete=complete_module,
+        help="A module that declares sagas and actions, the same as MODULE; may be given several times.  "
+        "[default: modules in amends.toml]",
+    )
+    argument = click.argument("named", metavar=metavar, nargs=-1, shell_complete=complete_module)
+    return cast("F", argument(option(with_all)))
+
+
+def require_named(modules: Sequence[str]) -> None:
+    """Raises UsageError where neither the line nor the configuration names a module."""
+    if not modules:
+        raise click.UsageError("name the MODULEs, here or as modules in amends.toml")
 
 
 def with_input(command: F) -> F:

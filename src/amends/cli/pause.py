@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from amends.cli import configured
+from amends.cli.completing import complete_saga
+from amends.cli.ids import with_whole
 from amends.cli.options import Nouns, author, with_author, with_journal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,8 +20,9 @@ def _clauses(command: F) -> F:
         click.option("--topic", metavar="TOPIC", default="", help="Only this topic; a glob, as in payments.*."),
         click.option("--definition", metavar="NAME", default="", help="Only sagas made from this definition."),
         click.option("--tenant", metavar="NAME", default="", help="Only sagas with this label `tenant`."),
-        click.option("--saga", "saga_id", metavar="ID", help="Only this saga."),
+        click.option("--saga", "saga_id", metavar="ID", shell_complete=complete_saga, help="Only this saga."),
     )
+    command = with_whole(command, "saga_id")
     for option in reversed(options):
         command = option(command)
     return command

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from amends.cli import configured
-from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal
+from amends.cli.options import Nouns, author, common, show_help, with_author, with_journal, with_modules
 
 if TYPE_CHECKING:
     from amends.core.values import Json
@@ -138,7 +138,7 @@ def replay(*, file: str, since: str, until: str | None, journal: str, as_json: b
 
 
 @policy.command()
-@click.argument("modules", metavar="[MODULE…]", nargs=-1)
+@with_modules
 @with_journal
 def coverage(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
     """List the actions that modules declare: which are undeclared, irreversible, or never drilled.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from amends.cli import configured
-from amends.cli.options import with_input, with_journal, with_lease, with_policy
+from amends.cli.options import with_input, with_journal, with_lease, with_modules, with_policy
 
 if TYPE_CHECKING:
     from amends.runtime.definition import SagaDefinition
@@ -155,7 +155,7 @@ def _bounds(
 
 
 @click.command()
-@click.argument("modules", metavar="[MODULE…]", nargs=-1)
+@with_modules
 @with_policy
 @with_lease
 @with_journal
@@ -165,23 +165,25 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
     The MODULEs are imported first: a saga is taken up where one of them declares it and no process drives it. A saga
     that was run from a YAML file needs none: the journal has the file as it was when the saga began. One that waits
     for people is taken up once they have answered, or their time is over. The exit code is 0 if none of the resumed
-    sagas needs a person, 4 if one is an incident, else 6 if one waits for an approval.
+    sagas needs a person, 4 if one is an incident, else 6 if one waits for an approval, or if sagas are left that none
+    of the MODULEs declares.
     """
     from amends.bootstrap import Coordinator
     from amends.cli import session
     from amends.cli.inputs import read_duration, read_policy
+    from amends.cli.left import tell_left
     from amends.cli.modules import load
     from amends.cli.output import Output
     from amends.sagafile import remember
 
     out = Output(as_json=as_json)
 
-    async def whole() -> list[session.Stands]:
+    async def whole() -> tuple[list[session.Stands], int]:
         async with Coordinator.open(journal, policy=policy, settings=settings) as coordinator:
             await remember(coordinator.journal, show=out.show_output)
             resumed = await session.resumed(coordinator, out)
-            await session.tell_left(coordinator, resumed, journal)
-            return [await session.standing(coordinator, ended) for ended in resumed]
+            unknown = await tell_left(coordinator, resumed, journal, out)
+            return [await session.standing(coordinator, ended) for ended in resumed], unknown
 
     with out.kept_clean():
         settings = configured.settings(lease_s=read_duration(lease, "--lease"))
@@ -189,12 +191,15 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
         load(modules)
         if policy is not None:
             read_policy(policy)
-        stands = session.drive(whole())
+        stands, unknown = session.drive(whole())
     for ended, waits_for in stands:
         session.tell_ended(out, ended, waits_for, journal=journal, modules=modules)
-    if not stands:
+    if unknown:
+        sagas = "1 saga is" if unknown == 1 else f"{unknown} sagas are"
+        out.say("nothing resumed; " * (not stands) + f"{sagas} left that no module named here declares")
+    elif not stands:
         out.say("nothing to resume")
-    codes = {session.exit_code(ended) for ended, _ in stands}
+    codes = {session.exit_code(ended) for ended, _ in stands} | ({session.NOT_OVER} if unknown else set())
     return next((code for code in (session.INCIDENT, session.NOT_OVER) if code in codes), session.DONE)
 
 
@@ -203,6 +208,7 @@ def _interrupted(begun: list[str], journal: str, modules: list[str]) -> int:
     import asyncio
     import shlex
 
+    from amends.cli.hints import unconfigured
     from amends.cli.output import hint
     from amends.cli.session import opened_to_read
     from amends.core.values import SagaId
@@ -218,6 +224,6 @@ def _interrupted(begun: list[str], journal: str, modules: list[str]) -> int:
     elif row.status.ended:
         hint(f"interrupted; saga {row.id} is {row.status} all the same")
     else:
-        again = shlex.join(["amends", "resume", *modules, "--journal", journal])
+        again = shlex.join(["amends", "resume", *unconfigured(modules), "--journal", journal])
         hint(f"interrupted; saga {row.id} is unfinished; go on with: {again}")
     return 130

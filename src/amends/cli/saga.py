@@ -8,7 +8,18 @@ import click
 
 from amends.cli import configured
 from amends.cli.allowance import raise_limit
-from amends.cli.options import Nouns, author, command, show_help, with_author, with_journal, with_modules
+from amends.cli.completing import complete_saga
+from amends.cli.ids import with_saga, with_sagas
+from amends.cli.options import (
+    Nouns,
+    author,
+    command,
+    require_named,
+    show_help,
+    with_author,
+    with_journal,
+    with_modules,
+)
 
 if TYPE_CHECKING:
     from amends.core.transitions import SagaStatus
@@ -37,9 +48,9 @@ saga.add_command(raise_limit)
 @click.option("--definition", metavar="NAME", help="Only sagas made from this definition.")
 @click.option("--topic", metavar="TOPIC", help="Only sagas with a step of this topic.")
 @click.option("--env", metavar="ENV", help="Only sagas of this environment.")
-@click.option("--parent", metavar="SAGA", help="Only the children of this saga.")
+@click.option("--parent", metavar="SAGA", shell_complete=complete_saga, help="Only the children of this saga.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
-@click.option("--all", "is_all", is_flag=True, help="All of them.")
+@click.option("--all", "is_all", is_flag=True, help="All of them, and those too in which amends keeps its own records.")
 @with_journal
 def list_sagas(
     *,
@@ -61,15 +72,17 @@ def list_sagas(
     from dataclasses import replace
 
     from amends.cli import looks
-    from amends.cli.output import Output, hint
+    from amends.cli.hints import modules_for, read_begun
+    from amends.cli.output import Output, Part, hint
     from amends.cli.session import opened_to_read
     from amends.cli.tables import Table
-    from amends.core.values import SagaId
-    from amends.journal.protocol import SagaQuery
+    from amends.core.values import OWN, SagaId
+    from amends.journal.protocol import Driver, Journal, SagaQuery, SagaRow
 
     wanted = tuple(map(_status, statuses)) or None
     query = SagaQuery(
         statuses=wanted,
+        without=() if is_all or definition is not None else OWN,
         definition=definition,
         topic=topic,
         env=env,
@@ -77,6 +90,11 @@ def list_sagas(
         limit=500 if is_all else limit,
     )
     out = Output(as_json=as_json)
+
+    async def cells(opened: Journal, row: SagaRow, driver: Driver | None) -> tuple[Part, ...]:
+        begun = await read_begun(opened, row.id) if looks.is_left(row, driver) else None
+        resume, throttle = command(journal, "resume", *modules_for(begun)), await looks.throttled(opened, row)
+        return looks.saga_cells(row, driver, resume, throttle)
 
     async def whole() -> None:
         async with opened_to_read(journal) as opened:
@@ -88,7 +106,7 @@ def list_sagas(
                 rows = await looks.driven(opened, page.rows)
                 for row, driver in rows:
                     out.record("saga", looks.saga_fields(row, driver))
-                table.say([looks.saga_cells(row, driver, await looks.throttled(opened, row)) for row, driver in rows])
+                table.say([await cells(opened, row, driver) for row, driver in rows])
                 if page.cursor is None or not is_all or out.is_gone:
                     break
                 page = await opened.sagas(replace(query, before=page.cursor))
@@ -109,16 +127,18 @@ def _status(name: str) -> SagaStatus:
 
 
 @saga.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_journal
 def show(*, saga_id: str, journal: str, as_json: bool) -> None:
     """Show one saga: where it stands, who drives it and until when, and everything that happened."""
     import asyncio
 
     from amends.cli import looks
+    from amends.cli.hints import modules_for, read_begun
+    from amends.cli.ids import unknown
     from amends.cli.output import Output
     from amends.cli.reviewing import tell_review
-    from amends.cli.session import Follower, load, opened_to_read, unknown
+    from amends.cli.session import Follower, load, opened_to_read
     from amends.clock import SystemClock
     from amends.core.transitions import SagaStatus
     from amends.core.values import SagaId
@@ -132,10 +152,11 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
         async with opened_to_read(journal) as opened:
             found = await opened.saga(SagaId(saga_id))
             if found is None:
-                raise unknown(saga_id)
+                raise await unknown(opened, saga_id)
             ((row, driver),) = await looks.driven(opened, (found,))
+            begun = await read_begun(opened, row.id)
             out.record("saga", looks.saga_fields(row, driver))
-            for fact in looks.headed(row, driver, command(journal, "resume", "MODULE")):
+            for fact in looks.headed(row, driver, command(journal, "resume", *modules_for(begun))):
                 out.say(*fact)
             out.say()
             await Follower(opened, row.id, out).catch_up()
@@ -161,7 +182,7 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
 
 
 @saga.command()
-@click.argument("saga_ids", metavar="[ID]...", nargs=-1)
+@with_sagas
 @click.option("--once", is_flag=True, help="Show how things stand now, and end.")
 @with_journal
 def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool) -> None:
@@ -186,7 +207,7 @@ def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool)
 
 
 @saga.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_modules
 @with_author
 @with_journal
@@ -214,7 +235,7 @@ def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: st
 
 
 @saga.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_modules
 @click.option("--why", default="cancelled", show_default=True, help="The reason, as it goes on record.")
 @click.option("--mitigate", is_flag=True, help="Also past its pivot: mitigate what cannot be taken back.")
@@ -253,7 +274,7 @@ def cancel(
 
 
 @saga.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @click.argument("name", metavar="NAME")
 @click.option(
     "--payload", metavar="JSON", help="What the saga is given: JSON, @FILE of it, or - for stdin.  [default: null]"
@@ -291,11 +312,11 @@ def signal(
 
 
 @saga.command()
-@click.argument("modules", metavar="MODULE…", nargs=-1, required=True)
+@with_modules
 @click.option("--completed", is_flag=True, help="Also those that have completed, and could still be cancelled.")
 @with_journal
 def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: bool) -> int:
-    """Say which unfinished sagas the MODULEs could not go on with.
+    """Say which unfinished sagas the modules could not go on with.
 
     For a deploy: run it with the new code before it is let loose on the journal. A saga is named whose definition, in
     its version, is not declared, or whose actions are missing or promise something else by now, with the step and what
@@ -312,6 +333,7 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
     from amends.runtime.registry import PROCESS
     from amends.sagafile import remember
 
+    require_named(modules)
     out = Output(as_json=as_json)
 
     async def whole() -> list[Unresumable]:
@@ -336,7 +358,7 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
 
 
 @saga.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @click.option("--why", metavar="TEXT", required=True, help="Who asks for it, and what for.")
 @click.option("--lift", is_flag=True, help="End the hold instead.")
 @with_author
@@ -367,7 +389,7 @@ def hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as
 
 
 @saga.command()
-@click.argument("saga_id", metavar="ID")
+@with_saga
 @with_modules
 @click.option("--to", metavar="NAME", help="Back to this checkpoint.")
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="Back by its last steps that stand, so many.")

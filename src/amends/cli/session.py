@@ -15,6 +15,8 @@ import click
 from amends.bootstrap import Coordinator, journal_file, open_journal
 from amends.cli import configured
 from amends.cli.asked import fields as asking_fields
+from amends.cli.hints import unconfigured
+from amends.cli.ids import unknown
 from amends.cli.looks import (
     clock_time,
     ended_fields,
@@ -24,13 +26,15 @@ from amends.cli.looks import (
     tell_further,
     tell_line,
     time_left,
-    topic_width,
+    widths,
+    widths_for,
 )
 from amends.cli.modules import load as load_modules
 from amends.cli.options import JOURNAL, command
 from amends.cli.output import Output, Part, hint
 from amends.cli.reviewing import tell_review
 from amends.clock import SystemClock
+from amends.core.declared import declared_in
 from amends.core.events import Cause
 from amends.core.refusals import may_go_back_alone
 from amends.core.saga import Saga, evolve, unstarted
@@ -42,7 +46,6 @@ from amends.errors import (
     RefusedError,
     UnknownActionError,
     UnknownDefinitionError,
-    UnknownSagaError,
 )
 from amends.evidence.timeline import Line, Timeline, visible
 from amends.journal.protocol import Entry, Journal
@@ -59,6 +62,7 @@ NOT_OVER: Final = 6
 TERMINATED: Final = 143
 _AT_ONCE: Final = 500
 _WIDEST_NAME: Final = 26
+_NAME_IT: Final = "name the module that declares it with --module"
 
 T = TypeVar("T")
 
@@ -141,7 +145,7 @@ async def opened_to_read(address: str) -> AsyncGenerator[Journal]:
 async def load(journal: Journal, saga: SagaId) -> Saga:
     state, _ = await history(journal, saga)
     if state.head == 0:
-        raise unknown(saga)
+        raise await unknown(journal, saga)
     return state
 
 
@@ -161,10 +165,6 @@ async def read_asking(journal: Journal, approval: str) -> Asking:
     return asking(state, step, entries)
 
 
-def unknown(saga: str) -> UnknownSagaError:
-    return UnknownSagaError(f"no saga has the id {saga}; `amends saga list` shows those that there are")
-
-
 def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | None = None) -> None:
     """Refuse to take up a saga whose actions this process does not know: each would end as another incident."""
     lacking: dict[str, None] = {}
@@ -181,10 +181,9 @@ def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | N
             except UnknownActionError:
                 lacking[f"action {step.contract.topic} version {step.contract.version}"] = None
     if lacking:
-        raise InputError(
-            f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; "
-            "name the module that declares it with --module"
-        )
+        module = declared_in(saga.begun)
+        how = f"name the module that declared it: --module {module}" if module else _NAME_IT
+        raise InputError(f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; {how}")
 
 
 async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) -> None:
@@ -210,7 +209,7 @@ class Follower:
         self.name: Part = ""
         """What each of its lines begins with."""
         self._timeline = Timeline()
-        self._width = topic_width(topics)
+        self._widths = widths_for(topics)
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
@@ -229,10 +228,10 @@ class Follower:
             self._say(lines)
 
     def _say(self, lines: list[Line]) -> None:
-        """The topics of lines that are shown together are as wide as the widest of them."""
-        self._width = topic_width((line.topic for line in lines), self._width)
+        """The columns of lines that are shown together are as wide as the widest of them."""
+        self._widths = widths(lines, self._widths)
         for line in lines:
-            tell_line(self._out, line, self._width, self.name)
+            tell_line(self._out, line, self._widths, self.name)
         lines.clear()
 
     async def _stay(self) -> None:
@@ -391,7 +390,7 @@ def tell_ended(
         for verb in ("show", "grant") if is_kept else ():
             out.say(f"    {visible(command(journal, 'approval', verb, asked.id))}")
     if waits_for and is_kept:
-        out.say(f"  once they have answered: {visible(command(journal, 'resume', *modules))}")
+        out.say(f"  once they have answered: {visible(command(journal, 'resume', *unconfigured(modules)))}")
     elif waits_for:
         out.say("  nobody can answer any more: a journal in memory is gone with its process")
     if ended.status is SagaStatus.COMPLETED and is_kept:
@@ -402,23 +401,3 @@ def tell_ended(
 async def _tell_review(out: Output, saga: str, journal: str) -> None:
     async with opened_to_read(journal) as opened:
         await tell_review(out, opened, saga, journal)
-
-
-async def tell_left(coordinator: Coordinator, resumed: Iterable[Ended], journal: str) -> None:
-    """Name what was not taken up, and why: people are asked, another process drives it, or nobody here knows it."""
-    going = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
-    known, told = coordinator.registry.resumable_names(), {ended.id for ended in resumed}
-    for row in await coordinator.list(status=going, limit=20):
-        if row.id in told:
-            continue
-        name = f"saga {visible(row.id)} ({visible(row.definition)})"
-        if row.status is SagaStatus.WAITING and not row.open_approvals:
-            hint(f"{name} waits: {visible(command(journal, 'saga', 'show', row.id))}")
-        elif row.status is SagaStatus.WAITING:
-            for approval in await coordinator.approvals(saga=row.id):
-                shown = visible(command(journal, "approval", "show", approval.id))
-                hint(f"{name} waits for people: {shown}")
-        else:
-            is_known = f"{row.definition}/{row.version}" in known
-            why = "another process drives it" if is_known else "no MODULE given declares it"
-            hint(f"{name} is left {row.status}: {why}")

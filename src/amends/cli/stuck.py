@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
-from amends.cli.looks import moment, tell_further, tell_line, topic_width
+from amends.cli.hints import options_for
+from amends.cli.looks import moment, tell_further, tell_line, widths
 from amends.cli.options import command
 from amends.cli.output import Output
 from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
@@ -13,7 +15,6 @@ from amends.core.incidents import may_be_doubled
 from amends.core.limits import LimitName, one_more, spelled
 from amends.core.plan import unmitigated
 from amends.core.saga import Saga, Step
-from amends.core.values import StepId
 from amends.evidence.commands import CHANGESET, changed
 from amends.evidence.incidents import HAPPENED
 from amends.evidence.texts import counted, further, headline, times
@@ -24,13 +25,15 @@ from amends.journal.protocol import Entry, IncidentRow
 _LATEST: Final = 12
 _K = IncidentKind
 
-_REPEAT: Final = ("incident", "retry", "{id}", "--repeat", "--module", "MODULE")
-_AGAIN: Final = ("incident", "retry", "{id}", "--module", "MODULE")
-_MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", "--module", "MODULE")
-_LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", "--module", "MODULE")
-_VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", "--module", "MODULE")
-_CANCEL: Final = ("saga", "cancel", "{saga}", "--module", "MODULE")
-_RAISE: Final = ("saga", "raise-limit", "{saga}", "--module", "MODULE")
+MODULES: Final = "{modules}"
+"""Where the module goes that a command has to name."""
+_REPEAT: Final = ("incident", "retry", "{id}", "--repeat", MODULES)
+_AGAIN: Final = ("incident", "retry", "{id}", MODULES)
+_MITIGATE: Final = ("incident", "retry", "{id}", "--mitigate", MODULES)
+_LET_RUN: Final = ("incident", "retry", "{id}", "--let-run", MODULES)
+_VOUCH: Final = ("incident", "resolve", "{id}", "--reason", "TEXT", "--proof", "TEXT", MODULES)
+_CANCEL: Final = ("saga", "cancel", "{saga}", MODULES)
+_RAISE: Final = ("saga", "raise-limit", "{saga}", MODULES)
 _ASSIGN: Final = ("incident", "assign", "{id}", "--owner", "person:NAME")
 _Way = tuple[str, tuple[str, ...]]
 
@@ -130,10 +133,9 @@ def tell(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], jo
     out.say(f"  {HAPPENED[row.kind]}")
     out.say("  ", (headline(row.why, 1000), "red"))
     tell_further(out, further(row.why), "    ")
-    numbers = {step: number for number, step in enumerate(saga.steps, start=1)}
     if row.left:
-        _tell_left(out, row, saga, numbers)
-    _tell_tried(out, row, entries, numbers, command(journal, "saga", "show", row.saga))
+        _tell_left(out, row, saga)
+    _tell_tried(out, row, entries, command(journal, "saga", "show", row.saga))
     _tell_comments(out, row, entries)
     if row.status == "open":
         _tell_ways(out, row, saga, journal)
@@ -145,14 +147,13 @@ def doubled(row: IncidentRow, saga: Saga) -> Step | None:
     return next((step for one in found if (step := may_be_doubled(saga, one)) is not None), None)
 
 
-def tell_doubled(out: Output, row: IncidentRow, step: Step, journal: str) -> None:
+def tell_doubled(out: Output, row: IncidentRow, saga: Saga, step: Step, journal: str) -> None:
     """What a person should know before they have a lost step done once more."""
     out.say((f"{visible(step.topic)}  ", "bold"), (spelled_args(step.args), "cyan"))
     out.say(f"  was begun {times(step.attempts)}, and nobody knows whether it took effect: {visible(step.error)}")
     out.say(("  it is not idempotent, and has no probe: done once more, it may happen twice", "red"))
     out.say("  if it took effect, say so instead, with where that can be seen:")
-    vouch = (word.format(id=row.id) if word.startswith("{") else word for word in _VOUCH)
-    out.say("    ", (visible(command(journal, *vouch)), "cyan"))
+    _tell_command(out, _VOUCH, row, saga, journal)
 
 
 def _tell_facts(out: Output, row: IncidentRow, saga: Saga, entries: Iterable[Entry]) -> None:
@@ -183,29 +184,27 @@ def _own(*, own: bool) -> str:
     return f" ({OWN_DECISION})" if own else ""
 
 
-def _tell_left(out: Output, row: IncidentRow, saga: Saga, numbers: Mapping[StepId, int]) -> None:
+def _tell_left(out: Output, row: IncidentRow, saga: Saga) -> None:
     _heading(out, "what may stand, newest first" if row.status == "open" else "what might have stood, newest first")
     for name in row.left:
         step = saga.steps[name]
         here = "; it stopped here" if name == row.step else ""
         files = changed(step.args) if step.topic.startswith(CHANGESET) else None
         args = spelled_args(step.args) if files is None else files
-        left = f"  step {numbers[name]}  {visible(step.topic)}  "
+        left = f"  step {visible(name)}  {visible(step.topic)}  "
         out.say_beside((left,), f"{args}  ", (step.status, "yellow"), here)
 
 
-def _tell_tried(
-    out: Output, row: IncidentRow, entries: Sequence[Entry], numbers: Mapping[StepId, int], whole: str
-) -> None:
+def _tell_tried(out: Output, row: IncidentRow, entries: Sequence[Entry], whole: str) -> None:
     """The attempts of the step at which it stopped; where it names none, of those of which something may stand."""
-    about = {numbers[name] for name in ((row.step,) if row.step is not None else row.left) if name in numbers}
+    about = set(map(visible, (row.step,) if row.step is not None else row.left))
     lines = [line for line in timeline(entries) if line.step in about and line.direction is not Direction.PERSON]
     if not lines:
         return
     _heading(out, "what was tried")
     if len(lines) > _LATEST:
         out.say(f"  … {counted(len(lines) - _LATEST, 'line')} before: {visible(whole)}")
-    width = topic_width(line.topic for line in lines[-_LATEST:])
+    width = widths(lines[-_LATEST:])
     for line in lines[-_LATEST:]:
         tell_line(out, line, width, "  ")
 
@@ -225,9 +224,14 @@ def _tell_ways(out: Output, row: IncidentRow, saga: Saga, journal: str) -> None:
     if doubled(row, saga) is not None:
         ways = tuple(_DOUBLED if words == _AGAIN else (meaning, words) for meaning, words in ways)
     for meaning, words in (*ways, ("read the whole story:", ("saga", "show", "{saga}"))):
-        named = (word.format(id=row.id, saga=row.saga) if word.startswith("{") else word for word in words)
         out.say(f"  {meaning}")
-        out.say("    ", (visible(command(journal, *named)), "cyan"))
+        _tell_command(out, words, row, saga, journal)
+
+
+def _tell_command(out: Output, words: Iterable[str], row: IncidentRow, saga: Saga, journal: str) -> None:
+    modules = options_for(saga.begun)
+    named = chain.from_iterable(modules if word == MODULES else (_named(word, row),) for word in words)
+    out.say("    ", (visible(command(journal, *named)), "cyan"))
 
 
 def _to_raise(row: IncidentRow, saga: Saga) -> tuple[_Way, ...]:
@@ -237,8 +241,12 @@ def _to_raise(row: IncidentRow, saga: Saga) -> tuple[_Way, ...]:
         return ()
     (raised,) = one_more(budget, "", "", row.opened_at)
     amount = spelled(raised.limit, raised.most).partition(" ")[0]
-    words = ("saga", "raise-limit", "{saga}", f"--{raised.limit}", amount, "--why", "TEXT", "--module", "MODULE")
+    words = ("saga", "raise-limit", "{saga}", f"--{raised.limit}", amount, "--why", "TEXT", MODULES)
     return (("allow so much in all, and go on:", words),)
+
+
+def _named(word: str, row: IncidentRow) -> str:
+    return word.format(id=row.id, saga=row.saga) if word.startswith("{") else word
 
 
 def _heading(out: Output, text: str) -> None:

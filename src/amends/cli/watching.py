@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from amends.cli.hints import modules_for
 from amends.cli.looks import clock_time, driven, driven_by, driver_fields, entry_fields, is_left, stands_part
 from amends.cli.output import Output
 from amends.clock import SystemClock
@@ -173,7 +174,8 @@ def _doing(each: Watched) -> Text:
     from rich.text import Text
 
     if is_left(each.row, each.driver):
-        return Text.assemble(now(each.state), ("  go on with: amends resume", "red"))
+        resume = " ".join(("amends resume", *modules_for(each.state.begun)))
+        return Text.assemble(now(each.state), (f"  go on with: {resume}", "red"))
     if each.is_over or each.driver is None or each.driver.is_gone:
         return now(each.state)
     return Text.assemble(now(each.state), (f"  {driven_by(each.driver)}", "dim"))

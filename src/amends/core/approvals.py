@@ -16,6 +16,7 @@ from typing import Final
 from amends.core import commands as c, events as e
 from amends.core.contracts import Contract, described
 from amends.core.deciders import normal, require_decider
+from amends.core.declared import resuming
 from amends.core.globs import glob
 from amends.core.refusals import fitting, later, on_record
 from amends.core.saga import Saga, Step
@@ -114,7 +115,7 @@ def answer(saga: Saga, command: c.AnswerApproval) -> tuple[e.Event, ...]:
     step = on_record(saga, command.step)
     approval = step.approval
     if approval is None or step.status is not StepStatus.AWAITING:
-        raise RefusedError(f"step {step.id} of saga {saga.id} does not wait for an approval: it {_stands(step)}")
+        raise RefusedError(f"step {step.id} of saga {saga.id} does not wait for an approval: it {_stands(saga, step)}")
     if command.policy is not None and is_outlived(step, command.policy):
         return (_outlived(step, command.policy),)
     if command.now >= approval.expires_at:
@@ -139,13 +140,13 @@ def _may_answer(approval: Approval) -> str:
     return f"any other of {', '.join(named)}" if named else "any other person"
 
 
-def _stands(step: Step) -> str:
+def _stands(saga: Saga, step: Step) -> str:
     if step.approval is None:
         return f"is {step.status}"
     if step.approval.status is ApprovalStatus.VOID and step.status is StepStatus.PROPOSED:
         return (
             "is proposed, and its approval void: what was asked no longer counts, and the gate judges again where a "
-            "process drives the saga. Where none does: amends resume MODULE; then look at what is asked"
+            f"process drives the saga. Where none does: {resuming(saga.begun)}; then look at what is asked"
         )
     return f"is {step.status}, and its approval {step.approval.status}"
 

@@ -33,6 +33,7 @@ class StartSaga(NamedTuple):
     taken_for: str = ""
     own: bool = False
     because: tuple[str, ...] = ()
+    module: str = ""
 
 
 class ProposeStep(NamedTuple):

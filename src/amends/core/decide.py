@@ -169,6 +169,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         taken_for=command.taken_for,
         own=command.own,
         because=command.because,
+        module=command.module,
     )
 
 

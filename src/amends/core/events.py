@@ -102,6 +102,7 @@ class SagaStarted:
     taken_for: str = ""  # the environment that `env` stands for, where it is another word
     own: bool = False  # it carries out what its actor decided about a saga that they had asked for themselves
     because: tuple[str, ...] = ()  # of a child that is called again: why those before it ended, the newest last
+    module: str = ""  # the module that declared its definition, where another process could import it; for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,17 +73,16 @@ class Told:
 def report(told: Told) -> dict[str, Json]:
     """The whole report as data."""
     row, of, saga = told.row, told.of, told.saga
-    number = {step: place for place, step in enumerate(saga.steps, start=1)} if saga is not None else {}
     resolution = _resolution(told)
     found: dict[str, Json] = {
-        "incident": _incident(row, number),
+        "incident": _incident(row),
         "saga": _saga(of),
-        "cause": _cause(told, number),
-        "stands": [] if saga is None else [_stands(step, row, number) for step in _effects(saga)],
+        "cause": _cause(told),
+        "stands": [] if saga is None else [_stands(step, row) for step in _effects(saga)],
         "tried": _tried(told),
         "people": _people(told, resolution),
-        "approvals": _approvals(told, number),
-        "judged": _judged(told, number),
+        "approvals": _approvals(told),
+        "judged": _judged(told),
         "resolution": resolution,
         "comments": _comments(told),
         "family": _family(told),
@@ -110,8 +109,7 @@ def _unmarked(value: Json) -> Json:
 
 def _summary(told: Told, found: Mapping[str, Json]) -> str:
     row, of = told.row, told.of
-    step = cast("dict[str, Any]", found["incident"])
-    at = "" if row.step is None else f" at step {step['number'] or row.step}{_of_topic(told)}"
+    at = "" if row.step is None else f" at step {row.step}{_of_topic(told)}"
     began = (
         f"Saga {row.saga} ({row.definition}), which {of.actor} ran in {of.env}, stopped{at} on {moment(row.opened_at)}"
     )
@@ -134,13 +132,12 @@ def _of_topic(told: Told) -> str:
     return "" if step is None else f" ({step.topic})"
 
 
-def _incident(row: IncidentRow, number: Mapping[StepId, int]) -> dict[str, Json]:
+def _incident(row: IncidentRow) -> dict[str, Json]:
     return {
         "id": row.id,
         "kind": row.kind.value,
         "status": row.status,
         "step": row.step,
-        "number": None if row.step is None else number.get(row.step),
         "opened_at": moment(row.opened_at),
         "closed_at": moment(row.closed_at),
         "left": [*row.left],
@@ -161,7 +158,7 @@ def _saga(of: SagaRow) -> dict[str, Json]:
     }
 
 
-def _cause(told: Told, number: Mapping[StepId, int]) -> dict[str, Json]:
+def _cause(told: Told) -> dict[str, Json]:
     back = None if told.saga is None else told.saga.rollback or told.saga.broken_off
     step = None if back is None or back.step is None else back.step
     return {
@@ -174,7 +171,6 @@ def _cause(told: Told, number: Mapping[StepId, int]) -> dict[str, Json]:
             "why": back.why,
             "by": back.by,
             "step": step,
-            "number": None if step is None else number.get(step),
         },
     }
 
@@ -185,10 +181,9 @@ def _effects(saga: Saga) -> list[Step]:
     return [step for step in order if step.contract.side_effect and (step.standing or step.status in _SAYS)]
 
 
-def _stands(step: Step, row: IncidentRow, number: Mapping[StepId, int]) -> dict[str, Json]:
+def _stands(step: Step, row: IncidentRow) -> dict[str, Json]:
     return {
         "step": step.id,
-        "number": number.get(step.id),
         "topic": step.topic,
         "args": step.args,
         "says": _SAYS.get(step.status, _MAY),
@@ -218,7 +213,7 @@ def _timeline(entries: Iterable[Entry], about: Iterable[StepId | None] | None = 
                 "at": moment(entry.at),
                 "who": line.who,
                 "direction": line.direction.value,
-                "number": line.step,
+                "step": line.step,
                 "topic": line.topic,
                 "text": "\n".join((line.text, *line.more)),
                 "hash": entry.hash.hex(),
@@ -287,7 +282,7 @@ _ANSWERS: Final[Mapping[type[e.Event], str]] = {
 }
 
 
-def _approvals(told: Told, number: Mapping[StepId, int]) -> list[Json]:
+def _approvals(told: Told) -> list[Json]:
     """What people were asked, exactly what they were shown, and what each said; oldest first."""
     asked: dict[StepId, list[Json]] = {}
     found: list[Json] = []
@@ -298,7 +293,6 @@ def _approvals(told: Told, number: Mapping[StepId, int]) -> list[Json]:
             found.append(
                 {
                     "step": event.step,
-                    "number": number.get(event.step),
                     "asked_at": moment(entry.at),
                     "expires_at": moment(event.expires_at),
                     "rule": event.rule,
@@ -324,7 +318,7 @@ def _approvals(told: Told, number: Mapping[StepId, int]) -> list[Json]:
     return found
 
 
-def _judged(told: Told, number: Mapping[StepId, int]) -> list[Json]:
+def _judged(told: Told) -> list[Json]:
     """Which rule of which policy spoke of the step at which it stopped; where it names none, of what may stand."""
     about = {told.row.step} if told.row.step is not None else set(told.row.left)
     found: list[Json] = []
@@ -337,7 +331,6 @@ def _judged(told: Told, number: Mapping[StepId, int]) -> list[Json]:
             found.append(
                 {
                     "step": step,
-                    "number": number.get(cast("StepId", step)),
                     "phase": "compensation" if back else "forward",
                     "decision": says,
                     "rule": rule,

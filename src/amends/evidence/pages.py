@@ -68,10 +68,6 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _numbered(one: _Data) -> str:
-    return _text(one["number"] or one["step"])
-
-
 def _happened(told: _Data) -> list[Block]:
     incident, saga, cause = told["incident"], told["saga"], told["cause"]
     back = cause["rollback"]
@@ -104,7 +100,7 @@ def _gone(told: _Data) -> list[Block]:
 def _stands(told: _Data) -> list[Block]:
     rows = [
         (
-            _numbered(one),
+            _text(one["step"]),
             one["topic"],
             spelled_args(one["args"]),
             one["says"] + ("; it stopped here" if one["stopped_here"] else ""),
@@ -120,7 +116,7 @@ def _stands(told: _Data) -> list[Block]:
 def _lines(lines: Sequence[_Data]) -> list[Block]:
     heads = ("when", "entry", "who", "step", "action", "what")
     rows = [
-        (_text(one["at"]), str(one["entry"]), one["who"], _text(one["number"]), one["topic"], one["text"])
+        (_text(one["at"]), str(one["entry"]), one["who"], _text(one["step"]), one["topic"], one["text"])
         for one in lines
     ]
     return [Table(heads, rows)] if rows else []
@@ -140,10 +136,7 @@ def _who(told: _Data) -> list[Block]:
 
 def _judged(told: _Data) -> list[Block]:
     heads = ("when", "step", "phase", "decision", "rule", "policy", "why")
-    rows = [
-        (one["at"], _numbered(one), one["phase"], one["decision"], one["rule"], _text(one["policy"]), _text(one["why"]))
-        for one in told["judged"]
-    ]
+    rows = [(one["at"], *(_text(one[name]) for name in heads[1:])) for one in told["judged"]]
     return [Table(heads, rows)] if rows else []
 
 
@@ -161,7 +154,7 @@ def _approvals(told: _Data) -> list[Block]:
         ]
         rule = f"rule {one['rule']} of policy {one['policy']}"
         rows = [("asked", one["asked_at"]), ("until", one["expires_at"]), ("by", rule), ("digest", one["digest"])]
-        found += [f"Step {_numbered(one)}", Facts(rows)]
+        found += [f"Step {_text(one['step'])}", Facts(rows)]
         found.append(Table(("when", "who", "what", "why"), answers) if answers else "Nobody has answered.")
         found += ["What was shown:", Code(_dumped(one["shown"]))]
     return found

@@ -5,7 +5,7 @@ How values and texts are shown is in `texts`; what is said of waits and of contr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
@@ -65,7 +65,8 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """`step` counts the saga's steps in the order in which they were proposed: 1, 2, 3.
+    """`step` is the step's id, as approvals, errors and plans name it: its place in the saga. A checkpoint, a rollback,
+    what is spent and what is waited for take a place too, and their lines have its number.
 
     `more` has the further lines of an error that has several, for whoever shows them below.
     `until` is when that is over which the line tells of, where it is known: a reader shows it by its own clock.
@@ -74,7 +75,7 @@ class Line:
     at: int
     entry: int
     direction: Direction
-    step: int | None
+    step: str | None
     topic: str
     text: str
     tone: Tone
@@ -84,7 +85,6 @@ class Line:
 
 
 _Told: TypeAlias = tuple[Direction, Tone, str]
-_Named: TypeAlias = Callable[[str, Sequence[StepId]], str]
 _Forward: TypeAlias = (
     e.StepProposed
     | e.ActionDispatched
@@ -154,7 +154,7 @@ def removed_line(entry: Entry) -> Line:
 
 @dataclass(slots=True)
 class _Seen:
-    number: int | None
+    step: str
     topic: str
     args: Json
     rule: str = ""
@@ -175,7 +175,7 @@ class Timeline:
             return removed_line(entry)
         event = entry.event
         if isinstance(event, (e.StepProposed, e.ActionDispatched)):
-            self._steps[event.step] = _Seen(len(self._steps) + 1, visible(event.topic), event.args)
+            self._steps[event.step] = _Seen(visible(event.step), visible(event.topic), event.args)
         elif isinstance(event, e.SagaStarted):
             self._actor = event.actor
         told = self._told(event, entry.at)
@@ -183,11 +183,12 @@ class Timeline:
             return None
         direction, tone, text = told
         seen = None if direction is Direction.SAGA else self._seen(event)
+        place: StepId | None = getattr(event, "place", None)
         return Line(
             at=entry.at,
             entry=entry.number,
             direction=direction,
-            step=seen.number if seen else None,
+            step=seen.step if seen else None if place is None else visible(place),
             topic=seen.topic if seen else "",
             text=f"{text} ({OWN_DECISION})" if getattr(event, "own", False) else text,
             tone=tone,
@@ -198,43 +199,20 @@ class Timeline:
 
     def _seen(self, event: e.Event) -> _Seen | None:
         step: StepId | None = getattr(event, "step", None)
-        return None if step is None else self._steps.get(step) or _Seen(None, f"step {visible(step)}", {})
+        return None if step is None else self._steps.get(step) or _Seen(visible(step), "", {})
 
     def _told(self, event: e.Event, at: int) -> _Told | None:
         if isinstance(event, e.SagaEvent):
-            return _saga(event, self._renumbered, self._named)
+            return _saga(event)
         if isinstance(event, e.IncidentEvent):
-            return self._incident(event)
+            return _incident(event)
         if isinstance(event, e.ApprovalEvent):
             return _approval(event, at)
         if isinstance(event, _Back):
             return _back(event, at)
         if isinstance(event, e.WaitEvent):
             return Direction.SAGA, Tone.PLAIN, told_of_waiting(event, at) + self._again(event)
-        return _forward(event, self._steps.get(event.step) or _Seen(None, "", {}), at)
-
-    def _incident(self, event: e.IncidentEvent) -> _Told:
-        direction, what = Direction.PERSON, f"incident {event.incident}"
-        match event:
-            case e.IncidentOpened(kind=kind, why=why, left=left, owner=owner):
-                why = self._renumbered(why, event.step)
-                owned = f"; owner: {short(owner)}" if owner else ""
-                text = f"{what} opened: {kind.replace('_', ' ')}: {headline(why)}{self._named('; left', left)}{owned}"
-                return direction, Tone.BAD, text
-            case e.IncidentAssigned(owner=owner, by=by):
-                return direction, Tone.PLAIN, f"{what} given to {short(owner)} by {short(by)}"
-            case e.IncidentCommented(by=by, text=text):
-                return direction, Tone.PLAIN, f"{what}, {short(by)}: {said(text)}"
-            case e.IncidentRetried(by=by, let_run=let_run, repeat=repeat):
-                how = ", who has it run against the gate" if let_run else ""
-                how += ", who has it done once more though an attempt was lost" if repeat else ""
-                return direction, Tone.PLAIN, f"{what} retried by {short(by)}{how}"
-            case e.IncidentResolved(by=by, reason=reason, settled=settled, proof=proof):
-                shown = f" (proof: {said(proof)})" if proof else ""
-                text = f"{what} resolved by {short(by)}: {said(reason)}{shown}{self._named('; settled', settled)}"
-                return direction, Tone.PLAIN, text
-            case _:
-                assert_never(event)
+        return _forward(event, self._steps.get(event.step) or _Seen(visible(event.step), "", {}), at)
 
     def _again(self, event: e.WaitEvent) -> str:
         """That a signal was taken up before: a rollback from outside had given it back."""
@@ -244,22 +222,11 @@ class Timeline:
         self._heard.add(event.signal)
         return again
 
-    def _renumbered(self, why: str, step: StepId | None) -> str:
-        """A step's error names it by its id; a person is shown its number."""
-        seen = None if step is None else self._steps.get(step)
-        return why if seen is None else why.replace(f"(step {step})", f"(step {seen.number})", 1)
-
-    def _named(self, what: str, steps: Sequence[StepId]) -> str:
-        numbers = [str(seen.number) if (seen := self._steps.get(step)) else visible(step) for step in steps]
-        if not numbers:
-            return ""
-        return f"{what}: step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
-
 
 # -- what each event says ---------------------------------------------------------------------------------------------
 
 
-def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], named: _Named) -> _Told:
+def _saga(event: e.SagaEvent) -> _Told:
     direction = Direction.SAGA
     match event:
         case e.SagaStarted(definition=definition, version=version, actor=actor, env=env):
@@ -275,14 +242,14 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.PLAIN, "work finished; what is in doubt is settled before it counts as complete"
         case e.SagaCompleted(result=result, early=early):
             return direction, Tone.GOOD, f"completed{f' early ({said(early)})' if early else ''}" + _of(result)
-        case e.RollbackAwaited(why=why, step=step, by=by):
+        case e.RollbackAwaited(why=why, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             first = "waits first for what cannot be taken back"
-            return direction, Tone.BAD, f"to go back{asked}: {headline(renumbered(why, step))}; {first}"
-        case e.RollbackStarted(why=why, step=step, by=by):
+            return direction, Tone.BAD, f"to go back{asked}: {headline(why)}; {first}"
+        case e.RollbackStarted(why=why, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
             how = ", with mitigation" * event.mitigate
-            return direction, Tone.BAD, f"rollback began{how}{asked}: {headline(renumbered(why, step))}"
+            return direction, Tone.BAD, f"rollback began{how}{asked}: {headline(why)}"
         case e.RollbackResumed(by=by):
             return direction, Tone.PLAIN, f"rollback resumed{', with mitigation' * event.mitigate} by {short(by)}"
         case e.WorkResumed(by=by):
@@ -303,11 +270,11 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             return direction, Tone.PLAIN, f"checkpoint {short(name)}"
         case e.FamilySettled():
             return direction, Tone.PLAIN, "nothing in the family can fail any more: what is held goes out"
-        case e.RewindStarted(steps=steps, why=why, step=step, by=by):
+        case e.RewindStarted(steps=steps, why=why, by=by):
             asked = "" if by == RUNTIME else f" (asked for by {short(by)})"
-            return direction, Tone.BAD, f"going back{asked}: {headline(renumbered(why, step))}{named('; over', steps)}"
+            return direction, Tone.BAD, f"going back{asked}: {headline(why)}{_named('; over', steps)}"
         case e.RewindEnded(taken_back=taken_back):
-            undone = named("taken back", taken_back) or "nothing had to be taken back"
+            undone = _named("taken back", taken_back) or "nothing had to be taken back"
             return direction, Tone.GOOD, f"{undone}; the work goes on"
         case e.SagaPaused():
             return direction, Tone.BAD, told_of_control(event)
@@ -319,11 +286,40 @@ def _saga(event: e.SagaEvent, renumbered: Callable[[str, StepId | None], str], n
             assert_never(event)
 
 
+def _incident(event: e.IncidentEvent) -> _Told:
+    direction, what = Direction.PERSON, f"incident {event.incident}"
+    match event:
+        case e.IncidentOpened(kind=kind, why=why, left=left, owner=owner):
+            owned = f"; owner: {short(owner)}" if owner else ""
+            text = f"{what} opened: {kind.replace('_', ' ')}: {headline(why)}{_named('; left', left)}{owned}"
+            return direction, Tone.BAD, text
+        case e.IncidentAssigned(owner=owner, by=by):
+            return direction, Tone.PLAIN, f"{what} given to {short(owner)} by {short(by)}"
+        case e.IncidentCommented(by=by, text=text):
+            return direction, Tone.PLAIN, f"{what}, {short(by)}: {said(text)}"
+        case e.IncidentRetried(by=by, let_run=let_run, repeat=repeat):
+            how = ", who has it run against the gate" if let_run else ""
+            how += ", who has it done once more though an attempt was lost" if repeat else ""
+            return direction, Tone.PLAIN, f"{what} retried by {short(by)}{how}"
+        case e.IncidentResolved(by=by, reason=reason, settled=settled, proof=proof):
+            shown = f" (proof: {said(proof)})" if proof else ""
+            text = f"{what} resolved by {short(by)}: {said(reason)}{shown}{_named('; settled', settled)}"
+            return direction, Tone.PLAIN, text
+        case _:
+            assert_never(event)
+
+
+def _named(what: str, steps: Sequence[StepId]) -> str:
+    return f"{what}: step{'s' if len(steps) > 1 else ''} {', '.join(map(visible, steps))}" if steps else ""
+
+
 def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
     direction = Direction.FORWARD
     match event:
-        case e.StepProposed() | e.StepPlaced():
+        case e.StepProposed():
             return None
+        case e.StepPlaced():
+            return Direction.SAGA, Tone.PLAIN, f"step {seen.step}, asked for ahead, has its turn here"
         case e.ActionAllowed(rule=rule):
             seen.rule = rule
             return None

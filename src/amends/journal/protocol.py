@@ -183,7 +183,10 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaQuery:
-    """Filters are joined by and; None means any. Newest first; `before` is the cursor of the page before."""
+    """Filters are joined by and; None means any. Newest first; `before` is the cursor of the page before.
+
+    `starts_with` is how the id begins; `without` names definitions whose sagas are left out.
+    """
 
     statuses: tuple[SagaStatus, ...] | None = None
     definition: str | None = None
@@ -192,6 +195,8 @@ class SagaQuery:
     parent: SagaId | None = None
     started_from: int | None = None
     started_until: int | None = None
+    starts_with: str = ""
+    without: tuple[str, ...] = ()
     before: str | None = None
     limit: int = 100
 

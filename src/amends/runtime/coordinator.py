@@ -182,6 +182,7 @@ class Coordinator(Starting, Desk, Outside, Controls, Retention):
             labels=checked_labels(labels),
             limits=journaled(self.settings.limits, definition.options.limits, limits, now=self._clock.now()),
             taken_for=stands_for,
+            module=definition.module,
         )
         start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)

@@ -14,6 +14,7 @@ from amends.errors import AmendsError, DeclarationError, InputError
 from amends.runtime.action import Action, checked_topic
 from amends.runtime.assertions import RESULT, checks
 from amends.runtime.course import Course
+from amends.runtime.declared import declaring_module
 from amends.runtime.generic import P, R_co
 from amends.runtime.graph import Graph, graph_of
 from amends.runtime.options import OptionNames, Options, parted, require_names
@@ -81,6 +82,8 @@ class SagaDefinition(Generic[P, R_co]):
         self.name = str(checked_topic(name))
         self.options.require_bounds(f"saga {self.name}")
         self.version = version
+        self.module = declaring_module()
+        """Which to import to know it in another process; '' where no import would do."""
         self.steps = tuple(step if isinstance(step, Step) else Step(step) for step in steps)
         self._graph = Graph({}, {}, is_list=True)
         self._is_list = function is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amends.clock import Clock
 from amends.core import commands as c
+from amends.core.declared import resuming
 from amends.core.saga import evolve, unstarted
 from amends.core.transitions import ApprovalStatus
 from amends.core.values import Json, SagaId
@@ -139,8 +140,8 @@ class Desk:
         if given is not None and given.status is ApprovalStatus.VOID:
             raise RefusedError(
                 f"approval {approval} was asked under policy {given.policy[:12]}, and another was adopted since: it is "
-                "void, and the gate judges again where a process drives the saga. Where none does: amends resume "
-                "MODULE; then look at what is asked: amends approval list"
+                "void, and the gate judges again where a process drives the saga. Where none does: "
+                f"{resuming(state.begun)}; then look at what is asked: amends approval list"
             )
         answered = await self.approval(approval)
         if answered.status == ApprovalStatus.EXPIRED:

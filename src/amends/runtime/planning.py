@@ -37,7 +37,6 @@ class OpenRule:
 class Planned:
     """One step with its verdict, as far as that is known. `line` is of the rule that speaks; 0 where it has none."""
 
-    number: int
     step: Outlined
     args: Json
     verdict: Verdict
@@ -61,20 +60,19 @@ def planned(steps: Sequence[Outlined], policy: Policy, facts_of: Callable[[Contr
     """The steps, judged. `facts_of` gives what is known of any step of the saga, but its arguments."""
     found: list[Planned] = []
     has_pivot = False
-    for number, step in enumerate(steps, start=1):
+    for before, step in enumerate(steps):
         contract = step.action.contract
         facts = replace(
             facts_of(contract),
             step=StepId(step.label),
             args=known(dict(step.args)),
-            steps=number - 1 if step.turn else 0,
+            steps=before if step.turn else 0,
         )
         later = ("",) if step.open_args else tuple(unknown(dict(step.args)))
         verdict, line, open_rules = _judged(policy, facts, later)
         pivots = _is_irreversible(contract) and not contract.hold and bool(step.turn) and not step.recovers
         found.append(
             Planned(
-                number=number,
                 step=step,
                 args=shown(dict(step.args)),
                 verdict=verdict,

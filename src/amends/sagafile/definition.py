@@ -62,6 +62,7 @@ class FileSaga(SagaDefinition):
             compensation_attempts=written.compensation_attempts,
             lease_s=written.lease_s,
         )
+        self.module = ""  # the journal has the file itself
 
     def bind(
         self, args: tuple[object, ...], kwargs: Mapping[str, object], most: int = LARGEST_VALUE

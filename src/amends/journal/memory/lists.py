@@ -49,6 +49,8 @@ def matches(record: Record, query: SagaQuery) -> bool:
         and (query.parent is None or record.begun.labels.get(PARENT) == query.parent)
         and (query.started_from is None or record.started_at >= query.started_from)
         and (query.started_until is None or record.started_at < query.started_until)
+        and record.id.startswith(query.starts_with)
+        and record.begun.definition not in query.without
     )
 
 

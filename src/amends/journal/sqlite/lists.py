@@ -28,6 +28,8 @@ from amends.journal.sqlite.database import Database, Row
 
 Statement = tuple[str, tuple[str | int, ...]]
 
+_LAST: Final = "\U0010ffff"
+"""No id has a character after it."""
 _PARENT: Final = f"""json_extract(saga.labels, '$."{PARENT}"')"""
 _SAGA: Final = """
     saga.started_at AS started_at, saga.id AS id, name, definition, version, env, actor, status, labels, updated_at,
@@ -49,15 +51,23 @@ def sagas(database: Database, query: SagaQuery) -> SagaPage:
 
 
 def saga_statement(query: SagaQuery) -> Statement:
-    """The filter that is likely the rarest leads, by its index; a plus keeps SQLite from reading another one."""
+    """The filter that is likely the rarest leads, by its index; a plus keeps SQLite from reading another one. How an id
+    begins is the rarest of all: what it finds is sorted.
+    """
     (lead, wanted), *others = _filters(query) or [("1", (1,))]
     if not wanted:
         lead, wanted = "0", (1,)
     by_topic = query.topic is not None
     table = "saga_topic AS seen CROSS JOIN saga ON saga.id = seen.saga" if by_topic else "saga"
     at, row = ("seen.started_at", "seen.saga") if by_topic else ("saga.started_at", "saga.id")
-    terms = [f"{lead} = ?"]
+    by_name = bool(query.starts_with) and not by_topic
+    terms = [f"{'+' * by_name}{lead} = ?"]
     values: list[str | int] = []
+    if by_name:
+        at, row = f"+{at}", f"+{row}"
+    if query.starts_with:
+        terms.append("saga.name >= ? AND saga.name < ?")
+        values += (query.starts_with, query.starts_with + _LAST)
     for column, allowed in others:
         terms.append(f"+{column} IN ({', '.join('?' * len(allowed))})")
         values += allowed
@@ -67,6 +77,9 @@ def saga_statement(query: SagaQuery) -> Statement:
     if query.started_until is not None:
         terms.append(f"{at} < ?")
         values.append(query.started_until)
+    if query.without:
+        terms.append(f"+saga.definition NOT IN ({', '.join('?' * len(query.without))})")
+        values += query.without
     if query.before is not None:
         terms.append(f"({at}, {row}) < (?, ?)")
         values += cursors.read(query.before, 2)
