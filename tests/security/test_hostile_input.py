@@ -194,7 +194,8 @@ def test_parts_that_would_fill_a_disk_are_given_up_before_they_are_put_together(
 
     async def write() -> None:
         journal = await SqliteJournal.open(path, ManualClock())
-        for after, event in enumerate([started(), succeeded("x")]):
+        events: tuple[Event, ...] = (started(), succeeded("x"))
+        for after, event in enumerate(events):
             await journal.append(SagaId("s"), [event], after=after, summary=Summary(status=SagaStatus.RUNNING))
         await journal.close()
 

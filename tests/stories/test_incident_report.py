@@ -195,7 +195,7 @@ def test_the_same_report_is_had_from_python(amends: Shell) -> None:
     incident = amends.incident()
 
     async def asked() -> dict[str, Json]:
-        async with Coordinator.open(amends.place / "amends.db") as coordinator:
+        async with Coordinator.open(str(amends.place / "amends.db")) as coordinator:
             return await coordinator.incident_report(incident)
 
     found = asyncio.run(asked())

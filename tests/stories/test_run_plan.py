@@ -124,7 +124,7 @@ def planned(amends: Shell, *words: str) -> tuple[dict[str, dict[str, Any]], dict
     after = sorted(each.name for each in amends.place.iterdir() if each.name != "__pycache__")
     assert after == before, "nothing is done, and nothing written"
     (summary,) = said.of_type("summary")
-    return {one["label"]: one for one in said.of_type("step")}, summary
+    return {one["step"]: one for one in said.of_type("step")}, summary
 
 
 def test_a_graph_is_planned_in_turns_and_each_step_is_judged(amends: Shell) -> None:
@@ -141,7 +141,7 @@ def test_a_graph_is_planned_in_turns_and_each_step_is_judged(amends: Shell) -> N
     assert (steps["reserve"]["decision"], steps["reserve"]["decided_when_known"]) == ("allow", [])
     assert (steps["send"]["decision"], steps["send"]["rule"], steps["send"]["line"]) == ("throttle", "few-mails", 11)
     assert (steps["send"]["pivot"], steps["send"]["no_rollback"]) == (True, "a mail cannot be unsent")
-    assert (summary["pivot"], summary["throttled"], summary["irreversible"]) == (6, [6], [6])
+    assert (summary["pivot"], summary["throttled"], summary["irreversible"]) == ("send", ["send"], ["send"])
     assert "no compensation is declared" in steps["log"]["missing"][0]
     assert steps["reserve"]["missing"] == []
 
@@ -172,7 +172,7 @@ def test_a_file_is_planned_with_what_earlier_steps_print_left_open(amends: Shell
     assert steps["upload"]["args"]["run"] == ["upload", "{{steps.build.stdout}}"]
     assert steps["upload"]["after"] == ["build"]
     assert (steps["tell"]["decision"], steps["tell"]["pivot"]) == ("require_human", True)
-    assert summary["needs_person"] == [3]
+    assert summary["needs_person"] == ["tell"]
 
 
 def test_of_a_function_it_says_honestly_what_is_known(amends: Shell) -> None:
@@ -197,7 +197,7 @@ def test_the_policy_in_force_judges_and_another_one_is_said_to_be_another(amends
     )
     assert amends("policy", "adopt", strict, "--by", "person:kim", "--why", "stocktaking").code == 0
     steps, summary = planned(amends, "mod:order", *GIVEN)
-    assert (steps["reserve"]["rule"], summary["denied"]) == ("none", [2])
+    assert (steps["reserve"]["rule"], summary["denied"]) == ("none", ["reserve"])
     said = amends("run", "mod:order", "--plan", "--policy", "rules.yaml", *GIVEN)
     assert "rules.yaml is not the policy in force on amends.db" in said.err
     assert said.code == 0

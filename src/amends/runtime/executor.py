@@ -5,11 +5,13 @@
 | returns                                     | succeeded (even if the result itself cannot be kept) |
 | raises NotDone or Retry                     | failed: it certifies that nothing happened         |
 | raises Fatal(happened=False)                | failed, and not to be tried again                  |
-| raises Fatal                                | lost, and not to be tried again; read-only: failed |
+| raises Fatal                                | lost, and not to be tried again                    |
 | raises anything, and is atomic or read-only | failed                                             |
 | raises anything else                        | lost                                               |
-| makes a mistake of a program (`raised.BUGS`) | the same; not tried again, unless its author said how often |
 | is cancelled, or runs out of time           | lost; a thread goes on, and may report late        |
+
+Of what is read-only nothing is lost: the core has it failed. A mistake of a program (`raised.BUGS`) says as much of the
+world as any exception, but is not to be tried again, unless its author said how often.
 
 A plain function runs in a daemon thread of its own: a call that hangs can neither starve others of a pool's threads
 nor keep the process from ending.
