@@ -4,6 +4,7 @@ import pytest
 
 from amends.cli import stuck
 from amends.core.events import IncidentKind
+from amends.evidence.incidents import HAPPENED
 from tests.cli.shell import Shell
 
 
@@ -58,7 +59,7 @@ def test_show_says_what_happened_what_may_stand_what_was_tried_and_what_can_be_d
 
 
 def test_every_kind_says_what_happened_and_what_can_be_done() -> None:
-    assert set(stuck._HAPPENED) == set(stuck._WAYS) == set(IncidentKind)
+    assert set(HAPPENED) == set(stuck._WAYS) == set(IncidentKind)
 
 
 def test_an_effect_that_may_stand_twice_has_nothing_to_try_again() -> None:
