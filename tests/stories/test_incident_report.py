@@ -166,7 +166,7 @@ def test_a_report_is_written_to_a_file_whole_and_for_its_owner(amends: Shell) ->
     assert json.loads((amends.place / "r.json").read_text())["incident"]["id"] == "tidy/1"
     assert "cannot be written" in amends.here("incident", "report", "tidy/1", "-o", "no/r.md").complaint
     assert "did you mean tidy/1?" in amends.here("incident", "report", "tidy/9").complaint
-    assert "is not an incident's id" in amends.here("incident", "report", "tidy").complaint
+    assert "did you mean tidy/1?" in amends.here("incident", "report", "tidy").complaint
 
 
 def test_a_family_is_named_and_the_report_of_a_child_names_its_parent(amends: Shell) -> None:

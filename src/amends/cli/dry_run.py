@@ -28,6 +28,7 @@ from amends.gate.protocol import Facts
 from amends.journal.protocol import Journal
 from amends.runtime.definition import SagaDefinition
 from amends.runtime.drills import Drills
+from amends.runtime.limits import Limits
 from amends.runtime.outline import Outlined
 from amends.runtime.planning import OpenRule, Planned, planned
 from amends.runtime.registry import PROCESS
@@ -52,7 +53,7 @@ class Asked:
     actor: str
     env: str | None
     labels: Mapping[str, str]
-    limits: Any
+    limits: Limits | None
     policy: str | None
 
 

@@ -35,4 +35,4 @@ def write(out: Output, report: Mapping[str, Json], form: str | None, target: str
     with whole_file(target) as file, open(file, "w", encoding="utf-8", closefd=False) as stream:
         stream.write(text)
     out.record("written", {"file": target, "characters": len(text)})
-    out.say(f"{visible(target)}: {len(text.splitlines())} lines")
+    out.say(f"{visible(target)}: {text.count(chr(10))} lines")

@@ -10,7 +10,11 @@ from amends.cli import configured
 from amends.cli.options import with_input, with_journal, with_lease, with_modules, with_policy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amends.cli.output import Output
     from amends.runtime.definition import SagaDefinition
+    from amends.runtime.limits import Limits
     from amends.runtime.settings import Settings
 
 
@@ -81,12 +85,11 @@ def run(  # noqa: PLR0913 - an option is a parameter
     import asyncio
 
     from amends.bootstrap import Coordinator
-    from amends.cli.inputs import read_input, read_labels, read_policy
+    from amends.cli.inputs import read_input, read_labels
     from amends.cli.modules import find_saga, is_file
     from amends.cli.output import Output, hint
     from amends.cli.session import Stands, drive, exit_code, followed, standing, tell_ended
     from amends.evidence.timeline import visible
-    from amends.runtime.checked import checked_actor, checked_labels
 
     out, begun = Output(as_json=as_json), list[str]()
     modules = [] if is_file(target) else [target.partition(":")[0]]
@@ -111,28 +114,53 @@ def run(  # noqa: PLR0913 - an option is a parameter
         definition = find_saga(target, show=out.show_output)
         named = definition.bind_document(read_input(document, input_as))
         settings, asked = _bounds(definition, **bounds)
-        who = checked_actor(actor)
-        if policy is not None:
-            read_policy(policy)
+        _check(actor, policy)
         if plan:
-            from amends.cli.dry_run import Asked, show_plan
-
-            meant = Asked(
-                definition=definition,
-                named=named,
-                actor=who,
-                env=env,
-                labels=checked_labels(read_labels(labels)),
-                limits=asked["limits"],
-                policy=policy,
-            )
-            return show_plan(out, meant, journal)
+            return _show_plan(out, definition, named, actor, env, labels, asked["limits"], policy, journal)
         try:
             ended, waits_for = drive(whole())
         except KeyboardInterrupt:
             return _interrupted(begun, journal, modules)
     tell_ended(out, ended, waits_for, journal=journal, modules=modules)
     return exit_code(ended)
+
+
+def _check(actor: str | None, policy: str | None) -> None:
+    """What is wrong with these is said before a journal is made."""
+    from amends.cli.inputs import read_policy
+    from amends.runtime.checked import checked_actor
+
+    checked_actor(actor)
+    if policy is not None:
+        read_policy(policy)
+
+
+def _show_plan(
+    out: Output,
+    definition: SagaDefinition,
+    named: Mapping[str, Any],
+    actor: str | None,
+    env: str | None,
+    labels: tuple[str, ...],
+    limits: Limits | None,
+    policy: str | None,
+    journal: str,
+) -> int:
+    """Say what a run would do; the exit code."""
+    from amends.cli import dry_run
+    from amends.cli.inputs import read_labels
+    from amends.runtime.checked import checked_actor, checked_labels
+
+    asked = dry_run.Asked(
+        definition=definition,
+        named=named,
+        actor=checked_actor(actor),
+        env=env,
+        labels=checked_labels(read_labels(labels)),
+        limits=limits,
+        policy=policy,
+    )
+    return dry_run.show_plan(out, asked, journal)
 
 
 def _bounds(

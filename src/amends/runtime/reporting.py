@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from amends.core.saga import evolve, unstarted
-from amends.core.values import Json
+from amends.core.values import Json, SagaId
 from amends.errors import UnknownIncidentError
 from amends.journal.attested import Checkpoint
 from amends.journal.protocol import Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
-from amends.runtime.checked import incident_id
 
 _MOST_KIN: Final = 200
 _MOST: Final = 1000
@@ -49,7 +48,7 @@ async def incident_report(journal: Journal, incident: str, *, address: str = "")
 
 async def find_incident(journal: Journal, incident: str) -> IncidentRow:
     """Raises UnknownIncidentError, with the nearest that there is."""
-    saga, _ = incident_id(incident)
+    saga = SagaId(incident.rpartition("/")[0] or incident)
     page = await journal.incidents(PersonQuery(open_only=False, saga=saga, limit=_MOST))
     for row in page.rows:
         if row.id == incident:
