@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from amends import Command, Limits, Work, action, saga
+from amends.core.events import Event
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import AmendsError, EvidenceError, InputError, JournalDamagedError, SagaFileError
