@@ -41,7 +41,7 @@ PROSE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "adr").glob("*.md"))]
 RUN = frozenset({"amends", "python", "cat"})
 LEFT_ALONE = frozenset({".", "cd", "git", "mkdir", "pip"})
 FENCES = frozenset({"python", "yaml", "output", "console", "text", "json", "toml", "mermaid"})
-PATIENCE_S = 300
+PATIENCE_S = 600
 KILLED = signal.SIGKILL
 READER = "person:you"
 """Who the reader is, where a page shows the login name of whoever runs a command."""
@@ -115,6 +115,7 @@ VARYING = (
     (r"\b\d\d:\d\d:\d\d\.\d{3}\b", "<time>"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?", "<date>"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<moment>"),
+    (r"\b\d{4}-\d\d-\d\d\b", "<day>"),
     (r"\b01[0-9a-hjkmnp-tv-z]{24}\b", "<id>"),
     (r"\b[0-9a-f]{32}(?:[0-9a-f]{32})?\b", "<digest>"),
     (r'("(?:at|\w+_at)": )\d{13}', r"\1<ms>"),
@@ -328,6 +329,7 @@ def test_a_link_to_a_page_or_heading_that_is_not_there_is_seen(tmp_path: Path) -
     [
         ("12:00:00.123  saga", "23:59:59.999  saga"),
         ("saga 01k0000000000000000000000a ended", "saga 01kzzzzzzzzzzzzzzzzzzzzzzz ended"),
+        ("removed what 15 entries held, 2026-11-16", "removed what 15 entries held, 2027-01-02"),
         ("lost (again in 579 ms)", "lost (again in 1.2 s)"),
         ("a    b", "a  b   "),
     ],
