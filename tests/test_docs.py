@@ -168,22 +168,28 @@ def perform_commands(asked: list[Command]) -> Iterator[str]:
         if command.line == "echo $?":
             yield f"{code}\n"
         elif program in RUN:
-            call = {"amends": [sys.executable, "-m", "amends.cli.main"], "python": [sys.executable]}.get(program)
-            ended = subprocess.run(
-                [*(call or [program]), *rest],
-                env=environment() | command.settings,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-            )
-            code = ended.returncode
+            code, printed = perform_command(program, rest, environment() | command.settings)
             if code == -KILLED and command.shown.endswith("Killed\n"):
                 yield command.shown  # how much it printed before is a matter of luck
             else:
-                yield ended.stdout + "Killed\n" * (code == -KILLED)
+                yield printed + "Killed\n" * (code == -KILLED)
         else:
             yield command.shown
+
+
+def perform_command(program: str, words: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """Its exit code, and all that it printed."""
+    if program == "amends":
+        from tests.cli.zygote import zygote  # where pages are written it is not there to import, and not needed
+
+        place = Path.cwd()
+        code, printed, _ = zygote().run(
+            tuple(words), place=place, env=env, stdin=b"", patience_s=PATIENCE_S, in_one=True
+        )
+        return code, printed.decode()
+    call = [sys.executable if program == "python" else program, *words]
+    ended = subprocess.run(call, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return ended.returncode, ended.stdout
 
 
 def environment() -> dict[str, str]:
@@ -195,8 +201,9 @@ def performed(page: Path, place: Path) -> dict[int, str]:
     answer = place / "printed.json"
     work = place / "work"
     work.mkdir()
-    words = [sys.executable, "-W", "error", __file__, "--perform", str(page), "--into", str(answer)]
-    ended = subprocess.run(words, cwd=work, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    words = [sys.executable, "-W", "error", "-m", "tests.test_docs", "--perform", str(page), "--into", str(answer)]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(words, cwd=work, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     if ended.returncode:
         raise AssertionError(f"{named(page)} does not run:\n{ended.stdout}{ended.stderr}")
     found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from amends.sagafile import load_saga
+from tests.cli.zygote import zygote
 from tests.sagafile.places import WORLDS, World
 
 PATIENCE_S = 60
@@ -63,8 +64,9 @@ class Place:
             parts = [re.sub(r"^    after: .*\n", "", part, flags=re.MULTILINE) for part in parts]
         self.file.write_text("".join(parts), encoding="utf-8")
 
-    def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "amends.cli.main", *words, "--journal", str(self.home / "amends.db")]
+    @property
+    def journal(self) -> tuple[str, str]:
+        return ("--journal", str(self.home / "amends.db"))
 
     @property
     def env(self) -> dict[str, str]:
@@ -74,15 +76,15 @@ class Place:
         return self.amends("run", self.file.name, "--input", json.dumps(self.world.given), "--id", "s-1")
 
     def amends(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = self.command(*words)
-        return subprocess.run(
-            command, cwd=self.home, env=self.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
+        asked = (*words, *self.journal)
+        code, out, err = zygote().run(asked, place=self.home, env=self.env, stdin=b"", patience_s=PATIENCE_S)
+        return subprocess.CompletedProcess(["amends", *asked], code, out.decode(), err.decode())
 
     def kill_while_it_hangs(self) -> None:
         """Start it, wait for the step that hangs, and kill the process of amends."""
-        words = self.command("run", self.file.name, "--input", json.dumps(self.world.given), "--id", "s-1", "--json")
-        with subprocess.Popen(words, cwd=self.home, env=self.env, stdout=subprocess.PIPE, text=True) as process:
+        words = ["run", self.file.name, "--input", json.dumps(self.world.given), "--id", "s-1", "--json", *self.journal]
+        command = [sys.executable, "-m", "amends.cli.main", *words]
+        with subprocess.Popen(command, cwd=self.home, env=self.env, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if json.loads(line).get("line") == "hanging":

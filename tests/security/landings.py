@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from amends import Coordinator, Settings, Work, action, saga
 from amends.changeset import Files
+from tests.cli.zygote import zygote
 
 MANY_LINES = "args.changed_lines: {gt: 200}"
 LARGE = 9 * 1024 * 1024
@@ -75,7 +75,7 @@ def judged_landing(
 
 def shown_by_command(journal: Path, *words: str) -> str:
     """What a command prints to a person."""
-    command = [sys.executable, "-m", "amends", *words, "--journal", str(journal)]
-    said = subprocess.run(command, capture_output=True, check=False, cwd=journal.parent, timeout=60)
-    assert said.returncode == 0, said.stderr.decode()
-    return said.stdout.decode()
+    command = (*words, "--journal", str(journal))
+    code, out, err = zygote().run(command, place=journal.parent, env=os.environ, stdin=b"", patience_s=60)
+    assert code == 0, err.decode()
+    return out.decode()

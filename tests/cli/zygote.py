@@ -1,0 +1,197 @@
+"""A process that has imported what commands need, and forks one for each that it is asked for.
+
+Three quarters of a short command are Python's start and its imports, and the stories run thousands of them. A forked
+one is a process as any other: it has its own number, directory, environment and files, is killed alone, and ends as
+Python ends. It does not try the start itself; `Shell.started`, `Shell.on_terminal` and tests/cli/test_startup.py do.
+
+For each command there is a keeper too, which waits for it and tells how it ended, so that many can run at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any, Final
+
+import amends
+from amends.runtime.registry import PROCESS
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+MOST_BYTES: Final = 1 << 17
+FRESH: Final = (
+    "amends.__main__",
+    "amends.cli.demo_trip",
+    "amends.runtime.files.by_hand",
+    "amends.runtime.files.retention",
+    "amends.testing",
+)
+"""Left to the command that needs them: they declare actions or sagas, or bring a test runner along."""
+
+
+# -- who asks -------------------------------------------------------------------------------------------------------
+
+
+class Zygote:
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.cli.zygote", str(theirs.fileno())], cwd=ROOT, pass_fds=[theirs.fileno()]
+            )
+
+    def run(
+        self,
+        words: tuple[str, ...],
+        *,
+        place: Path,
+        env: Mapping[str, str],
+        stdin: bytes,
+        patience_s: float,
+        in_one: bool = False,
+    ) -> tuple[int, bytes, bytes]:
+        """The exit code of `amends WORDS` (below zero: the signal that ended it), and what it wrote to both streams.
+
+        `in_one`: what it wrote to either stands in the first of them, in the order in which it came.
+        """
+        asked = json.dumps({"words": words, "place": str(place), "env": dict(env)}).encode()
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write(stdin)
+            given.seek(0)
+            hear, tell = os.pipe()
+            with os.fdopen(hear, "rb", buffering=0) as told:
+                try:
+                    with self._lock:
+                        socket.send_fds(
+                            self._ours, [asked], [given.fileno(), out.fileno(), (out if in_one else err).fileno(), tell]
+                        )
+                finally:
+                    os.close(tell)
+                code = self._code(told, words, patience_s)
+            out.seek(0)
+            err.seek(0)
+            return code, out.read(), err.read()
+
+    def _code(self, told: IO[bytes], words: tuple[str, ...], patience_s: float) -> int:
+        until = time.monotonic() + patience_s
+        said = b""
+        while select.select([told], [], [], max(0.0, until - time.monotonic()))[0]:
+            piece = told.read(100)
+            if not piece:
+                break
+            said += piece
+        numbers = [int(line) for line in said.split()]
+        if len(numbers) == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(numbers[0], signal.SIGKILL)
+            raise subprocess.TimeoutExpired(["amends", *words], patience_s)
+        _, code = numbers
+        return code
+
+    def end(self) -> None:
+        self._ours.close()
+        self._process.wait()
+
+
+@functools.cache
+def zygote() -> Zygote:
+    """The one of this process, made when it is first asked for."""
+    made = Zygote()
+    atexit.register(made.end)
+    return made
+
+
+# -- who forks ------------------------------------------------------------------------------------------------------
+
+
+def main(asked: socket.socket) -> None:
+    _import_all()
+    gc.disable()  # a collection would touch, and so copy, every page that a command shares with us
+    gc.freeze()
+    while True:
+        message, files, *_ = socket.recv_fds(asked, MOST_BYTES, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            asked.close()
+            wanted = json.loads(message)
+            if _is_command(files):
+                _become(wanted, files)
+        for each in files:
+            os.close(each)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _import_all() -> None:
+    _import_below(amends.__path__, "amends.")
+    assert not PROCESS._definitions, "a command begins without sagas: add the module that declares one to FRESH"
+    assert threading.active_count() == 1
+
+
+def _import_below(folders: Iterable[str], prefix: str) -> None:
+    for module in pkgutil.iter_modules(folders, prefix):
+        if module.name not in FRESH:
+            with contextlib.suppress(ImportError):  # of an extra that is not installed
+                imported = importlib.import_module(module.name)
+                _import_below(getattr(imported, "__path__", ()), f"{module.name}.")
+
+
+def _is_command(files: list[int]) -> bool:
+    """Fork again. In the child this is true; the parent is the keeper, and ends here when the child has ended."""
+    child = os.fork()
+    if child == 0:
+        return True
+    *streams, tell = files
+    for each in streams:
+        os.close(each)
+    os.write(tell, f"{child}\n".encode())
+    _, status = os.waitpid(child, 0)
+    os.write(tell, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _become(wanted: dict[str, Any], files: list[int]) -> None:
+    """Be the command. It ends with SystemExit, and so this process does, in the way of any other."""
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+    for each in files:
+        os.close(each)
+    os.chdir(wanted["place"])
+    os.environ.clear()
+    os.environ.update(wanted["env"])
+    time.tzset()
+    sys.path[:] = [each for each in sys.path if each not in {"", str(ROOT)}]
+    sys.argv[:] = ["amends", *wanted["words"]]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    gc.enable()
+    from amends.cli.main import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        main(given)
