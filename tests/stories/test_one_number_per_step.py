@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -163,7 +164,8 @@ async def _notices_and_spans(path: Path) -> None:
     assert {(each.get("approval"), each["step"]) for each in of_saga if "approval" in each} == {("d/5", "5")}
     opened = next(each for each in of_saga if "left" in each)
     assert (opened["step"], opened["topic"]) == ("5", "doc.sign")
-    assert {(one["topic"], one["step"]) for one in opened["left"]} == set(NUMBERS.items()) - {("doc.send", "6")}  # type: ignore[index,union-attr,call-overload] # JSON
+    left: Any = opened["left"]
+    assert {(one["topic"], one["step"]) for one in left} == set(NUMBERS.items()) - {("doc.send", "6")}
     attributes = [dict(span.attributes or {}) for span in exported.get_finished_spans()]
     seen = {(each["amends.topic"], each["amends.step"]) for each in attributes if "amends.step" in each}
     assert seen == set(NUMBERS.items())
