@@ -280,8 +280,7 @@ def altered(thing: _T, **changes: object) -> _T:
 
 
 def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
-    if step.throttle is not None:
-        step = step if isinstance(event, e.StepThrottled) else altered(step, throttle=None)
+    step = step if step.throttle is None or isinstance(event, e.StepThrottled) else altered(step, throttle=None)
     match event:
         case e.AttemptStarted(attempt=attempt):
             return altered(

@@ -52,9 +52,10 @@ class NoticeFile:
     heads_every_s: float = HEADS_EVERY_S
 
     def __post_init__(self) -> None:
-        path = os.path.abspath(os.fspath(self.path))  # noqa: PTH100 - as text, and no link is followed
-        if not os.fspath(self.path) or "\0" in path:
-            raise InputError(f"{self.path!r} is no path of a file")
+        given: str = os.fspath(self.path)
+        if not given or "\0" in given:
+            raise InputError(f"{given!r} is no path of a file")
+        path = str(Path(given).absolute())
         set_field = functools.partial(object.__setattr__, self)
         set_field("path", path)
         set_field("types", checked_types(self.types))
