@@ -10,8 +10,9 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.parts import HIGHEST, LEAF, LONGEST, NODE, SHORTEST, PartsError, cut, named_by, restored
+from amends.core.parts import GROUP, HIGHEST, LEAF, LONGEST, SHORTEST, cut, named_by, restored
 from amends.core.values import canonical
+from amends.errors import JournalDamagedError
 
 WORDS = (
     "flight",
@@ -133,15 +134,15 @@ def check(text: str) -> None:
         assert digest == key_of(part)
         assert digest in seen, "a part comes after one that names it"
         seen |= set(named_by(part))
-        assert len(part) <= LONGEST + 1 or part[0] == NODE
+        assert len(part) <= LONGEST + 1 or part[0] == GROUP
     assert seen == made.parts.keys()
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def node(*items: str) -> str:
-    return NODE + json.dumps(items, ensure_ascii=False, separators=(",", ":"))
+def group(*items: str) -> str:
+    return GROUP + json.dumps(items, ensure_ascii=False, separators=(",", ":"))
 
 
 def shelf(*parts: str) -> dict[str, str]:
@@ -154,21 +155,21 @@ PIECE = LEAF + "p" * SHORTEST
 @pytest.mark.parametrize(
     "part",
     [
-        NODE,
-        NODE + "{}",
-        NODE + "1",
-        NODE + "[]",
-        NODE + '["a"]',
-        NODE + '["a","b"]',
-        NODE + '["a","b","c"]',
-        NODE + '["a",1,"c"]',
-        NODE + f'["a","{"A" * 64}","c"]',
-        NODE + "[" * 100_000,
+        GROUP,
+        GROUP + "{}",
+        GROUP + "1",
+        GROUP + "[]",
+        GROUP + '["a"]',
+        GROUP + '["a","b"]',
+        GROUP + '["a","b","c"]',
+        GROUP + '["a",1,"c"]',
+        GROUP + f'["a","{"A" * 64}","c"]',
+        GROUP + "[" * 100_000,
     ],
     ids=range(10),
 )
-def test_a_node_that_is_none_is_refused(part: str) -> None:
-    with pytest.raises(PartsError, match="no list of texts and digests"):
+def test_a_group_that_is_none_is_refused(part: str) -> None:
+    with pytest.raises(JournalDamagedError, match="no list of texts and digests"):
         restored(key_of(part), 1_000, shelf(part))
 
 
@@ -178,43 +179,43 @@ def test_a_node_that_is_none_is_refused(part: str) -> None:
         ((PIECE,), SHORTEST - 1, "more than the 255 bytes"),
         ((PIECE,), SHORTEST + 1, "do not make the 257 bytes"),
         (("p" * SHORTEST,), SHORTEST, "of no kind that this version knows"),
-        ((node("", key_of(PIECE), ""),), SHORTEST, "is missing"),
-        ((node("", key_of(LEAF), ""), LEAF), SHORTEST, "shorter than any that is written"),
+        ((group("", key_of(PIECE), ""),), SHORTEST, "is missing"),
+        ((group("", key_of(LEAF), ""), LEAF), SHORTEST, "shorter than any that is written"),
     ],
 )
 def test_parts_that_do_not_make_what_they_should_are_refused(parts: tuple[str, ...], size: int, says: str) -> None:
-    with pytest.raises(PartsError, match=says):
+    with pytest.raises(JournalDamagedError, match=says):
         restored(key_of(parts[0]), size, shelf(*parts))
 
 
 def test_another_part_in_the_place_of_one_is_refused() -> None:
-    with pytest.raises(PartsError, match="does not match its digest"):
+    with pytest.raises(JournalDamagedError, match="does not match its digest"):
         restored(key_of(PIECE), SHORTEST, {key_of(PIECE): LEAF + "q" * SHORTEST})
 
 
 def test_parts_that_would_fill_a_disk_are_refused_at_once() -> None:
     parts = [PIECE]
     for _ in range(HIGHEST - 2):
-        parts.append(node("", key_of(parts[-1]), *["", key_of(parts[-1])] * 99, ""))  # 100 to the 22nd
-    with pytest.raises(PartsError, match="more than the 16,777,216 bytes"):
+        parts.append(group("", key_of(parts[-1]), *["", key_of(parts[-1])] * 99, ""))  # 100 to the 22nd
+    with pytest.raises(JournalDamagedError, match="more than the 16,777,216 bytes"):
         restored(key_of(parts[-1]), 16 * 1024 * 1024, shelf(*parts))
 
 
 def test_a_tower_of_parts_is_refused() -> None:
     parts = [PIECE]
     for _ in range(HIGHEST + 2):
-        parts.append(node("", key_of(parts[-1]), ""))
-    with pytest.raises(PartsError, match=f"stacked higher than {HIGHEST}"):
+        parts.append(group("", key_of(parts[-1]), ""))
+    with pytest.raises(JournalDamagedError, match=f"stacked higher than {HIGHEST}"):
         restored(key_of(parts[-1]), SHORTEST, shelf(*parts))
 
 
-def test_a_node_that_is_larger_than_any_is_not_even_read() -> None:
-    part = node("", *[key_of(PIECE), ""] * 5_000)
-    with pytest.raises(PartsError, match="more than 262,144 characters"):
+def test_a_group_that_is_larger_than_any_is_not_even_read() -> None:
+    part = group("", *[key_of(PIECE), ""] * 5_000)
+    with pytest.raises(JournalDamagedError, match="more than 262,144 characters"):
         restored(key_of(part), 1_000, shelf(part, PIECE))
 
 
 def test_a_part_that_names_itself_does_not_match_its_digest() -> None:
-    circle = node("", "0" * 64, "")
-    with pytest.raises(PartsError, match="does not match its digest"):
+    circle = group("", "0" * 64, "")
+    with pytest.raises(JournalDamagedError, match="does not match its digest"):
         restored("0" * 64, 1_000, {"0" * 64: circle})

@@ -222,10 +222,10 @@ def test_a_large_payload_stands_beside_the_body_in_parts_under_their_digests() -
     large = ["x" * INLINE, 1.5]
     wire = encode(started(about=cast(Json, large)))
     text = canonical(large)
-    (root, node), (key, leaf) = wire.blobs.items()
-    assert node == f'+["[","{key}",",1.5]"]'
+    (root, group), (key, leaf) = wire.blobs.items()
+    assert group == f'+["[","{key}",",1.5]"]'
     assert leaf == f'="{large[0]}"'
-    assert (root, key) == (digest(node), digest(leaf))
+    assert (root, key) == (digest(group), digest(leaf))
     assert json.loads(wire.body)["parts"] == {"input": {"digest": root, "size": len(text)}}
     assert canonical(json.loads(wire.body)) == wire.body
     assert references(wire.body) == (root,)

@@ -21,11 +21,12 @@ from amends.errors import (
     JournalError,
     JournalVersionError,
 )
-from amends.journal.codec import INLINE, chain
+from amends.journal.codec import chain
 from amends.journal.protocol import Entry, PersonQuery, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal, file, reader, troubles
 from amends.journal.sqlite.database import Database, Row, Value, Values
 from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.parts import history
 from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
@@ -39,7 +40,8 @@ async def write(path: Path, turns: int = 1) -> None:
     await journal.append(SAGA, [started()], after=0, summary=RUNNING)
     for turn in range(turns):
         await journal.append(SAGA, walked(f"a.{turn}", is_first=turn == 0), after=1 + 4 * turn, summary=RUNNING)
-    await journal.append(SAGA, [succeeded("x" * INLINE), opened(), requested()], after=1 + 4 * turns, summary=RUNNING)
+    last = [succeeded(history(0, 200)), opened(), requested()]
+    await journal.append(SAGA, last, after=1 + 4 * turns, summary=RUNNING)
     await journal.close()
 
 

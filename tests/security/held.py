@@ -156,7 +156,7 @@ def branch(**changed: Any) -> bytes:
     return spell({"hash": "0" * 64, "height": 0, "position": 1, "type": "branch", **changed}).encode()
 
 
-def node(name: str, times: int = 2) -> str:
+def group(name: str, times: int = 2) -> str:
     """A part that names another one so many times."""
     return "+" + json.dumps(["", *[name, ""] * times], separators=(",", ":"))
 
@@ -165,7 +165,7 @@ def tower(height: int, times: int = 2) -> list[str]:
     """Parts of which each names the one before so many times: the last one stands for times to the height of them."""
     parts = ["=" + "x" * 4096]
     for _ in range(height):
-        parts.append(node(sha256(parts[-1].encode()).hexdigest(), times))
+        parts.append(group(sha256(parts[-1].encode()).hexdigest(), times))
     return parts
 
 
@@ -196,12 +196,12 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "a huge position": lambda: ended_bundle(HEAD, entry(position=2**53)),
     "a tower of branches": lambda: ended_bundle(HEAD, *[branch(position=1 + (1 << n), height=n) for n in range(52)]),
     "a branch as high as the sky": lambda: ended_bundle(HEAD, branch(height=10**9)),
-    "a part that names itself": lambda: with_parts({"0" * 64: node("0" * 64)}, "0" * 64),
+    "a part that names itself": lambda: with_parts({"0" * 64: group("0" * 64)}, "0" * 64),
     "parts that would fill a disk, but for the first": lambda: with_parts(
         dict(reversed(list(by_digest(tower(60, 1000)).items())[1:])), list(by_digest(tower(60, 1000)))[-1]
     ),
     "a part that names very many": lambda: with_parts(
-        by_digest([node("0" * 64, 50_000)]), next(iter(by_digest([node("0" * 64, 50_000)])))
+        by_digest([group("0" * 64, 50_000)]), next(iter(by_digest([group("0" * 64, 50_000)])))
     ),
     "depth in a part": lambda: with_parts(
         by_digest(["+" + "[" * MEGABYTE]), next(iter(by_digest(["+" + "[" * MEGABYTE])))

@@ -42,9 +42,9 @@ from tests.security.held import (
     SMALL_ONLY,
     by_digest,
     desk,
+    group,
     is_raw,
     json_of,
-    node,
     sql,
     tower,
 )
@@ -179,9 +179,9 @@ STACKS: dict[str, Callable[[], dict[str, str]]] = {
     "terabytes": lambda: by_digest(tower(40)),
     "terabytes, by few that name many": lambda: by_digest(tower(6, 1000)),
     "a tower that makes little": lambda: by_digest(tower(500, 1)),
-    "a circle": lambda: {"1" * 64: node("0" * 64), "0" * 64: node("1" * 64)},
-    "a part of nothing, many times": lambda: by_digest(["=", node(sha256(b"=").hexdigest(), 3_000)]),
-    "a part that names very many": lambda: by_digest(["=", node(sha256(b"=").hexdigest(), 50_000)]),
+    "a circle": lambda: {"1" * 64: group("0" * 64), "0" * 64: group("1" * 64)},
+    "a part of nothing, many times": lambda: by_digest(["=", group(sha256(b"=").hexdigest(), 3_000)]),
+    "a part that names very many": lambda: by_digest(["=", group(sha256(b"=").hexdigest(), 50_000)]),
     "depth": lambda: by_digest(["+" + "[" * 1_000_000]),
 }
 
@@ -195,7 +195,7 @@ def test_parts_that_would_fill_a_disk_are_given_up_before_they_are_put_together(
 
     async def write() -> None:
         journal = await SqliteJournal.open(path, ManualClock())
-        events: tuple[Event, ...] = (started(), succeeded("x"))
+        events: list[Event] = [started(), succeeded("x")]
         for after, event in enumerate(events):
             await journal.append(SagaId("s"), [event], after=after, summary=Summary(status=SagaStatus.RUNNING))
         await journal.close()

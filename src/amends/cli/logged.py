@@ -27,7 +27,9 @@ def show_log(context: click.Context, _: click.Parameter, debug: bool) -> None:  
 
 
 def _show_all(context: click.Context) -> None:
-    log, handler = logging.getLogger("amends"), _Stderr()
+    from amends.runtime.logs import logger
+
+    log, handler = logger("amends"), _Stderr()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     before = log.level
     log.addHandler(handler)

@@ -31,24 +31,26 @@ from json.encoder import encode_basestring as _quote
 from typing import Final, NamedTuple, Protocol, cast
 from zlib import crc32
 
+from amends.errors import JournalDamagedError
+
 LEAF: Final = "="
-NODE: Final = "+"
+GROUP: Final = "+"
 SHORTEST: Final = 256
-"""How many characters a leaf has at least: what is shorter stands in the node itself."""
+"""How many characters a leaf has at least: what is shorter stands in the group itself."""
 LONG: Final = 512
 """From how many characters on a string of JSON is a part of its own."""
 LONGEST: Final = 8 * 1024
 """How many characters a leaf has at most."""
 LARGEST: Final = 256 * 1024
-"""How many characters a node has at most; none that is written comes near it."""
+"""How many characters a group has at most; none that is written comes near it."""
 HIGHEST: Final = 24
-"""How many nodes may stand above each other."""
+"""How many groups may stand above each other."""
 _NEAREST: Final = 1024
 """How many characters lie between two borders at least."""
 _WINDOW: Final = 48
 """How many characters before a border decide whether it is one; of sixteen that could be, one is."""
 _OF: Final = 16
-_FEWEST, _MOST, _GROUPS = 2, 16, frozenset("048c")
+_FEWEST, _MOST, _ENDS = 2, 16, frozenset("048c")
 """How many parts a group has; past the fewest, every fourth digest ends one."""
 _SHORT_STRINGS: Final = re.compile(rf'[^"]*+(?:"[^"\\]{{0,{LONG - 2}}}+"[^"]*+)*+')
 _AT_ONCE: Final = 64 * 1024
@@ -74,10 +76,6 @@ class Payloads(Protocol):
     def get(self, key: str, /) -> str | None: ...
 
 
-class PartsError(ValueError):
-    """What is stored of a text does not make one: something is missing, another one, or too much."""
-
-
 def cut(text: str) -> Cut:
     """The same text gives the same parts."""
     made: dict[str, str] = {}
@@ -89,12 +87,15 @@ def cut(text: str) -> Cut:
     elif len(row) == 1 and not rest and not row[0][0]:
         root = row[0][1]
     else:
-        root = _add(made, _node(row, rest))
+        root = _add(made, _group(row, rest))
     return Cut(root, dict(reversed(made.items())))
 
 
 def restored(root: str, size: int, payloads: Payloads) -> str:
-    """The text that a part stands for, which takes `size` bytes. Raises PartsError as soon as it cannot be that."""
+    """The text that a part stands for, which takes `size` bytes.
+
+    Raises JournalDamagedError as soon as it cannot be that.
+    """
     pieces: list[str] = []
     room = size
     left: list[tuple[str, int]] = [(root, 0)]  # digests with their height, the next one last; texts have none: -1
@@ -102,25 +103,25 @@ def restored(root: str, size: int, payloads: Payloads) -> str:
         text, height = left.pop()
         if height >= 0:
             part = _sound(text, payloads)
-            if part[:1] == NODE:
+            if part[:1] == GROUP:
                 left += _below(part, height)
                 continue
             text = part[1:]
             if len(text) < SHORTEST and height:
-                raise PartsError("one of its parts is shorter than any that is written")
+                raise JournalDamagedError("one of its parts is shorter than any that is written")
         room -= len(text)
         if room < 0:
-            raise PartsError(f"its parts make more than the {size:,} bytes that it has")
+            raise JournalDamagedError(f"its parts make more than the {size:,} bytes that it has")
         pieces.append(text)
     whole = "".join(pieces)
     if len(whole.encode()) != size:
-        raise PartsError(f"its parts do not make the {size:,} bytes that it has")
+        raise JournalDamagedError(f"its parts do not make the {size:,} bytes that it has")
     return whole
 
 
 def named_by(part: str) -> tuple[str, ...]:
-    """The digests that a part names; none for a leaf, or for a payload that is no part. Raises PartsError."""
-    return tuple(_items(part)[1::2]) if part[:1] == NODE else ()
+    """The digests that a part names; none for a leaf, or for a payload that is no part. Raises JournalDamagedError."""
+    return tuple(_items(part)[1::2]) if part[:1] == GROUP else ()
 
 
 # -- joining ----------------------------------------------------------------------------------------------------------
@@ -129,17 +130,17 @@ def named_by(part: str) -> tuple[str, ...]:
 def _sound(digest: str, payloads: Payloads) -> str:
     part = payloads.get(digest)
     if part is None:
-        raise PartsError(f"its part {digest[:12]}… is missing")
+        raise JournalDamagedError(f"its part {digest[:12]}… is missing")
     if _digest(part) != digest:
-        raise PartsError(f"its part {digest[:12]}… does not match its digest")
-    if part[:1] not in {LEAF, NODE}:
-        raise PartsError(f"its part {digest[:12]}… is of no kind that this version knows")
+        raise JournalDamagedError(f"its part {digest[:12]}… does not match its digest")
+    if part[:1] not in {LEAF, GROUP}:
+        raise JournalDamagedError(f"its part {digest[:12]}… is of no kind that this version knows")
     return part
 
 
 def _below(part: str, height: int) -> Iterable[tuple[str, int]]:
     if height >= HIGHEST:
-        raise PartsError(f"its parts are stacked higher than {HIGHEST}")
+        raise JournalDamagedError(f"its parts are stacked higher than {HIGHEST}")
     items = _items(part)
     heights = [-1, height + 1] * (len(items) // 2) + [-1]
     return [one for one in zip(reversed(items), reversed(heights), strict=True) if one[0]]
@@ -147,19 +148,19 @@ def _below(part: str, height: int) -> Iterable[tuple[str, int]]:
 
 def _items(part: str) -> list[str]:
     if len(part) > LARGEST:
-        raise PartsError(f"one of its parts has more than {LARGEST:,} characters")
+        raise JournalDamagedError(f"one of its parts has more than {LARGEST:,} characters")
     try:
         found = json.loads(part[1:])
     except (ValueError, RecursionError):
-        raise PartsError(_FOUND_WRONG) from None
+        raise JournalDamagedError(_FOUND_WRONG) from None
     if type(found) is not list or len(cast("list[object]", found)) % 2 == 0:
-        raise PartsError(_FOUND_WRONG)
+        raise JournalDamagedError(_FOUND_WRONG)
     items = cast("list[object]", found)
     if len(items) == 1 or not all(type(item) is str for item in items):
-        raise PartsError(_FOUND_WRONG)
+        raise JournalDamagedError(_FOUND_WRONG)
     texts = cast("list[str]", items)
     if not all(map(_DIGEST.fullmatch, texts[1::2])):
-        raise PartsError(_FOUND_WRONG)
+        raise JournalDamagedError(_FOUND_WRONG)
     return texts
 
 
@@ -241,17 +242,17 @@ def _gathered(row: Row, made: dict[str, str]) -> Iterator[tuple[str, str]]:
     group: Row = []
     for one in row:
         group.append(one)
-        if len(group) >= _MOST or (len(group) >= _FEWEST and one[1][-1] in _GROUPS):
-            yield "", _add(made, _node(group, ""))
+        if len(group) >= _MOST or (len(group) >= _FEWEST and one[1][-1] in _ENDS):
+            yield "", _add(made, _group(group, ""))
             group = []
     if len(group) == 1:
         yield group[0]
     elif group:
-        yield "", _add(made, _node(group, ""))
+        yield "", _add(made, _group(group, ""))
 
 
-def _node(row: Row, rest: str) -> str:
-    return f"{NODE}[{','.join([f'{_quote(text)},{_quote(digest)}' for text, digest in row])},{_quote(rest)}]"
+def _group(row: Row, rest: str) -> str:
+    return f"{GROUP}[{','.join([f'{_quote(text)},{_quote(digest)}' for text, digest in row])},{_quote(rest)}]"
 
 
 def _add(made: dict[str, str], part: str) -> str:

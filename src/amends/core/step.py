@@ -282,34 +282,12 @@ def altered(thing: _T, **changes: object) -> _T:
 def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
     step = step if step.throttle is None or isinstance(event, e.StepThrottled) else altered(step, throttle=None)
     match event:
-        case e.AttemptStarted(attempt=attempt):
-            return altered(
-                step,
-                status=status,
-                attempts=attempt,
-                retry_at=None,
-                probes=0,
-                fatal=False,
-                final=False,
-                given_up=False,
-                repeats=False,
-            )
-        case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
-            return altered(
-                step, status=status, result=result, certain=True, unsure=False, error=opaque, where="", layer=layer
-            )
-        case e.ProbeFound(result=result, opaque=opaque):
-            sure = altered(step, certain=True, late=False, unsure=False)
-            return altered(sure, status=status, result=result, retry_at=None, error=opaque, where="")
+        case e.AttemptStarted() | e.AttemptSucceeded():
+            return _attempted(step, event, status)
         case e.AttemptFailed() | e.AttemptLost():
             return _ended_badly(step, event, status)
-        case e.ProbeFoundNothing(retry_at=at):
-            given_up = step.given_up or at is None
-            return altered(step, status=status, retry_at=at, given_up=given_up, late=False, unsure=False)
-        case e.ProbeUnanswered(retry_at=at):
-            return altered(
-                step, status=status, retry_at=at, given_up=step.given_up or at is None, probes=step.probes + 1
-            )
+        case e.ProbeFound() | e.ProbeFoundNothing() | e.ProbeUnanswered():
+            return _probed(step, event, status)
         case e.LateSuccessEnrolled() | e.LateLossEnrolled():
             return _ended_late(step, event, status)
         case e.CompensationStarted() | e.CompensationSucceeded() | e.CompensationFailed():
@@ -324,15 +302,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return altered(step, status=status, before=before)
         case e.AfterCaptured(after=after):
             return altered(step, status=status, seen=(after,))
-        case e.LockAwaited(until=until):
-            return altered(step, status=status, queued_until=until)
-        case e.StepThrottled():
-            return altered(step, status=status, throttle=_throttled(step, event))
-        case e.LockRefused(error=error, deadlock=deadlock):
-            refused = altered(step, deadlocked=deadlock, retry_at=None, given_up=True)
-            return altered(refused, status=status, error=error, where="")
-        case e.ActionDenied(why=why):
-            return altered(step, status=status, error=why, where="")
+        case e.LockAwaited() | e.StepThrottled() | e.LockRefused() | e.ActionDenied():
+            return _held_up(step, event, status)
         case e.IncidentResolved():
             return altered(step, status=status, told=told_of(step))
         case e.ActionAllowed() | e.LockTaken() | e.StepPlaced() | e.StepDropped():
@@ -350,6 +321,61 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             | e.ApprovalUsed()
         ):
             return _approved(step, event, status)
+        case _:
+            assert_never(event)
+
+
+def _attempted(step: Step, event: e.AttemptStarted | e.AttemptSucceeded, status: StepStatus) -> Step:
+    match event:
+        case e.AttemptStarted(attempt=attempt):
+            return altered(
+                step,
+                status=status,
+                attempts=attempt,
+                retry_at=None,
+                probes=0,
+                fatal=False,
+                final=False,
+                given_up=False,
+                repeats=False,
+            )
+        case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
+            return altered(
+                step, status=status, result=result, certain=True, unsure=False, error=opaque, where="", layer=layer
+            )
+        case _:
+            assert_never(event)
+
+
+def _probed(step: Step, event: e.ProbeFound | e.ProbeFoundNothing | e.ProbeUnanswered, status: StepStatus) -> Step:
+    match event:
+        case e.ProbeFound(result=result, opaque=opaque):
+            sure = altered(step, certain=True, late=False, unsure=False)
+            return altered(sure, status=status, result=result, retry_at=None, error=opaque, where="")
+        case e.ProbeFoundNothing(retry_at=at):
+            given_up = step.given_up or at is None
+            return altered(step, status=status, retry_at=at, given_up=given_up, late=False, unsure=False)
+        case e.ProbeUnanswered(retry_at=at):
+            return altered(
+                step, status=status, retry_at=at, given_up=step.given_up or at is None, probes=step.probes + 1
+            )
+        case _:
+            assert_never(event)
+
+
+def _held_up(
+    step: Step, event: e.LockAwaited | e.StepThrottled | e.LockRefused | e.ActionDenied, status: StepStatus
+) -> Step:
+    match event:
+        case e.LockAwaited(until=until):
+            return altered(step, status=status, queued_until=until)
+        case e.StepThrottled():
+            return altered(step, status=status, throttle=_throttled(step, event))
+        case e.LockRefused(error=error, deadlock=deadlock):
+            refused = altered(step, deadlocked=deadlock, retry_at=None, given_up=True)
+            return altered(refused, status=status, error=error, where="")
+        case e.ActionDenied(why=why):
+            return altered(step, status=status, error=why, where="")
         case _:
             assert_never(event)
 

@@ -27,9 +27,9 @@ from hashlib import sha256
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
-from amends.core.parts import PartsError, named_by
+from amends.core.parts import named_by
 from amends.core.values import POLICIES, SagaId, digest
-from amends.errors import EvidenceError, UnknownSagaError
+from amends.errors import EvidenceError, JournalDamagedError, UnknownSagaError
 from amends.evidence import note as notes
 from amends.journal.attested import Checkpoint, Stored
 from amends.journal.codec import has_parts, references, removed_digest
@@ -172,7 +172,7 @@ def below(payload: str) -> tuple[str, ...]:
     """The digests that a payload names in turn; none for what is no part, or a broken one, which has no digest here."""
     try:
         return named_by(payload)
-    except PartsError:
+    except JournalDamagedError:
         return ()
 
 

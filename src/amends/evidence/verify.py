@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, BinaryIO, Final, cast
 
-from amends.core.parts import PartsError, named_by
+from amends.core.parts import named_by
 from amends.core.values import digest
 from amends.errors import EvidenceError, JournalDamagedError
 from amends.evidence import note as notes
@@ -190,7 +190,7 @@ class _Reading:
         else:
             try:
                 _want(named_by(line["text"]), position, wanted, given)
-            except PartsError as exc:
+            except JournalDamagedError as exc:
                 examination.alter(position, f"the payload {name} that it needs cannot be read: {exc}")
 
     def _end(self, line: Fields, examination: Examination) -> None:
@@ -381,7 +381,7 @@ class _Payloads:
             seen.add(name)
             try:
                 left += reversed(named_by(text))
-            except PartsError:
+            except JournalDamagedError:
                 return name
         if len(self._sound) > REMEMBERED:
             self._sound.clear()

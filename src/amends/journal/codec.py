@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from amends.core import events as e
-from amends.core.parts import PartsError, Payloads, cut, restored
+from amends.core.parts import Payloads, cut, restored
 from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest, size_of, spelling_of
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import Layout
@@ -257,9 +257,10 @@ def _kept(fields: Fields, form: str) -> dict[str, _Beside]:
 
 def _joined(payload: str, kept: _Beside, blobs: Payloads) -> object:
     try:
-        return _parsed(restored(kept.digest, kept.size, blobs))
-    except PartsError as exc:
+        text = restored(kept.digest, kept.size, blobs)
+    except JournalDamagedError as exc:
         raise JournalDamagedError(f"{exc} (its {payload})") from None
+    return _parsed(text)
 
 
 def _blob(payload: str, key: str, blobs: Payloads) -> object:

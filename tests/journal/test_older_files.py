@@ -1,0 +1,71 @@
+"""Files of older formats: brought up when they are opened, and what was written then stays as it is."""
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from amends.core.events import Event, SagaCompleted
+from amends.core.transitions import SagaStatus
+from amends.core.values import SagaId, digest
+from amends.journal.codec import chain
+from amends.journal.protocol import Summary
+from amends.journal.sqlite import SqliteJournal
+from amends.testing.clock import ManualClock
+from amends.testing.journal_suite.parts import history
+from amends.testing.journal_suite.samples import STEP, started, succeeded
+
+SAGA = SagaId("s")
+RUNNING, COMPLETED = Summary(status=SagaStatus.RUNNING), Summary(status=SagaStatus.COMPLETED)
+LARGE = "x" * 300_000
+TEXT = json.dumps(LARGE)
+BODY = f'{{"attempt":1,"blobs":{{"result":{{"digest":"{digest(TEXT)}","size":{len(TEXT)}}}}},"step":"{STEP}"}}'
+FORMAT_4 = """
+    DROP TABLE blob_use;
+    CREATE TABLE blob_use (
+        saga INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (saga, digest)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX blob_use_digest ON blob_use (digest);
+    PRAGMA user_version = 4;
+"""
+
+
+async def write_format_4(path: Path) -> None:
+    """A file as format 4 had it, with a large result in one piece."""
+    journal = await SqliteJournal.open(path, ManualClock())
+    events: list[Event] = [started(), succeeded("x")]
+    for after, event in enumerate(events):
+        await journal.append(SAGA, [event], after=after, summary=RUNNING)
+    await journal.close()
+    with closing(sqlite3.connect(path)) as database:
+        ((before, at),) = database.execute("SELECT hash, (SELECT at FROM entry WHERE seq = 2) FROM entry WHERE seq = 1")
+        hashed = chain(before, SAGA, 2, at, "attempt.succeeded/1", BODY)
+        database.execute("UPDATE entry SET body = ?, hash = ? WHERE seq = 2", (BODY, hashed))
+        database.execute("UPDATE saga SET hash = ?", (hashed,))
+        database.executescript(FORMAT_4)
+        database.execute("INSERT INTO blob (digest, data) VALUES (?, ?)", (digest(TEXT), TEXT))
+        database.execute("INSERT INTO blob_use (saga, digest) VALUES (1, ?)", (digest(TEXT),))
+        database.commit()
+
+
+def test_what_format_4_kept_in_one_piece_is_read_goes_on_and_is_removed(ram_path: Path) -> None:
+    path = ram_path / "old.db"
+
+    async def live() -> None:
+        await write_format_4(path)
+        journal = await SqliteJournal.open(path, ManualClock())
+        (_, old) = [entry async for entry in journal.read(SAGA)]
+        assert (old.body, old.event) == (BODY, succeeded(LARGE))
+        await journal.append(SAGA, [SagaCompleted(result=history(0, 40))], after=2, summary=COMPLETED)
+        (*_, new) = [entry async for entry in journal.read(SAGA)]
+        assert new.event == SagaCompleted(result=history(0, 40))
+        assert await journal.payload(digest(TEXT)) == TEXT
+        await journal.remove_payloads(by="person:ann", why="it is old", ended_before=2**50)
+        assert await journal.payload(digest(TEXT)) is None
+        await journal.close()
+
+    asyncio.run(live())
+    with closing(sqlite3.connect(path)) as database:
+        left = [database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("blob", "blob_use")]
+        assert (left, database.execute("PRAGMA user_version").fetchone()[0]) == ([0, 0], 5)
