@@ -181,7 +181,7 @@ def test_after_pruning_the_report_says_what_is_gone_and_what_is_left(amends: She
     incident = amends.incident()
     closing = ("--reason", "unjammed", "--by", "person:kim", "--module", "shop")
     assert amends.here("incident", "resolve", incident, *closing).code == 0
-    assert "pruned 1 sagas" in amends("prune", "--older-than", "0s", "--yes", "--why", "a year is over").out
+    assert "pruned 1 saga," in amends("prune", "--older-than", "0s", "--yes", "--why", "a year is over").out
     found = report(amends, incident)
     assert "What its entries held was removed since" in found["summary"]
     assert found["removed"]["by"][0]["why"] == "a year is over"
