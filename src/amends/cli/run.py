@@ -227,7 +227,7 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
         out.say("nothing resumed; " * (not stands) + f"{sagas} left that no module named here declares")
     elif not stands:
         out.say("nothing to resume")
-    codes = {session.exit_code(ended) for ended, _ in stands} | ({session.NOT_OVER} if unknown else set())
+    codes = {*(session.exit_code(ended) for ended, _ in stands), session.NOT_OVER if unknown else session.DONE}
     return next((code for code in (session.INCIDENT, session.NOT_OVER) if code in codes), session.DONE)
 
 

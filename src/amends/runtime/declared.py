@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from types import FrameType
 from typing import Final
 
 _OURS: Final = "amends"
@@ -17,7 +17,7 @@ def declaring_module() -> str:
     A script has no name that another process could import, nor has a cell of a notebook. What a function makes once
     the imports are over is nobody's: importing that module again does not make it.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != _BODY:
         frame = frame.f_back
     return "" if frame is None else _importable(str(frame.f_globals.get("__name__", "")))
