@@ -289,17 +289,21 @@ def test_what_is_compared_is_compared_with_us_and_with_engines() -> None:
         assert re.search(rf"^\| {system}.*\d", text, re.MULTILINE)
 
 
-# -- told elsewhere, or not yet ---------------------------------------------------------------------------------------
-#
-# the traceback of one's own exception: file and line in the message, all of it with --debug
-# a bug that is retried fifty times, and a resume that shows nothing while it waits
-# Fatal in a read-only action, which is told as lost
-# --module MODULE in hints, and "nothing to resume" where something is
-# two numbers for one step: timeline, approval, plan, Ended.why
-# a throttled step that waits in silence
-# doctor: an overdue retry, a missing key, a damaged or newer journal, --policy
-# incident show of limit_reached, which does not name saga raise-limit
-# conflicts of changesets in one line of \n, and work that waits in review
-# a journal that grows with the square of an agent's history
-# saga show of an id that is nearly one, and amends' own sagas in saga list
-# prune, which asks nobody, and "pruned 1 sagas"
+# -- told elsewhere ---------------------------------------------------------------------------------------------------
+
+TOLD_ELSEWHERE = {
+    "the traceback of one's own exception, and a bug that was retried fifty times": "test_mistakes_in_my_code",
+    "Fatal in a read-only action, which was told as lost": "test_read_only",
+    "--module MODULE in hints, and nothing to resume where something was": "test_which_module",
+    "two numbers for one step": "test_one_number_per_step",
+    "a throttled step that waited in silence": "test_throttled",
+    "a doctor who saw no overdue retry, no missing key, no newer journal": "test_what_the_doctor_sees",
+    "conflicts in one line, work in review, a limit's incident, prune that asked nobody": "test_what_waits_for_people",
+    "a journal that grew with the square of an agent's history": "test_agent_loops",
+    "columns that jumped, 120 minutes, one sagas": "test_small_words",
+}
+
+
+def test_what_is_told_elsewhere_is_told() -> None:
+    stories = {each.stem for each in Path(__file__).parent.glob("test_*.py")}
+    assert set(TOLD_ELSEWHERE.values()) <= stories
