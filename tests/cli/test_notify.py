@@ -119,11 +119,11 @@ def test_the_url_may_come_from_the_environment_and_the_secret_from_a_file(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((), "name whom to tell: --webhook URL or --command WORDS; see amends notify --help"),
+        ((), "name whom to tell: --webhook URL, --command WORDS or --file PATH; see amends notify --help"),
         (("--webhook", "http://example.com/token"), "a webhook to example.com has to be https; "),
         (("--command", "'"), "--command cannot be split into words: No closing quotation"),
         (("--command", ""), "a command is a list of words: "),
-        (("--command", "true", "--give-up", "soon"), "--give-up 'soon' is no age; write 3d, 12h or 90m"),
+        (("--command", "true", "--give-up", "soon"), "--give-up 'soon' is no time; write 3d, 12h or 90m"),
         (("--command", "true", "--type", "incident"), "'incident' is no type of notice; "),
         (("--command", "true", "--timeout", "0"), "timeout_s is 0; "),
         (("--command", "true", "--command", "false", "--name", "x"), "two targets are called x; "),

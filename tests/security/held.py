@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
@@ -19,11 +20,11 @@ from tests.runtime.support import QuickClock
 from tests.runtime.test_approvals import NOW_PARKED
 
 
-def desk(policy: str, clock: QuickClock | None = None) -> Coordinator:
-    used = clock or QuickClock()
+def desk(policy: str, clock: QuickClock | None = None, *, park_s: float = NOW_PARKED.park_s) -> Coordinator:
+    used, settings = clock or QuickClock(), replace(NOW_PARKED, park_s=park_s)
     gate = PolicyGate(parse_policy(policy))
     return Coordinator(
-        journal=MemoryJournal(used), gate=gate, clock=used, settings=NOW_PARKED, registry=Registry(), env="production"
+        journal=MemoryJournal(used), gate=gate, clock=used, settings=settings, registry=Registry(), env="production"
     )
 
 

@@ -179,7 +179,7 @@ def test_a_clock_that_is_set_back_or_forth_lets_no_more_through_than_the_rate() 
             await s.do(mail)
 
     async def whole() -> None:
-        async with desk(TWO_A_MINUTE, clock) as coordinator:
+        async with desk(TWO_A_MINUTE, clock, park_s=60.0) as coordinator:  # it waits in place
             assert (await coordinator.run(mails, actor="agent:bot")).status == "completed"
 
     asyncio.run(whole())
