@@ -7,7 +7,7 @@ from typing import Final
 
 from amends.cli.options import command
 from amends.cli.output import Output
-from amends.core.values import SagaId
+from amends.core.values import Json, SagaId
 from amends.evidence.texts import FILES_MARK, visible
 from amends.journal.protocol import Journal
 
@@ -34,8 +34,9 @@ async def tell_review(out: Output, journal: Journal, saga: str, address: str) ->
 async def _has_files(journal: Journal, saga: SagaId) -> bool:
     """Whether any step works on files; what knows more of them is not imported for those who have none."""
     async for entry in journal.read(saga):
-        args = None if entry.is_removed else getattr(entry.event, "args", None)
-        if isinstance(args, dict) and isinstance(args.get("files"), dict) and FILES_MARK in args["files"]:
+        args: Json = None if entry.is_removed else getattr(entry.event, "args", None)
+        files = args.get("files") if isinstance(args, dict) else None
+        if isinstance(files, dict) and FILES_MARK in files:
             return True
     return False
 

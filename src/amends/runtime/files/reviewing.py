@@ -46,13 +46,13 @@ async def places_of(journal: Journal, saga: SagaId) -> list[Place]:
 
 def tree_of(place: Place) -> Tree:
     """Where the changesets of a place are listed: at the first of its trees."""
-    several = place.state is not None and len(place.roots) > 1
-    return Tree(place.roots[0], f"{place.state}/0" if several else place.state)
+    first, *others = place.roots
+    return Tree(first, f"{place.state}/0" if others and place.state is not None else place.state)
 
 
 async def left_in_review(journal: Journal, saga: SagaId) -> tuple[InReview, ...]:
     """What a saga has made and nobody has decided about yet; nothing of a tree that cannot be read."""
-    places = await places_of(journal, saga)
+    places = [place for place in await places_of(journal, saga) if place.roots]
     named = {place.changeset for place in places if not place.fork}
     found: list[InReview] = []
     for tree in dict.fromkeys(map(tree_of, places)):
