@@ -26,6 +26,10 @@ _HELD: Final = frozenset({_S.PROPOSED, _S.AWAITING, _S.QUEUED, _S.READY, _S.RUNN
 _TAKEN_BACK: Final = frozenset({_S.COMPENSATING, _S.UNCOMPENSATED, _S.COMPENSATED, _S.SETTLED})
 
 
+_BEGUN: Final = {"retry_at": None, "probes": 0, "fatal": False, "given_up": False, "repeats": False}
+"""What no longer holds of a step once an attempt of it has begun."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Approval:
     """What people were asked about a step, and who has agreed so far. `number` counts the times of asking."""
@@ -216,16 +220,7 @@ def altered(thing: _T, **changes: object) -> _T:
 def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
     match event:
         case e.AttemptStarted(attempt=attempt):
-            return altered(
-                step,
-                status=status,
-                attempts=attempt,
-                retry_at=None,
-                probes=0,
-                fatal=False,
-                given_up=False,
-                repeats=False,
-            )
+            return altered(step, status=status, attempts=attempt, **_BEGUN)
         case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
             return altered(step, status=status, result=result, certain=True, unsure=False, error=opaque, layer=layer)
         case e.ProbeFound(result=result, opaque=opaque):

@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from amends.runtime.logs import logger, plain
 from amends.telemetry.environment import Wanted, carrier
 
 FLUSH_S: Final = 5.0
@@ -85,9 +86,9 @@ def set_up(wants: Iterable[Wanted], tell: Tell) -> None:
             readers.append(PeriodicExportingMetricReader(made))
     if not spans and not readers:
         return
-    theirs = logging.getLogger("opentelemetry")
+    theirs = logger("opentelemetry")
     theirs.addHandler(once)
-    theirs.propagate = bool(logging.getLogger().handlers)  # else each retry would be a line of its own on stderr
+    theirs.propagate = bool(logging.root.handlers)  # else each retry would be a line of its own on stderr
     Exporting.here = Exporting(spans, readers, once.tell)
     Exporting.here.take_over()
 
@@ -142,7 +143,7 @@ class _Once(logging.Handler):
         self._tell: Tell | None = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.tell(record.getMessage())
+        self.tell(plain(record.getMessage()))
 
     def tell(self, trouble: str) -> None:
         told, self._tell = self._tell, None
