@@ -91,26 +91,32 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     """Run this to its end as `finish` does, and export what the environment asks for. Modules are imported before: one
     that sets up OpenTelemetry itself is left to it.
     """
-    from amends.telemetry.environment import NEEDED, wanted
-
-    try:
-        wants = wanted(os.environ)
-    except ValueError as exc:
-        hint(f"telemetry is not exported: {exc}")
-        wants = ()
-    try:
-        if wants:
-            from amends.telemetry.exporting import set_up
-
-            set_up(wants, hint)
-    except ImportError as exc:
-        hint(f"{wants[0].variable} is set, and nothing is exported ({exc}): install {NEEDED}")
+    _export()
     if "opentelemetry.sdk.trace" not in sys.modules:
         return finish(work)
     from amends.telemetry.exporting import started_within
 
     with started_within(os.environ):
         return finish(work)
+
+
+def _export() -> None:
+    """Whatever is wrong with what the environment asks for is told, and stops nothing."""
+    from amends.telemetry.environment import NEEDED, wanted
+
+    try:
+        wants = wanted(os.environ)
+    except ValueError as exc:
+        hint(f"telemetry is not exported: {exc}")
+        return
+    if not wants:
+        return
+    try:
+        from amends.telemetry.exporting import set_up
+    except ImportError as exc:
+        hint(f"{wants[0].variable} is set, and nothing is exported ({exc}): install {NEEDED}")
+    else:
+        set_up(wants, hint)
 
 
 # -- opening ----------------------------------------------------------------------------------------------------------

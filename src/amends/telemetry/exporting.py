@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from amends.runtime.logs import logger
+from amends.runtime.logs import logger, plain
 from amends.telemetry.environment import Wanted, carrier
 
 FLUSH_S: Final = 5.0
@@ -143,7 +143,7 @@ class _Once(logging.Handler):
         self._tell: Tell | None = tell
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.tell(record.getMessage())
+        self.tell(plain(record.getMessage()))
 
     def tell(self, trouble: str) -> None:
         told, self._tell = self._tell, None
