@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from amends.core.events import Event
 from amends.core.transitions import SagaStatus
 from amends.core.values import SagaId
 from amends.errors import (
@@ -40,7 +41,7 @@ async def write(path: Path, turns: int = 1) -> None:
     await journal.append(SAGA, [started()], after=0, summary=RUNNING)
     for turn in range(turns):
         await journal.append(SAGA, walked(f"a.{turn}", is_first=turn == 0), after=1 + 4 * turn, summary=RUNNING)
-    last = [succeeded(history(0, 200)), opened(), requested()]
+    last: list[Event] = [succeeded(history(0, 200)), opened(), requested()]
     await journal.append(SAGA, last, after=1 + 4 * turns, summary=RUNNING)
     await journal.close()
 
