@@ -69,7 +69,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             if name == "tampered":
                 tampered.update(cast(dict[str, int], tried))
     if tampered:
-        terminalreporter.section("tampering")
+        terminalreporter.section(f"tampering{PLAYED[PART]}")
         for what, count in tampered.items():
             terminalreporter.write_line(f"{what}: {count:,}")
         terminalreporter.write_line(f"all of them seen, or named as unattested: {sum(tampered.values()):,}")
@@ -99,5 +99,5 @@ def _tell_simulated(terminalreporter: Any, reports: list[pytest.TestReport]) -> 
                 if name == kind:
                     total.update(cast(dict[str, int], tried))
         if total:
-            terminalreporter.section(title + (PLAYED[PART] if kind == "simulated" else ""))
+            terminalreporter.section(title + ("" if kind == "ablated" else PLAYED[PART]))
             terminalreporter.write_line(", ".join(f"{count:,} {what}" for what, count in total.items()))

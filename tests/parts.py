@@ -29,8 +29,14 @@ def only_sampled(*name: str, each: int) -> tuple[pytest.MarkDecorator, ...]:
 
 
 def sampled(cases: Iterable[Any], *, each: int) -> list[Any]:
-    """Cases for `parametrize`: the first and then one in so many for `make test`, the others for the rest."""
-    return [case if number % each == 0 else pytest.param(case, marks=rest) for number, case in enumerate(cases)]
+    """Cases for `parametrize`: the first and then one in so many for `make test`, the others for the rest.
+
+    A tuple is the values of several parameters.
+    """
+    return [
+        case if number % each == 0 else pytest.param(*(case if type(case) is tuple else (case,)), marks=rest)
+        for number, case in enumerate(cases)
+    ]
 
 
 def is_played(*, in_rest: bool, part: str = PART) -> bool:

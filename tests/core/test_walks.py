@@ -24,6 +24,7 @@ from amends.testing.histories import Walk
 from amends.testing.order import goes_first
 from tests.core.laws import is_pivot, judge
 from tests.core.story import ALLOW, DENY, contract, start
+from tests.parts import rest
 
 _G = SagaStatus
 SCALE = {"": 1, "night": 100, "release": 500}[os.environ.get("HYPOTHESIS_PROFILE", "")]
@@ -66,6 +67,7 @@ def test_every_history_and_every_prefix_of_it_ends_and_its_end_is_true(tape: Tap
     judge(tape)
 
 
+@rest
 def test_fifteen_hundred_seeded_walks_do_too() -> None:
     """The same on tapes that no shrinking has shaped; what fails here fails again by its seed."""
     ends = Counter(judge(Tape.seeded(seed), most_steps=2 + seed % 6).saga.phase for seed in range(1500 * SCALE))
