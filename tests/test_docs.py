@@ -122,6 +122,7 @@ VARYING = (
     (r"\b\d+(?:\.\d+)? (?:ms|s)\b", "<span>"),
     (r"\b\d+(?:\.\d+)? [MG]B\b", "<size>"),
     (r"\b\d+ passed in \d+\.\d+s", "<passed>"),
+    (r"\b([\w-]+\.md):\d+, in ", r"\1:<line>, in "),  # where on its page a snippet raised something
     (r" *$", ""),
     (r" {2,}", "  "),
 )

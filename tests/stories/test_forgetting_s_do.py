@@ -55,7 +55,7 @@ asyncio.run(main())
 """
 SAID = (
     "DirectCallError: mail.send was called directly in the function of saga desk.welcome, where the gate and the "
-    "journal would not know of it, and nothing was done; write `await s.do(mail, …)`"
+    "journal would not know of it, and nothing was done; write `await s.do(mail, …)` (desk.py:27, in welcome)"
 )
 
 
