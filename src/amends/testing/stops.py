@@ -41,5 +41,5 @@ def some_that_are_over(walk: Walk) -> tuple[StepId, ...]:
 
 def would_repeat_blindly(saga: Saga, step: Step) -> bool:
     """Whether a step that goes forward would be done again, and nobody could ask first."""
-    forwards = saga.rollback is None and not saga.finished
+    forwards = saga.rollback is None and (not saga.finished or step.held)
     return forwards and not step.contract.repeatable and not step.contract.probe
