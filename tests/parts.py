@@ -7,7 +7,7 @@ collected, and both parts together are all that there is, nothing of it twice (t
 import os
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, cast, Final
 
 import pytest
 
@@ -33,10 +33,11 @@ def sampled(cases: Iterable[Any], *, each: int) -> list[Any]:
 
     A tuple is the values of several parameters.
     """
-    return [
-        case if number % each == 0 else pytest.param(*(case if type(case) is tuple else (case,)), marks=rest)
-        for number, case in enumerate(cases)
-    ]
+
+    def left_to_the_rest(case: Any) -> Any:
+        return pytest.param(*(cast("tuple[Any, ...]", case) if isinstance(case, tuple) else (case,)), marks=rest)
+
+    return [case if number % each == 0 else left_to_the_rest(case) for number, case in enumerate(cases)]
 
 
 def is_played(*, in_rest: bool, part: str = PART) -> bool:

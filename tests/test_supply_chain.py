@@ -114,4 +114,5 @@ def test_ci_asks_for_the_model_checker_and_leaves_nothing_out() -> None:
         "make spin",
         "make check",
         "make test",
+        "make test-all",
     ]
