@@ -7,7 +7,7 @@ collected, and both parts together are all that there is, nothing of it twice (t
 import os
 import zlib
 from collections.abc import Iterable
-from typing import Any, cast, Final
+from typing import Any, Final, cast
 
 import pytest
 
