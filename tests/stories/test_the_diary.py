@@ -209,7 +209,7 @@ def test_an_approval_that_nobody_asked_for_is_told_before_anything_else(amends: 
 def test_nobody_is_told_to_change_the_rights_of_a_file_that_is_no_journal(amends: Shell) -> None:
     (amends.place / "agent.py").chmod(0o644)
     complaint = amends.here("saga", "list", "--journal", "agent.py").complaint
-    assert complaint.endswith("agent.py is no journal, because it does not begin as one does; give the journal's path")
+    assert complaint.endswith("agent.py is no journal, and no database at all; name another file")
 
 
 # -- help -------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ TURNS: Final = 20
 LARGEST_IDLE_LOG: Final = 64 * 1024 * 1024
 
 _EXTRA: Final = 3
-_MAGIC: Final = b"SQLite format 3\0"
 _OWN: Final = 0o600
 _SHARED: Final = 0o660
 _making: Final = threading.Lock()
@@ -81,30 +80,13 @@ def open_to_read(path: Path, *, busy_timeout_s: float, vfs: str | None) -> Datab
 
 def _make(path: Path, group: int | None) -> None:
     """Check that what is there is ours alone; make the file so where there is none."""
-    try:
-        require_own_journal(path, error=JournalAccessError, group=group)
-    except JournalAccessError:
-        if _is_another_file(path):  # whose rights nobody should change for it to be taken for a journal
-            what = f"{path} is no journal, because it does not begin as one does; give the journal's path"
-            raise JournalAccessError(what) from None
-        raise
+    require_own_journal(path, error=JournalAccessError, group=group)
     try:
         with _making:
             if not path.exists():
                 _made(path, group)
     except OSError as exc:
         raise JournalAccessError(f"{path} cannot be made or opened: {exc.strerror}") from None
-
-
-def _is_another_file(path: Path) -> bool:
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            begins = file.read(len(_MAGIC))
-    except OSError:
-        return False
-    return bool(begins) and begins != _MAGIC
 
 
 def _made(path: Path, group: int | None) -> None:
