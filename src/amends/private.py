@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -51,10 +52,20 @@ def claimed() -> frozenset[bytes]:
     """Absolute paths, without links above them; those whose folder is gone are let go."""
     paths = tuple(_claims.paths)
     folders = {path.rpartition(b"/")[0] for path in paths}
-    gone = {folder for folder in folders if not Path(os.fsdecode(folder)).is_dir()}
+    gone = {folder for folder in folders if _is_gone(folder)}
     if gone:
         _claims.paths.difference_update([path for path in paths if path.rpartition(b"/")[0] in gone])
     return frozenset(_claims.paths)
+
+
+def _is_gone(folder: bytes) -> bool:
+    """Whether it certainly is: one that cannot be looked at may be there."""
+    try:
+        return not stat.S_ISDIR(os.stat(folder).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def count() -> int:

@@ -188,7 +188,7 @@ def test_what_was_shown_is_granted_and_resuming_goes_on(amends: Shell) -> None:
     assert granted.out.splitlines()[0] == "approval l-1/2 granted by person:ann"
     assert amends.world == ["+ cleared"]
     resumed = amends.here("resume", "office")
-    assert (resumed.code, resumed.out) == (0, 'saga l-1 completed: "Ann is gone"\n')
+    assert (resumed.code, resumed.out.splitlines()[-1]) == (0, 'saga l-1 completed: "Ann is gone"')
     assert amends.world == ["+ cleared", "+ deleted"]
     assert "approval granted by person:ann: he has left" in amends.here("saga", "show", "l-1").out
 
@@ -294,7 +294,8 @@ def test_another_policy_voids_what_was_granted_and_people_are_asked_again(amends
     assert amends.here("policy", "adopt", amends.policy(ONE), "--why", "x", "--by", "person:ann").code == 0
     resumed = amends.here("resume", "office", "--policy", "policy.yaml")
     assert resumed.code == 6
-    assert resumed.out.splitlines()[:3] == [
+    lines = resumed.out.splitlines()
+    assert lines[lines.index("saga l-1 waiting") :][:3] == [
         "saga l-1 waiting",
         "  account.delete waits for 1 person; time left: 60 min",
         "    amends approval show l-1/2",

@@ -332,9 +332,9 @@ def test_what_ended_is_forgotten_and_its_story_still_has_its_times_and_names(sho
 
 
 def test_forgetting_is_asked_for_twice(shop: Shell) -> None:
-    said = shop("evidence", "forget", "--ended-before", "2026-01-01", "--why", "old", stdin=b"n\n")
-    assert said.code == 130
+    said = shop.on_terminal("evidence", "forget", "--ended-before", "2026-01-01", "--why", "old", typed="n\n")
     assert "Remove what sagas held that ended before 2026-01-01 00:00:00 UTC?" in said.out
+    assert said.code != 0
     for when, says in (
         ("yesterday", "is neither a date, nor a time, nor an age"),
         ("2026-01-01T12:00", "does not say in which zone"),

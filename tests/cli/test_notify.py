@@ -54,7 +54,7 @@ def test_what_is_left_is_told_by_the_exit_code_and_by_status(amends: Shell) -> N
         ]  # fmt: skip
         assert status[3:5] == ["last told   never", status[4]]
         assert status[4].startswith("pending     1, since ")
-        assert status[5].startswith("failing     1 tries, last ")
+        assert status[5].startswith("failing     1 try, last ")
         assert status[5].endswith(": it answered 503")
         assert amends.here(*words).code == 6
         assert amends.here(*words).code == 0

@@ -136,7 +136,7 @@ def test_the_gate_is_told_that_it_is_a_drill(amends: Shell) -> None:
 
 def test_a_drill_goes_on_record_and_counts_for_coverage(amends: Shell) -> None:
     amends.here("drill", "desk:unseen", "--fresh", "desk:fresh")
-    (row,) = amends.here("saga", "list", "--json").records
+    (row,) = amends.here("saga", "list", "--all", "--json").records
     assert (row["definition"], row["labels"]) == ("amends.drill", {"saga": "desk.unseen", "outcome": "not proven"})
     actions = amends.here("policy", "coverage", "desk", "--json").of_type("action")
     drilled = {action["topic"]: action["drilled"] for action in actions if action["topic"].startswith("desk.")}
@@ -210,7 +210,7 @@ def test_a_directory_as_the_world_sees_what_is_left_in_it(amends: Shell) -> None
 
 def test_a_part_of_a_drill_is_evidence_and_counts_for_nothing(amends: Shell) -> None:
     amends.here("drill", "desk:good", "--only", "fatal")
-    (row,) = amends.here("saga", "list", "--json").records
+    (row,) = amends.here("saga", "list", "--all", "--json").records
     assert row["labels"] == {"saga": "desk.good", "outcome": "passed", "only": "fatal"}
     told = amends.here("saga", "show", row["id"]).out
     assert '"cells": {"1:fatal": "passed, rolled_back"}' in told

@@ -81,7 +81,7 @@ def test_a_refactoring_is_taken_back_then_lands_then_meets_others(tmp_path: Path
         "  ann: landed",
         "  ben: landed, merged",
         "  cem: rolled_back; it is in conflict with what others changed, and nothing has landed",
-        "    tally/money.py: content",
+        "    tally/money.py, line 15: ours / theirs",
     ]
 
 

@@ -205,7 +205,7 @@ def test_a_branch_in_conflict_makes_the_call_fail_and_its_child_go_back(tree: Pa
     ended = ran(tree, body, then=then)
     assert ended.status == "completed", ended
     assert "made is in conflict with what its parent has by now, and nothing of it is merged\nchangeset p-" in met[0]
-    assert " of theirs: step 1 (amends.changeset.merge (" in met[0]
+    assert " / theirs: step 1 (amends.changeset.merge (" in met[0]
     assert met[1:] == ["completed", "completed", "completed", "rolled_back", "rolled_back", "rolled_back"]
     lives = [life for life, _ in layers(tree)]
     assert lives == ["dropped", "dropped", "dropped", "merged", "merged", "review"]
@@ -305,7 +305,7 @@ def test_what_makes_no_sense_is_refused(tree: Path) -> None:
         ):
             with pytest.raises(StepError) as caught:
                 await call
-            said.append(str(caught.value).partition("Error: ")[2])
+            said.append(str(caught.value).partition("Error: ")[2].partition(" (tests/")[0])
         return said
 
     ended = ran(tree, body)

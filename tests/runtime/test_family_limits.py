@@ -85,7 +85,7 @@ def test_what_a_child_spends_counts_against_its_parent(tmp_path: Path) -> None:
         assert (ended.status, ended.cause) == ("rolled_back", "limit")
         assert ended.why == "limit usd: 6 USD spent, and the limit is 5 USD"
         assert shop.bought == []
-        assert await spent(at, "p") == "6 USD, 1 step"
+        assert await spent(at, "p") == "6 USD, 1 steps"
 
     on(tmp_path, scene)
 
