@@ -90,7 +90,7 @@ def test_the_walks_come_to_every_place_in_the_tables() -> None:
                 seen.add((saga.phase, type(event)))
             saga = evolve(saga, event)
 
-    for seed in range(6000):
+    for seed in range(10_500):
         Walk(Tape.seeded(seed), most_steps=2 + seed % 6, watch=note).run().settle()
     steps = {(old, kind) for old, row in STEP.items() for kind in row if kind not in OF_FAMILIES}
     sagas = {(old, kind) for old, row in SAGA.items() for kind in row if kind not in KEPT}

@@ -143,7 +143,7 @@ def test_a_drill_goes_on_record_and_counts_for_coverage(amends: Shell) -> None:
     assert drilled["desk.book"] is not None
     assert (drilled["desk.tell"], drilled["desk.forget"]) == (None, None)
     assert amends.here("drill", "desk:good", "--no-record").code == 0
-    assert len(amends.here("saga", "list", "--json").records) == 1
+    assert len(amends.here("saga", "list", "--all", "--json").records) == 1
 
 
 def test_changed_drills_what_is_not_the_same_any_more(amends: Shell) -> None:

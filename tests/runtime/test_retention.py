@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -159,13 +160,13 @@ async def test_what_makes_no_sense_is_refused() -> None:
 async def test_the_file_gets_smaller_and_what_is_left_still_verifies(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     world, clock = World(), SystemClock()
-    act = world.action("act", result="x" * 2_000)
+    acts = [world.action(f"act-{n}", result="x" * 200 + random.Random(n).randbytes(2_000).hex()) for n in range(400)]
     large = world.action("large", result="y" * 400_000)
 
     @saga("test.bulky")
     async def bulky(s: Work, n: int) -> None:
         for _ in range(4):
-            await s.do(act, n)
+            await s.do(acts[n], n)
         if n % 50 == 0:
             await s.do(large)
 

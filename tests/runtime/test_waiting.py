@@ -324,7 +324,9 @@ async def test_nobody_sends_it_in_time_and_the_work_is_taken_back() -> None:
         ground.clock.advance(HOUR)
         ended = await handle
     assert ended.status is SagaStatus.ROLLED_BACK
-    assert ended.why.startswith("WaitTimeoutError: nobody sent 'paid' in time (place 2) (tests/runtime/test_waiting.py:")
+    assert ended.why.startswith(
+        "WaitTimeoutError: nobody sent 'paid' in time (place 2) (tests/runtime/test_waiting.py:"
+    )
     assert ground.world.seen == ["reserve", "unreserve"]
 
 

@@ -334,7 +334,7 @@ def test_a_document_that_is_nested_too_deeply_is_refused_with_a_message(
         assert shell.here("run", "shop:buy", "--id", "x", "--input", '{"item": "lamp", "cents": 1}').code == 0
     complaint = shell.here(*words[shape]).complaint
     assert complaint.startswith("deep.json is nested too deeply: more than 64 levels cannot be kept")
-    assert not list(tmp_path.glob("amends.db*"))
+    assert shape == "payload" or not list(tmp_path.glob("amends.db*"))
 
 
 def test_what_a_command_of_a_file_prints_may_be_nested_as_deep_as_it_likes(tmp_path: Path) -> None:

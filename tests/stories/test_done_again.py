@@ -175,9 +175,10 @@ def test_it_is_told_the_same_after_a_kill_in_another_process(amends: Shell) -> N
 def test_a_group_that_is_started_again_is_told_by_each_of_it(amends: Shell) -> None:
     said = amends("run", "shelf:group", "--id", "g")
     assert said.code == 0, said
-    again = [line for line in world(amends) if line.startswith(("fine told child", "inner told (1, 'child"))]
-    assert len(again) == 2
-    assert all(WHY in line for line in again)
+    fine, inner = ([line for line in world(amends) if line.startswith(f"{name} told")] for name in ("fine", "inner"))
+    assert "None" in fine[0]
+    assert WHY in inner[1]
+    assert WHY in fine[1] or fine[1] == "fine told it was taken back", "it may have ended before the other one failed"
 
 
 def test_what_a_block_does_again_is_told_and_what_comes_after_it_is_not(amends: Shell) -> None:

@@ -14,7 +14,7 @@ from amends.core.contracts import Topic
 from amends.core.saga import Saga, Step
 from amends.core.step import KEPT_REASONS
 from amends.core.transitions import StepStatus
-from amends.core.values import CALL, Json, StepId, canonical
+from amends.core.values import CALL, Json, StepId
 
 REVERT: Final = Topic("amends.revert")
 _BUILT_IN: Final = "amends."
@@ -49,9 +49,9 @@ def because_of(parent: Saga, step: StepId) -> tuple[str, ...]:
     called = parent.steps.get(step)
     if called is None or called.topic != CALL:
         return begun
+    earlier = (one for one in parent.steps.values() if one.topic == CALL and one.entry < called.entry)
     wanted = _asked(called.args)
-    same = [one for one in parent.steps.values() if one.topic == CALL and _asked(one.args) == wanted]
-    before = sorted((one for one in same if one.entry < called.entry), key=lambda one: one.entry)
+    before = sorted((one for one in earlier if _asked(one.args) == wanted), key=lambda one: one.entry)
     found: list[str] = []
     for place, one in enumerate(before):
         until = before[place + 1].entry if place + 1 < len(before) else called.entry
@@ -60,9 +60,10 @@ def because_of(parent: Saga, step: StepId) -> tuple[str, ...]:
     return (*begun, *found)[-KEPT_REASONS:]
 
 
-def _asked(args: Json) -> tuple[str, ...]:
+def _asked(args: Json) -> tuple[Json, ...]:
+    """Which definition with which input. Compared as they are: spelling a large input would keep other sagas waiting."""
     named = args if isinstance(args, dict) else {}
-    return tuple(canonical(named.get(name)) for name in ("definition", "given"))
+    return tuple(named.get(name) for name in ("definition", "given"))
 
 
 def _end_of(parent: Saga, call: Step, until: int) -> str:
