@@ -61,7 +61,7 @@ def claimed() -> frozenset[bytes]:
 def _is_gone(folder: bytes) -> bool:
     """Whether it certainly is: one that cannot be looked at may be there."""
     try:
-        return not stat.S_ISDIR(os.stat(folder).st_mode)
+        return not stat.S_ISDIR(Path(os.fsdecode(folder)).stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:

@@ -61,7 +61,7 @@ def because_of(parent: Saga, step: StepId) -> tuple[str, ...]:
 
 
 def _asked(args: Json) -> tuple[Json, ...]:
-    """Which definition with which input. Compared as they are: spelling a large input would keep other sagas waiting."""
+    """Which definition with which input. Compared as they are: to spell a large input takes its time."""
     named = args if isinstance(args, dict) else {}
     return tuple(named.get(name) for name in ("definition", "given"))
 
