@@ -278,9 +278,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             given_up = step.given_up or at is None
             return altered(step, status=status, retry_at=at, given_up=given_up, late=False, unsure=False)
         case e.ProbeUnanswered(retry_at=at):
-            return altered(
-                step, status=status, retry_at=at, given_up=step.given_up or at is None, probes=step.probes + 1
-            )
+            given_up = step.given_up or at is None
+            return altered(step, status=status, retry_at=at, given_up=given_up, probes=step.probes + 1)
         case e.LateSuccessEnrolled() | e.LateLossEnrolled():
             return _ended_late(step, event, status)
         case e.CompensationStarted() | e.CompensationSucceeded() | e.CompensationFailed():
