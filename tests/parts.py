@@ -7,7 +7,7 @@ collected, and both parts together are all that there is, nothing of it twice (t
 import os
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
@@ -35,9 +35,14 @@ def sampled(cases: Iterable[Any], *, each: int) -> list[Any]:
     """
 
     def left_to_the_rest(case: Any) -> Any:
-        return pytest.param(*(cast("tuple[Any, ...]", case) if isinstance(case, tuple) else (case,)), marks=rest)
+        values: Iterable[Any] = case if _is_several(case) else (case,)
+        return pytest.param(*values, marks=rest)
 
     return [case if number % each == 0 else left_to_the_rest(case) for number, case in enumerate(cases)]
+
+
+def _is_several(case: object) -> bool:
+    return isinstance(case, tuple)
 
 
 def is_played(*, in_rest: bool, part: str = PART) -> bool:

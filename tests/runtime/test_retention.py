@@ -160,7 +160,7 @@ async def test_what_makes_no_sense_is_refused() -> None:
 async def test_the_file_gets_smaller_and_what_is_left_still_verifies(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     world, clock = World(), SystemClock()
-    acts = [world.action(f"act-{n}", result="x" * 200 + random.Random(n).randbytes(2_000).hex()) for n in range(400)]
+    acts = [world.action(f"act-{n}", result="x" * 200 + random.Random(n).randbytes(6_000).hex()) for n in range(400)]
     large = world.action("large", result="y" * 400_000)
 
     @saga("test.bulky")
