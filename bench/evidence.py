@@ -15,11 +15,11 @@ from unittest import mock
 from amends.bootstrap import evidence_notary
 from amends.clock import SystemClock
 from amends.evidence.bundle import export
-from amends.evidence.verify import verify_bundle
-from amends.gate.builtin import BuiltinGate
+from amends.evidence.verify.verify import verify_bundle
+from amends.gate.load import BuiltinGate
 from amends.journal.sqlite import SqliteJournal
 from amends.journal.sqlite.attest import Attestation, EntryRow
-from amends.runtime.coordinator import Coordinator
+from amends.runtime.coordinator.coordinator import Coordinator
 from bench import ours
 
 if TYPE_CHECKING:

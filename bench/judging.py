@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import SagaId, StepId
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import SagaId, StepId
+from amends.gate.facts import Facts
 from amends.gate.load import parse_policy
 from amends.gate.policy import Policy, judge
-from amends.gate.protocol import Facts
 
 TOPICS = 50
 TIMES = 2000

@@ -9,8 +9,8 @@ from pathlib import Path
 from amends.clock import SystemClock
 from amends.core.events import SagaCompleted, SagaStarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.journal.protocol import SagaQuery, Summary
+from amends.core.words.values import SagaId
+from amends.journal.port.journal import SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
 
 QUERIES = {

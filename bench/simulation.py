@@ -8,13 +8,14 @@ import logging
 import time
 
 from amends.clock import SystemClock
-from amends.gate.builtin import BuiltinGate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import MemoryJournal
-from amends.runtime.action import Done, register
-from amends.runtime.coordinator import Coordinator
-from amends.runtime.definition import SagaDefinition
-from amends.runtime.registry import Registry
-from amends.runtime.work import Work
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.runtime.declare.action import Done
+from amends.runtime.declare.decorators import register
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.declare.registry import Registry
+from amends.runtime.saga.work import Work
 from amends.testing.simulation import simulate
 
 STEPS = 5

@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 
 from amends import Asked, ChangedSince, Coordinator, Done, Ended, Fatal, Happened, NotHappened, Work, action, saga
-from amends.evidence.timeline import timeline
+from amends.evidence.story.timeline import timeline
 
 # The directory, as another system holds it.
 roles: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from amends.testing.drill import Report
+    from amends.drill import Report
 
 _MARK = (
     "drill(saga, input, **options): rehearse a saga before the test; without arguments, options of the fixture `drill`"
@@ -57,7 +57,7 @@ def _options(item: pytest.Item) -> dict[str, Any]:
 
 
 def _rehearsed(item: pytest.Item, definition: Any, given: object, options: dict[str, Any]) -> Report:  # noqa: ANN401 - a saga
-    from amends.testing.drill.fixture import rehearsed
+    from amends.drill.fixture import rehearsed
 
     __tracebackhide__ = True
     strict = bool(options.pop("strict", False))

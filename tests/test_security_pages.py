@@ -1,4 +1,4 @@
-"""SECURITY.md and docs/security.md name every attack that is played, and none that is not."""
+"""SECURITY.md and docs/understand/security.md name every attack that is played, and none that is not."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ tests that reach its function, those first that noticed most like it in the leas
 fails. All of it happens in a copy of the tree (`make mutants`), because mutants are written where the originals stand.
 
 Exit code 0: of each package at least 90 % are noticed. What survives is in survivors.txt, told as what became of which
-line; survivors that docs/mutants.md does not give a reason for are counted, and so are reasons without a survivor.
+line; survivors that tests/mutants.md does not give a reason for are counted, and so are reasons without a survivor.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EXAMPLES = 8
 SEED = 1
 KILLED, SURVIVED, TIMED_OUT, UNREACHED = "killed", "survived", "timed out", "unreached"
 KEPT, NOTICED = Path("results.json"), Path("noticed.json")
-REASONS = Path("docs/mutants.md")
+REASONS = Path("tests/mutants.md")
 QUICK_S = 0.25
 TESTS = (
     "tests/core",

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.text import Text
 
 from amends.bootstrap import open_journal
-from amends.cli.looks import line_parts
+from amends.cli.show.timeline import line_parts
 from amends.clock import SystemClock
-from amends.core.values import SagaId
-from amends.evidence.timeline import Line, timeline
+from amends.core.words.values import SagaId
+from amends.evidence.story.timeline import Line, timeline
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

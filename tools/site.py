@@ -1,4 +1,4 @@
-"""Makes the site: the pages as they are, under a table of contents that is docs/index.md itself.
+"""Makes the site: the pages as they are, under a table of contents that is the index of each shelf of docs.
 
     python tools/site.py [--to DIRECTORY]
 
@@ -23,6 +23,7 @@ from tools.diagrams import with_pictures  # noqa: E402 - found from the root
 
 INDEX = "docs/index.md"
 HOME = "README.md"
+SHELVES = ("learn", "do", "understand", "look-up")
 KEPT = ("docs", "adr", "examples", "README.md", "CHANGELOG.md", "LICENSE")
 CONFIG = """\
 site_name: amends
@@ -66,17 +67,18 @@ nav:
 _ENTRY = re.compile(r"^(?:-|\d+\.) .*?\[(?P<title>[^\]]+)\]\((?P<path>[^)#]+\.md)\)", re.MULTILINE)
 
 
-def table_of_contents(index: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The sections of docs/index.md, each with the titles and paths of its pages, seen from the root."""
-    found: list[tuple[str, list[tuple[str, str]]]] = []
-    for part in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
-        title, _, text = part.partition("\n")
-        pages = [
-            (entry["title"].replace("`", ""), (ROOT / "docs" / entry["path"]).resolve().relative_to(ROOT).as_posix())
-            for entry in _ENTRY.finditer(text)
-        ]
-        found.append((title.strip(), pages))
-    return found
+def table_of_contents() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The shelves of the documentation, each with the titles and paths of its pages, seen from the root."""
+    return [_shelf(ROOT / "docs" / name / "index.md") for name in SHELVES]
+
+
+def _shelf(index: Path) -> tuple[str, list[tuple[str, str]]]:
+    title, _, text = index.read_text(encoding="utf-8").removeprefix("# ").partition("\n")
+    pages = [
+        (entry["title"].replace("`", ""), (index.parent / entry["path"]).resolve().relative_to(ROOT).as_posix())
+        for entry in _ENTRY.finditer(text)
+    ]
+    return title.strip(), [(title.strip(), index.relative_to(ROOT).as_posix()), *pages]
 
 
 def nav(sections: list[tuple[str, list[tuple[str, str]]]]) -> str:
@@ -101,9 +103,8 @@ def stage(place: Path, to: Path) -> Path:
         text = page.read_text(encoding="utf-8")
         if "```mermaid" in text:
             page.write_text(with_pictures(text), encoding="utf-8")
-    text = (ROOT / INDEX).read_text(encoding="utf-8")
     config = place / "mkdocs.yml"
-    config.write_text(CONFIG.format(to=to, nav=nav(table_of_contents(text))), encoding="utf-8")
+    config.write_text(CONFIG.format(to=to, nav=nav(table_of_contents())), encoding="utf-8")
     return config
 
 

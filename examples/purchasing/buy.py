@@ -29,8 +29,8 @@ def plan(goal: str) -> dict[str, Any]:
     """Ask the model what to buy. It is told what was wrong with its earlier answers."""
     answers = json.loads((shop_dir() / "answers.json").read_text())
     with (shop_dir() / "prompts.txt").open("a") as asked:
-        asked.write(f"{goal} {list(amends.feedback())}\n")
-    answer: dict[str, Any] = answers[min(len(amends.feedback()), len(answers) - 1)]
+        asked.write(f"{goal} {list(amends.reasons())}\n")
+    answer: dict[str, Any] = answers[min(len(amends.reasons()), len(answers) - 1)]
     return answer
 
 

@@ -13,20 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-from amends import (
-    Asked,
-    Coordinator,
-    DeadlockError,
-    DocumentConflictError,
-    Done,
-    Happened,
-    NotHappened,
-    Settings,
-    Work,
-    action,
-    key,
-    saga,
-)
+from amends import Asked, Coordinator, DeadlockError, Done, Happened, NotHappened, Settings, Work, action, key, saga
+from amends.errors import DocumentConflictError
 
 BANK = Path(os.environ.get("BANK", "bank.json"))
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.1"))

@@ -16,26 +16,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from amends.clock import Clock, SteadyClock, SystemClock
-from amends.core.values import Json, SagaId
+from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceKeyError, InputError, JournalAccessError, PolicyNotInForceError, RefusedError
 from amends.gate.policy import Policy
-from amends.journal.protocol import Journal
+from amends.journal.port.journal import Journal
+from amends.notify.target import Target
 from amends.private import claimed
-from amends.runtime import coordinator as runtime
-from amends.runtime.checked import login
-from amends.runtime.definition import SagaDefinition
-from amends.runtime.handle import Ended
-from amends.runtime.limits import Limits
-from amends.runtime.notices.target import Target
-from amends.runtime.options import RUN_OPTIONS, START_OPTIONS, StartOptions
-from amends.runtime.policies import Policies
-from amends.runtime.registry import PROCESS, Registry
-from amends.runtime.secret import DigestKey
+from amends.runtime.coordinator import coordinator as runtime
+from amends.runtime.coordinator.starting import checked_definition
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.declare.limits import Limits
+from amends.runtime.declare.names import login
+from amends.runtime.declare.options import RUN_OPTIONS, START_OPTIONS, StartOptions
+from amends.runtime.declare.registry import PROCESS, Registry
+from amends.runtime.drive.handle import Ended
+from amends.runtime.drive.policies import Policies
 from amends.runtime.settings import Settings
-from amends.runtime.starting import checked_definition
+from amends.secrets import DigestKey
 
 if TYPE_CHECKING:
-    from amends.evidence.notary import KeyNotary
+    from amends.evidence.sign.notary import KeyNotary
     from amends.telemetry.live import Telemetry
 
 JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
@@ -268,15 +268,15 @@ def sharing_group(name: str | None) -> int | None:
 
 def has_another_key(journal: Path | None, evidence_key: str | None, group: int | None) -> bool:
     """Whether a group shares the journal, and another one of them has its key: then nobody signs here."""
-    from amends.evidence.keys import is_another_members
+    from amends.evidence.sign.keys import is_another_members
 
     return group is not None and journal is not None and is_another_members(journal, evidence_key, os.environ)
 
 
 def evidence_notary(journal: Path | None, evidence_key: str | None = None, *, group: int | None = None) -> KeyNotary:
-    """Who signs the journal at this path."""
-    from amends.evidence.keys import key_source
-    from amends.evidence.notary import KeyNotary
+    """The signer of the journal at this path."""
+    from amends.evidence.sign.keys import key_source
+    from amends.evidence.sign.notary import KeyNotary
 
     return KeyNotary(key_source(journal, evidence_key, os.environ, group=group))
 
@@ -305,7 +305,7 @@ def journal_file(address: str) -> Path | None:
 
 
 class RunOptions(StartOptions, total=False):
-    """What `amends.run` takes beside the saga's input: what a coordinator is opened with, and a saga started with."""
+    """Options of `amends.run` beside the saga's input: those of opening a coordinator, and of starting a saga."""
 
     journal: str
     policy: str | PathLike[str] | None

@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
-__all__ = ["dataclass"]
+__all__ = ["altered", "dataclass", "sparse"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
 Function = Callable[..., object]
 _ABSENT: Final = object()  # an argument that was not given, and whose default is made anew each time
 
@@ -76,7 +78,7 @@ def _filling(cls: type, fields: Sequence[Field[object]]) -> Function:
 
 
 def _functions(fields: Sequence[Field[object]]) -> dict[str, Function]:
-    """What the standard library would compile, and what it has ready-made for a frozen class with slots."""
+    """Functions that the standard library would compile, and those it has ready-made for a frozen class with slots."""
     values = _values([each.name for each in fields])
     compared = _values([each.name for each in fields if each.compare])
     hashed = _values([each.name for each in fields if (each.compare if each.hash is None else each.hash)])
@@ -131,3 +133,33 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
     dataclass = quick
+
+
+def sparse(kind: type[T], **values: object) -> T:
+    """A value that holds only what is said of it: what is not is read from its class, where the defaults stand.
+
+    Of a step's many fields few are ever said; copies of those few are smaller, and quicker to make.
+    """
+    made = object.__new__(kind)
+    object.__setattr__(made, "__dict__", values)
+    return made
+
+
+MYPY = False  # mypy takes it for true, and knows `replace`; pyright goes by what Python 3.13 gives every dataclass
+
+if MYPY:
+    from dataclasses import replace as altered
+elif TYPE_CHECKING:
+
+    class _Replaced(Protocol[P, T_co]):
+        def __replace__(self, *args: P.args, **changes: P.kwargs) -> T_co: ...
+
+    def altered(thing: _Replaced[P, T], *_: P.args, **changes: P.kwargs) -> T: ...
+
+else:
+
+    def altered(thing: T, **changes: object) -> T:
+        """A copy with these fields changed: dataclasses.replace, at a tenth of its price (two run for every event)."""
+        copy = object.__new__(type(thing))
+        object.__setattr__(copy, "__dict__", thing.__dict__ | changes)
+        return copy

@@ -174,7 +174,7 @@ class StepFailedError(StepError, NotDone):
 
 
 class DeadlockError(StepFailedError):
-    """What it needs is held by a saga that waits for what this one holds; its rollback lets the others go on."""
+    """A resource it needs is held by a saga that waits for what this one holds; its rollback lets the others go on."""
 
 
 class StepLostError(StepError):
@@ -196,7 +196,7 @@ class UnverifiedError(StepError):
 
 
 class WaitTimeoutError(AmendsError, TimeoutError):
-    """What `s.wait_for` raises when its time is up; it is remembered, and raised again at the same place."""
+    """The time of `s.wait_for` is up; this is remembered, and raised again at the same place."""
 
     def __init__(self, message: str, *, name: str) -> None:
         super().__init__(message)
@@ -243,7 +243,7 @@ class MisfitError(InputError):
         self.expected, self.came, self.inside = expected, came, inside
 
     def at(self, part: str) -> MisfitError:
-        """The same, further inside."""
+        """Put a part in front of the place that `inside` names."""
         self.inside = part + self.inside
         return self
 
@@ -265,6 +265,10 @@ class UnknownError(AmendsError):
 
 class UnknownSagaError(UnknownError):
     """No saga has this id."""
+
+
+def unknown_saga(saga: str, hint: str = "`amends saga list` shows those that there are") -> UnknownSagaError:
+    return UnknownSagaError(f"no saga has the id {saga}; {hint}")
 
 
 class UnknownIncidentError(UnknownError):
@@ -327,11 +331,11 @@ class SecretUnavailableError(AmendsError):
 
 
 class WebhookRefusedError(AmendsError):
-    """What came as a webhook is not signed by a known secret, or was sent too long ago."""
+    """A webhook is not signed by a known secret, or was sent too long ago."""
 
 
 class EvidenceError(AmendsError):
-    """What should be evidence cannot be read, or cannot be made."""
+    """Evidence cannot be read, or cannot be made."""
 
 
 class EvidenceKeyError(EvidenceError):
@@ -375,7 +379,7 @@ class ChangesetFullError(ChangesetError):
 
 
 class ChangesetDamagedError(ChangesetError):
-    """What is stored of a changeset does not verify; nothing is acted upon."""
+    """A stored changeset does not verify; nothing is acted upon."""
 
 
 class LandingStuckError(ChangesetError):
@@ -411,7 +415,7 @@ class JournalAccessError(JournalError):
 
 
 class JournalDamagedError(JournalError):
-    """What is stored does not verify; nothing is acted upon."""
+    """Something stored does not verify; nothing is acted upon."""
 
 
 class JournalVersionError(JournalError):
@@ -419,7 +423,7 @@ class JournalVersionError(JournalError):
 
 
 class PayloadRemovedError(JournalError):
-    """What this entry held was removed, as retention asks. Its number, time, name and digest are kept."""
+    """The content of this entry was removed, as retention asks. Its number, time, name and digest are kept."""
 
 
 class ForkedError(JournalError):

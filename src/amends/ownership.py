@@ -104,8 +104,8 @@ def require(
 
 
 def fault(path: str | bytes | os.PathLike[str], kind: Kind, *, group: int | None = None) -> Fault | None:
-    """What is wrong with a thing, or with the way to it; None where nothing is, or where it cannot be reached at all:
-    then opening it says why.
+    """The fault of a thing, or of the way to it; None where there is none, or where it cannot be reached at all: then
+    opening it says why.
     """
     given = os.fsdecode(path)
     return None if _is_handed(given) else _Look(given, kind, group).fault()
@@ -270,7 +270,7 @@ class _Look:
         return self._group is not None and about.st_gid == self._group and is_meant
 
     def _trusted(self, path: str) -> set[int]:
-        """Who owns the safe directories around it; and who shares the directory of the journal, for the way there."""
+        """Owners of the safe directories around it; and of the journal's, if it is shared, for the way there."""
         if self._safe is None:
             self._safe = safe_directories()
         places = (path, self._whole, os.path.realpath(self._whole))
@@ -455,7 +455,7 @@ def safe_directories() -> tuple[str, ...]:
 
 
 def _listed(file: str) -> list[str]:
-    """What the user's own file lists. It has to be theirs as anything else, and cannot make itself safe."""
+    """Directories that the user's own file lists. It has to be theirs as anything else, and cannot make itself safe."""
     import tomllib
 
     wrong = _Look(file, DOCUMENT, None).fault(safe=())

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from amends.changeset import Changeset, Terms, calls
+from amends.changeset import Changeset, Terms
+from amends.changeset.disk import syscalls
 from amends.changeset.views.probe import named
 from tests.changeset.trees import PACKAGE, plant
 from tests.changeset.worlds import SOAK
@@ -67,7 +68,7 @@ def opener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
     def opening(provider: str, *roots: Path, terms: Terms | None = None, **more: Any) -> Changeset:
         asked = {"overlay-userns": "overlay", "copy-plain": "copy"}.get(provider, provider)
         if provider == "clone":
-            monkeypatch.setattr(calls, "share_blocks", share_by_copying)
+            monkeypatch.setattr(syscalls, "share_blocks", share_by_copying)
         changeset = Changeset.open(*roots, terms=replace(terms or Terms(), provider=asked), **more)
         if provider in {"overlay-userns", "copy-plain"}:
             ground = replace(changeset._ground, userns=provider == "overlay-userns", namespaces="plain" not in provider)

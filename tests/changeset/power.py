@@ -18,8 +18,8 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from amends.changeset.calls import HERE
-from amends.changeset.disk import Disk, Spot, Sync
+from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.changeset.disk.syscalls import HERE
 from tests.changeset.worlds import World
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from amends.changeset.disk import Disk, Spot, Sync
+from amends.changeset.disk.disk import Disk, Spot, Sync
 
 
 class Died(BaseException):

@@ -22,8 +22,8 @@ from amends.changeset import (
     list_changesets,
     prune,
 )
-from amends.changeset.disk import Disk
-from amends.changeset.judge import Clash
+from amends.changeset.disk.disk import Disk
+from amends.changeset.model.three_way import Clash
 from amends.errors import ChangesetLifeError, LimitError
 from tests.changeset.conftest import Opener
 from tests.changeset.test_crashes import more_work, work, world

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from amends.changeset import Changeset
-from amends.changeset.disk import Disk
+from amends.changeset.disk.disk import Disk
 from amends.changeset.files import Files
-from amends.changeset.home import Home
-from amends.changeset.model import Life
-from amends.changeset.report import Landed
+from amends.changeset.layers.report import Landed
+from amends.changeset.model.model import Life
+from amends.changeset.store.home import Home
 from tests.changeset.shims import NoExchange, Watched
 from tests.changeset.trees import Folder, Plants, Seen, plant
 from tests.changeset.worlds import ID, Crashes, World

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from amends.changeset import Changeset, Conflicted, Dropped, Landed, Terms
-from amends.changeset.disk import Disk
+from amends.changeset.disk.disk import Disk
 from amends.changeset.files import Files
-from amends.changeset.judge import Clash
+from amends.changeset.model.three_way import Clash
 from amends.errors import ChangesetDamagedError, ChangesetLifeError
 from tests.changeset.conftest import Opener
 from tests.changeset.shims import NoExchange, Watched

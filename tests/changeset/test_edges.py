@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from amends.changeset import Changeset, Landed, Life, Terms, list_changesets, prune
-from amends.changeset.disk import Disk, Spot, Sync
-from amends.changeset.home import Home
-from amends.changeset.look import content_at
+from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.changeset.disk.read import content_at
+from amends.changeset.store.home import Home
 from amends.changeset.views import probe
 from amends.clock import SystemClock
 from amends.errors import ChangesetError, LimitError, RootError

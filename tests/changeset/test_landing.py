@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from amends.changeset import Changeset, Conflicted, Isolation, Landed, Life, Terms, Unverified, queue
-from amends.changeset.disk import Disk, Spot
+from amends.changeset.disk.disk import Disk, Spot
 from amends.changeset.files import Files
 from amends.errors import ChangesetBusyError, ChangesetLifeError, RootError
 from tests.changeset.conftest import Opener
@@ -307,7 +307,7 @@ def test_a_folder_put_in_anothers_place_during_the_step_is_seen(tree: Path) -> N
 
 
 def test_a_clock_that_went_back_proves_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from amends.changeset import seal
+    from amends.changeset.layers import seal
 
     changeset = opened(tree)
     files = changeset.begin("slow")

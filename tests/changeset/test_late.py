@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from amends.changeset import Changeset, Landed, Terms, aside, late_writes, prune, take_back
-from amends.changeset.disk import Disk, Spot
-from amends.changeset.merge import take_out
+from amends.changeset import Changeset, Landed, Terms, late_writes, prune, take_back
+from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.landing import displaced
+from amends.changeset.text.merge import take_out
 from amends.errors import ChangesetError
 from tests.changeset.trees import seen
 
@@ -22,7 +23,7 @@ OLD = "".join(f"line {number}\n" for number in range(20))
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aside, "WAITS", 1)
+    monkeypatch.setattr(displaced, "WAITS", 1)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from amends.changeset import aside
-from amends.changeset.disk import Disk
-from amends.changeset.report import Landed
+from amends.changeset.disk.disk import Disk
+from amends.changeset.landing import displaced
+from amends.changeset.layers.report import Landed
 from tests.changeset.shims import NoExchange, Watched
 from tests.changeset.test_crashes import different, land, no_folder_times, reopen, sealed, world
 from tests.changeset.trees import Seen
@@ -30,7 +30,7 @@ TOKEN = "FOREIGN"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever keeps a file open here does so on purpose, and is not waited for."""
-    monkeypatch.setattr(aside, "WAITS", 1)
+    monkeypatch.setattr(displaced, "WAITS", 1)
 
 
 @dataclass

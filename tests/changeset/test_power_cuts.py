@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amends.changeset.disk import Disk, Sync
-from amends.changeset.model import Life
+from amends.changeset.disk.disk import Disk, Sync
+from amends.changeset.model.model import Life
 from tests.changeset.power import PowerCuts, Recorder
 from tests.changeset.test_crashes import BeforeOrAfter, land, reopen, sealed, world
 from tests.changeset.worlds import World

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from amends.changeset import Changeset, Landed, Terms
-from amends.changeset.disk import Disk, Sync
-from amends.changeset.model import Life
+from amends.changeset.disk.disk import Disk, Sync
+from amends.changeset.model.model import Life
 from tests.changeset.shims import CALLS
 from tests.changeset.test_crashes import TREE, more_work, work
 from tests.changeset.trees import Seen, plant, seen

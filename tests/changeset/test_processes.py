@@ -171,7 +171,7 @@ def test_a_process_killed_while_it_waits_or_works_lets_the_next_one_go_on(tmp_pa
     hang = """
 import sys
 from amends.changeset import Changeset, Terms
-from amends.changeset.disk import Disk
+from amends.changeset.disk.disk import Disk
 class Hanging(Disk):
     def exchange(self, one, other):
         super().exchange(one, other)

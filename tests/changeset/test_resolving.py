@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amends.changeset import Changeset, Conflicted, Files, Isolation, Landed, Terms, doctor
-from amends.changeset.judge import Clash
+from amends.changeset.model.three_way import Clash
 from amends.errors import PathError
 from tests.changeset.trees import plant, seen
 

@@ -26,12 +26,12 @@ from amends.changeset import (
     show,
     take_back,
 )
-from amends.changeset.disk import Disk, Spot
-from amends.changeset.model import LIFE
+from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.model.model import LIFE
 from amends.changeset.views import probe
 from amends.changeset.views.workspace import CopyView
 from amends.clock import SystemClock
-from amends.core.values import canonical
+from amends.core.words.values import canonical
 from amends.errors import (
     ChangesetBusyError,
     ChangesetDamagedError,

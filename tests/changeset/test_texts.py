@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.changeset import Changeset, Terms
-from amends.changeset.judge import Clash, Ruling, judge
-from amends.changeset.merge import merge
-from amends.changeset.model import UNKNOWN, Ancestor, Kind, State
-from amends.changeset.paths import Patterns, matcher, relative, spell, unspell
-from amends.changeset.texts import LARGEST_TEXT, changed_lines, is_text, lines_in, lines_of, widest_in
-from amends.changeset.unified import Shown, quoted, unified
+from amends.changeset.model.model import UNKNOWN, Ancestor, Kind, State
+from amends.changeset.model.paths import Patterns, matcher, relative, spell, unspell
+from amends.changeset.model.three_way import Clash, Ruling, judge
+from amends.changeset.text.diff import Shown, quoted, unified
+from amends.changeset.text.lines import LARGEST_TEXT, changed_lines, is_text, lines_in, lines_of, widest_in
+from amends.changeset.text.merge import merge
 from amends.errors import PathError
 from tests.changeset.trees import seen
 

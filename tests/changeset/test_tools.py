@@ -14,8 +14,8 @@ import pytest
 from amends import private
 from amends.changeset import Changeset, Terms
 from amends.changeset.files import Files
-from amends.changeset.tools import Bounded
 from amends.errors import ViewError
+from amends.process.running import Bounded
 from tests.changeset.conftest import Opener
 from tests.changeset.trees import seen
 

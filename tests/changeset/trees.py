@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from amends.changeset.model import Kind, Layer
+from amends.changeset.model.model import Kind, Layer
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from amends.changeset import Changeset, Terms
-from amends.changeset.disk import Disk
-from amends.changeset.home import Home, write_record
-from amends.changeset.paths import spell
+from amends.changeset.disk.disk import Disk
+from amends.changeset.model.paths import spell
+from amends.changeset.store.home import Home, write_record
 from amends.clock import SystemClock
 from tests.changeset.shims import Died, Watched
 from tests.changeset.trees import Seen, seen

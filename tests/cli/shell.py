@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import pytest
 
 from amends.cli.main import main
-from amends.runtime.registry import PROCESS
+from amends.runtime.declare.registry import PROCESS
 from tests.cli.zygote import zygote
 
 GIVEN = Path(__file__).parent / "given"

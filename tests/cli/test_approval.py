@@ -6,7 +6,7 @@ from typing import IO, cast
 import pytest
 
 from amends.clock import SystemClock
-from amends.runtime.checked import login
+from amends.runtime.declare.names import login
 from tests.cli.shell import PATIENCE_S, Shell
 
 TWO = "{id: two, when: {topic: account.delete}, decision: require_human, approvals: 2, approvers: ['person:*@office']}"

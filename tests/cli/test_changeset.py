@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from amends.changeset import Changeset, Terms
-from amends.changeset.home import Home
-from amends.changeset.line import turn
+from amends.changeset.store.home import Home
+from amends.changeset.store.queue import turn
 from amends.clock import SystemClock
 from tests.cli.shell import Shell
 

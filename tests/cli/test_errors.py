@@ -6,7 +6,7 @@ from typing import IO, cast
 import apsw
 import pytest
 
-from amends.runtime.checked import login
+from amends.runtime.declare.names import login
 from tests.cli.shell import PATIENCE_S, Shell
 
 NO_SUCH = [

@@ -14,7 +14,7 @@ import pytest
 from amends.clock import SystemClock
 from amends.journal.sqlite import SqliteJournal
 from amends.journal.sqlite.database import Database
-from amends.testing.journal_suite.ground import begin
+from amends.testing.journal_suite.fixture import begin
 from tests.cli.shell import PATIENCE_S, Said, Shell
 
 LAMP = '{"item": "lamp", "cents": 900}'
@@ -154,10 +154,10 @@ def test_what_is_not_signed_yet_has_its_own_exit_code(amends: Shell) -> None:
     said = amends.here("evidence", "verify")
     assert (said.code, counts(said)["unattested"], counts(said)["covered"]) == (7, 4, 0)
     assert "not everything is signed yet" in said.out
-    signed = amends.here("evidence", "checkpoint", "--new")
+    signed = amends.here("evidence", "tree-head", "--new")
     assert signed.out.splitlines()[1] == "4"
     assert amends.here("evidence", "verify").code == 0
-    assert "nothing of this journal is signed" not in amends.here("evidence", "checkpoint").err
+    assert "nothing of this journal is signed" not in amends.here("evidence", "tree-head").err
 
 
 def test_a_journal_is_verified_where_it_lies(shop: Shell) -> None:
@@ -175,19 +175,19 @@ def test_a_journal_is_verified_where_it_lies(shop: Shell) -> None:
 
 
 def test_a_checkpoint_that_was_kept_shows_that_history_was_rewritten(shop: Shell) -> None:
-    kept = shop.here("evidence", "checkpoint").out
+    kept = shop.here("evidence", "tree-head").out
     (shop.place / "kept").write_text(kept, encoding="utf-8")
     key = key_of(shop)
-    assert shop.here("evidence", "verify", "--key", key, "--checkpoint", "@kept").code == 0
+    assert shop.here("evidence", "verify", "--key", key, "--tree-head", "@kept").code == 0
     assert shop.here("run", "shop:buy", "--input", LAMP, "--id", "b-2").code == 0
     bundle = exported(shop, "b-1")
-    unprepared = shop.here("evidence", "verify", str(bundle), "--key", key, "--checkpoint", "@kept")
+    unprepared = shop.here("evidence", "verify", str(bundle), "--key", key, "--tree-head", "@kept")
     assert unprepared.code == 8
-    assert "have the bundle made for it: amends evidence export --checkpoint" in unprepared.out
-    assert shop.here("evidence", "export", "b-1", "-o", str(bundle), "--checkpoint", "@kept").code == 0
-    assert shop.here("evidence", "verify", str(bundle), "--key", key, "--checkpoint", "@kept").code == 0
+    assert "have the bundle made for it: amends evidence export --tree-head" in unprepared.out
+    assert shop.here("evidence", "export", "b-1", "-o", str(bundle), "--tree-head", "@kept").code == 0
+    assert shop.here("evidence", "verify", str(bundle), "--key", key, "--tree-head", "@kept").code == 0
     bundle = exported(shop)
-    assert shop.here("evidence", "verify", str(bundle), "--key", key, "--checkpoint", kept).code == 0
+    assert shop.here("evidence", "verify", str(bundle), "--key", key, "--tree-head", kept).code == 0
 
 
 def test_a_file_that_cannot_be_written_is_named(shop: Shell) -> None:
@@ -223,17 +223,17 @@ def test_the_printed_verifier_needs_nothing_but_python(shop: Shell) -> None:
     key = key_of(shop)
     bundle = exported(shop)
     (shop.place / "key").write_text(key, encoding="utf-8")
-    (shop.place / "kept").write_text(shop.here("evidence", "checkpoint").out, encoding="utf-8")
+    (shop.place / "kept").write_text(shop.here("evidence", "tree-head").out, encoding="utf-8")
     said = alone(shop, "bundle.jsonl", "--key", key)
     assert (said.code, counts(said)["covered"], said.out.splitlines()[-1]) == (0, 18, "as it was signed")
-    found = json.loads(alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "kept", "--json").out)
+    found = json.loads(alone(shop, "bundle.jsonl", "--key", "@key", "--tree-head", "kept", "--json").out)
     assert found["covered"] == {"count": 18, "entries": "1-18"}
-    note = shop.here("evidence", "checkpoint").out
+    note = shop.here("evidence", "tree-head").out
     for kept in ("@kept", note):
-        words = ("bundle.jsonl", "--key", "@key", "--checkpoint", kept, "--json")
+        words = ("bundle.jsonl", "--key", "@key", "--tree-head", kept, "--json")
         assert json.loads(alone(shop, *words).out) == found
         assert shop.here("evidence", "verify", *words).code == 0
-    lacking = alone(shop, "bundle.jsonl", "--key", "@key", "--checkpoint", "@nowhere")
+    lacking = alone(shop, "bundle.jsonl", "--key", "@key", "--tree-head", "@nowhere")
     assert (lacking.code, "nowhere" in lacking.err) == (9, True)
     assert said.out == shop.here("evidence", "verify", "bundle.jsonl", "--key", key).out
     edit(bundle, b"R-lamp", b"R-lump")
@@ -336,13 +336,36 @@ def test_forgetting_is_asked_for_twice(shop: Shell) -> None:
     assert "Remove what sagas held that ended before 2026-01-01 00:00:00 UTC?" in said.out
     assert said.code != 0
     for when, says in (
-        ("yesterday", "is neither a date, nor a time, nor an age"),
+        ("yesterday", "is no time; write 7d or 12h for so long ago"),
         ("2026-01-01T12:00", "does not say in which zone"),
     ):
         assert says in shop.here("evidence", "forget", "--ended-before", when, *FORGET).complaint
     for when in ("2026-01-01T12:00Z", "2026-01-01T12:00+02:00", "90d", "12h"):
         assert shop.here("evidence", "forget", "--ended-before", when, *FORGET).out == "removed what 0 entries held\n"
     assert shop.here("evidence").code == 2
+
+
+def test_what_ended_before_a_time_is_pruned_by_whoever_is_named(shop: Shell) -> None:
+    """All that `evidence forget` can do, under the name that stays."""
+    assert shop.here("prune", "--ended-before", "2026-01-01", *FORGET).out.startswith("pruned 0 sagas, 0 entries")
+    said = shop.here("prune", "--ended-before", "0m", *FORGET)
+    assert (said.code, said.out) == (0, "pruned 1 saga, 6 entries; left for the next time: 0\n")
+    story = shop.here("saga", "show", "b-1").out
+    assert story.rstrip().endswith("what entries 1 to 6 held was removed by person:ann: the year is over")
+    vouched = shop.here("prune", "--already-gone", *FORGET)
+    assert vouched.out == "person:ann vouches for what 0 entries of 0 sagas held\n"
+    for words in ((), ("--older-than", "1d", "--ended-before", "1d"), ("--already-gone", "--dry-run")):
+        assert shop.here("prune", *words, *FORGET).code == 2
+    assert "does not say in which zone" in shop.here("prune", "--ended-before", "2026-01-01T12:00", *FORGET).complaint
+
+
+def test_forgetting_says_how_it_is_called_now(shop: Shell) -> None:
+    said = shop.here("evidence", "forget", "--ended-before", "90d", *FORGET)
+    assert (said.code, said.err) == (
+        0,
+        "amends: `amends evidence forget` is `amends prune` by now; the old name goes with the next release\n",
+    )
+    assert "forget" not in shop.here("evidence", "--help").out
 
 
 def test_a_journal_that_was_never_signed_says_so(amends: Shell) -> None:
@@ -352,7 +375,7 @@ def test_a_journal_that_was_never_signed_says_so(amends: Shell) -> None:
         await journal.close()
 
     asyncio.run(live())
-    assert "nothing of this journal is signed yet" in amends.here("evidence", "checkpoint").complaint
+    assert "nothing of this journal is signed yet" in amends.here("evidence", "tree-head").complaint
     assert "this journal has no key yet" in amends.here("evidence", "key").complaint
     (record,) = amends.here("evidence", "record", "s", "--json").records
     assert record["amends"]["checkpoint"] is None
@@ -379,3 +402,10 @@ def test_many_runs_of_positions_are_cut_short(shop: Shell) -> None:
     said = shop.here("evidence", "verify", str(bundle), "--key", key_of(shop))
     assert said.code == 8
     assert "…" in next(line for line in said.out.splitlines() if line.startswith("missing"))
+
+
+def test_the_names_that_a_tree_head_had_before_still_work_and_say_the_new_one(shop: Shell) -> None:
+    new, old = shop.here("evidence", "tree-head", "--new"), shop.here("evidence", "checkpoint")
+    assert (old.code, old.out) == (0, new.out)
+    assert "`amends evidence checkpoint` is `amends evidence tree-head` by now" in old.err
+    assert "checkpoint" not in shop.here("evidence", "verify", "--help").out

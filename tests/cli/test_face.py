@@ -193,10 +193,15 @@ def test_watch_on_a_terminal_draws_marks_and_says_what_they_mean(amends: Shell) 
 
 def test_retry_tries_the_open_incident_again(amends: Shell) -> None:
     amends.incident()
-    assert amends("saga", "retry", "tidy", "--module", "shop").code == 4
+    assert amends("incident", "retry", "tidy", "--module", "shop").code == 4, "a saga stands for its open incident"
+    again = amends("saga", "retry", "tidy", "--module", "shop")
+    assert again.code == 4
+    assert "amends: `amends saga retry` is `amends incident retry` by now" in again.err
     assert len(amends("incident", "list", "--json", "--all").of_type("incident")) >= 1
     assert amends("run", "shop:chat", "--id", "c-1").code == 0
-    assert "has no open incident to retry" in amends("saga", "retry", "c-1").complaint
+    for noun in ("saga", "incident"):
+        assert "has no open incident to retry" in amends(noun, "retry", "c-1").complaint
+    assert "is not an incident's id" in amends("incident", "retry", "nobody").complaint
 
 
 # drill

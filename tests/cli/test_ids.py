@@ -36,9 +36,9 @@ def test_of_several_nothing_is_done_and_they_are_named(amends: Shell) -> None:
 
 
 def test_a_command_that_acts_says_the_whole_id(amends: Shell) -> None:
-    said = begun(amends).here("saga", "hold", "par", "--why", "an audit")
+    said = begun(amends).here("saga", "retain", "par", "--why", "an audit")
     assert (said.code, said.err) == (0, "amends: par is parcel-7\n")
-    assert said.out == "saga parcel-7 is held\n"
+    assert said.out == "saga parcel-7 is retained\n"
 
 
 def test_an_unknown_id_suggests_the_nearest(amends: Shell) -> None:

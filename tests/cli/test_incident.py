@@ -2,9 +2,9 @@
 
 import pytest
 
-from amends.cli import stuck
+from amends.cli.show.incident import _WAYS
 from amends.core.events import IncidentKind
-from amends.evidence.incidents import HAPPENED
+from amends.evidence.report import HAPPENED
 from tests.cli.shell import Shell
 
 JAMMED = "RuntimeError: the robot is jammed (shop.py:48, in move_back)"
@@ -61,11 +61,11 @@ def test_show_says_what_happened_what_may_stand_what_was_tried_and_what_can_be_d
 
 
 def test_every_kind_says_what_happened_and_what_can_be_done() -> None:
-    assert set(HAPPENED) == set(stuck._WAYS) == set(IncidentKind)
+    assert set(HAPPENED) == set(_WAYS) == set(IncidentKind)
 
 
 def test_an_effect_that_may_stand_twice_has_nothing_to_try_again() -> None:
-    verbs = {words[1] for _, words in stuck._WAYS[IncidentKind.EFFECT_DOUBLED]}
+    verbs = {words[1] for _, words in _WAYS[IncidentKind.EFFECT_DOUBLED]}
     assert verbs == {"resolve", "assign"}
 
 

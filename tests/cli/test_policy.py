@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amends.runtime.checked import login
+from amends.runtime.declare.names import login
 from tests.cli.shell import Said, Shell
 
 MONEY = """\

@@ -1,7 +1,7 @@
 """The reference has every command, in the order in which the help has them. To have it brought up to date:
 
 python tests/cli/test_reference.py
-python tests/test_docs.py --write docs/reference/command-line.md
+python tests/test_docs.py --write docs/look-up/command-line.md
 """
 
 import re
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
+from amends.cli.groups import sentence
 from amends.cli.main import cli
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
+PAGE = Path(__file__).parents[2] / "docs" / "look-up" / "command-line.md"
 
 
 def commands(command: click.Command = cli, words: tuple[str, ...] = ("amends",)) -> Iterator[str]:
@@ -21,8 +22,10 @@ def commands(command: click.Command = cli, words: tuple[str, ...] = ("amends",))
         return
     if words == ("amends",) or command.params:
         yield " ".join(words)
-    for name, inner in command.commands.items():
-        yield from commands(inner, (*words, name))
+    for name in command.commands:
+        inner = command.get_command(click.Context(command), name)
+        if inner is not None and not inner.hidden:
+            yield from commands(inner, (*words, name))
 
 
 def sections(page: str) -> dict[str, str]:
@@ -32,6 +35,14 @@ def sections(page: str) -> dict[str, str]:
 
 def test_every_command_has_its_section() -> None:
     assert list(sections(PAGE.read_text(encoding="utf-8"))) == list(commands()), __doc__
+
+
+def test_the_help_says_of_each_command_what_the_command_says_itself() -> None:
+    """The help knows them by heart: it imports none."""
+    for name, known in cli.commands.items():
+        real = cli.get_command(click.Context(cli), name)
+        assert real is not None
+        assert (real.name, sentence(real), real.hidden) == (name, sentence(known), False)
 
 
 def main() -> None:

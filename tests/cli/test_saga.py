@@ -2,7 +2,7 @@
 
 import pytest
 
-from amends.runtime.checked import login
+from amends.runtime.declare.names import login
 from tests.cli.shell import PATIENCE_S, Shell
 
 LAMP = '{"item": "lamp", "cents": 900}'
@@ -212,7 +212,7 @@ def test_new_code_that_could_not_go_on_is_named_with_what_to_do(amends: Shell) -
 
 def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell) -> None:
     bought(amends, "b-1", "b-2")
-    assert amends.here("saga", "hold", "b-2", "--why", "a court asks").out == "saga b-2 is held\n"
+    assert amends.here("saga", "retain", "b-2", "--why", "a court asks").out == "saga b-2 is retained\n"
     assert amends.here("prune", "--older-than", "0s", "--dry-run").out == "sagas that would be pruned: 1\n"
     assert amends.here("prune", "--older-than", "90d").out == "pruned 0 sagas, 0 entries; left for the next time: 0\n"
     assert amends.here("prune", "--older-than", "0s", "--yes", "--json").records == [
@@ -223,11 +223,28 @@ def test_what_is_old_is_pruned_and_says_so_and_what_is_held_is_not(amends: Shell
     shown = amends.here("saga", "show", "b-1")
     assert shown.code == 0
     assert "content     pruned: what its entries held was removed" in shown.out
-    assert amends.here("saga", "hold", "b-2", "--why", "closed", "--lift").out == "saga b-2 is not held any more\n"
+    lifted = amends.here("saga", "retain", "b-2", "--why", "closed", "--lift")
+    assert lifted.out == "saga b-2 is not retained any more\n"
     assert (
         amends.here("prune", "--older-than", "soon").complaint
         == "'soon' is no age; write 90d, 12h, or a number of seconds"
     )
+
+
+def test_what_cancelling_would_do_is_planned_and_rolling_all_of_it_back_is_an_old_name_of_it(amends: Shell) -> None:
+    bought(amends, "b-1")
+    plan = amends.here("saga", "cancel", "b-1", "--module", "shop", "--plan")
+    assert (plan.code, plan.err) == (0, ""), plan
+    old = amends.here("saga", "rollback", "b-1", "--module", "shop", "--plan")
+    assert (old.code, old.out) == (0, plan.out)
+    told = (
+        "amends: `amends saga rollback ID` is `amends saga cancel ID` by now; the old name goes with the next release"
+    )
+    assert old.err.splitlines() == [told]
+    assert amends.here("saga", "rollback", "b-1", "--module", "shop", "--last", "1", "--plan").err == ""
+    done = amends.here("saga", "rollback", "b-1", "--module", "shop", "--by", "person:ann")
+    assert (done.code, done.err.splitlines()[-1]) == (0, told)
+    assert "status      rolled back" in amends.here("saga", "show", "b-1").out
 
 
 def test_a_plan_says_what_a_rollback_would_do_and_then_it_is_done(amends: Shell) -> None:

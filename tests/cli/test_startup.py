@@ -24,11 +24,11 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
     assert {name for name in ours if not name.startswith("amends.cli")} == {"amends.errors"}
     assert not {name.rpartition(".")[2] for name in ours} & {
         "session",
-        "looks",
+        "timeline",
         "output",
         "modules",
-        "judged",
-        "watching",
+        "policy",
+        "live",
     }
     assert not {name.partition(".")[0] for name in found} & {
         "asyncio",
@@ -43,11 +43,11 @@ def test_the_commands_import_nothing_but_click_to_be_known() -> None:
 
 
 def test_json_needs_no_rich() -> None:
-    ask = "import amends.cli.session, amends.cli.looks; amends.cli.session.Output(as_json=True).record('x', {})"
+    ask = "import amends.cli.session, amends.cli.show.timeline; amends.cli.session.Output(as_json=True).record('x', {})"
     assert not {name for name in imported(ask) if name.partition(".")[0] in {"rich", "pygments"}}
 
 
-@pytest.mark.parametrize("module", ["amends", "amends.cli.main", "amends.cli.session", "amends.cli.demo_trip"])
+@pytest.mark.parametrize("module", ["amends", "amends.cli.main", "amends.cli.session", "amends.cli.demo.trip"])
 def test_importing_prints_nothing(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, timeout=PATIENCE_S, check=True

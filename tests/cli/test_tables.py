@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from amends.cli.output import Output, Part
-from amends.cli.tables import Table
+from amends.cli.show.output import Output, Part
+from amends.cli.show.tables import Table
 
 HEADS = (("ID", 10), ("STATUS", 8), ("TOOK", 6), ("NOTE", 0))
 ROWS: list[tuple[Part, ...]] = [

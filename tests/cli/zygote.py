@@ -30,15 +30,19 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import amends
-from amends.runtime.registry import PROCESS
+from amends.runtime.declare.registry import PROCESS
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 MOST_BYTES: Final = 1 << 17
 FRESH: Final = (
     "amends.__main__",
-    "amends.cli.demo_trip",
+    "amends.cli.commands.changeset",
+    "amends.cli.commands.conflicts",
+    "amends.cli.demo.demo",
+    "amends.cli.demo.trip",
     "amends.runtime.files.by_hand",
     "amends.runtime.files.retention",
+    "amends.runtime.saga.by_hand",
     "amends.testing",
 )
 """Left to the command that needs them: they declare actions or sagas, or bring a test runner along."""

@@ -7,15 +7,15 @@ would come of it if the work failed now: everything is then played to its end, a
 from __future__ import annotations
 
 from amends.core import events as e
-from amends.core.contracts import OnIncident, Reversibility
 from amends.core.effects import GiveUp
 from amends.core.plan import forward, turns
-from amends.core.saga import Saga, Step
+from amends.core.state.saga import Saga, Step
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import StepId
-from amends.testing.chances import Tape, Told
-from amends.testing.histories import Walk
-from amends.testing.order import goes_first
+from amends.core.words.contracts import OnIncident, Reversibility
+from amends.core.words.values import StepId
+from amends.drill.world import goes_first
+from amends.testing.walk.choices import Tape, Told
+from amends.testing.walk.walk import Walk
 
 _G, _S = SagaStatus, StepStatus
 IN_FLIGHT = {_S.RUNNING, _S.COMPENSATING, _S.RECOMPENSATING, _S.MITIGATING}

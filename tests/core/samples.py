@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any, get_args
 
 from amends.core import events as e
-from amends.core.contracts import Contract, Reversibility, Topic
 from amends.core.transitions import SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import Json, StepId
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import Json, StepId
 
 STEP_ID = StepId("1")
 CONTRACT = Contract(topic=Topic("act"), reversibility=Reversibility.COMPENSATABLE)

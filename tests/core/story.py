@@ -7,15 +7,15 @@ from typing import Any, Final
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
 from amends.core.decide import decide
 from amends.core.effects import Effect
-from amends.core.outcomes import Answer, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.plan import PROBE_TRIES, forward, plan
-from amends.core.saga import Incident, Saga, Step, evolve, unstarted
+from amends.core.state.saga import Incident, Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import Json, SagaId, StepId
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.contracts import Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.words.outcomes import Answer, Lost, NoAnswer, Outcome, Succeeded
+from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.verdict import Decision, Verdict
 from amends.errors import AmendsError, RefusedError
 
 NOW: Final = 1_700_000_000_000
@@ -66,16 +66,20 @@ class Story:
         if started:
             self.tell(start())
 
-    def tell(self, command: c.Command) -> Story:
-        self.facts = decide(self.saga, command)
+    def tell(
+        self, command: c.Command, *, now: int | None = None, jitter: float = 0, window_s: float = WINDOW_S
+    ) -> Story:
+        self.facts = decide(self.saga, command, c.Moment(self.now if now is None else now, jitter, window_s))
         for fact in self.facts:
             self.saga = evolve(self.saga, fact)
         self.events.extend(self.facts)
         return self
 
-    def refuses(self, command: c.Command, says: str, kind: type[AmendsError] = RefusedError) -> None:
+    def refuses(
+        self, command: c.Command, says: str, kind: type[AmendsError] = RefusedError, *, now: int | None = None
+    ) -> None:
         with pytest.raises(kind, match=says):
-            decide(self.saga, command)
+            decide(self.saga, command, c.Moment(self.now if now is None else now, 0, WINDOW_S))
 
     # -- what can be seen ---------------------------------------------------------------------------------------------
 
@@ -127,12 +131,12 @@ class Story:
         return self.tell(c.StartAttempt(step=step))
 
     def ends(self, step: StepId, outcome: Outcome, jitter: float = 0) -> Story:
-        return self.tell(c.RecordOutcome(step=step, outcome=outcome, now=self.now, jitter=jitter))
+        return self.tell(c.RecordOutcome(step=step, outcome=outcome), jitter=jitter)
 
     def hears(self, step: StepId, answer: Answer, reports: int | None = None) -> Story:
         """`reports`: how many late ones were on record when the question was put; those that are now, if not given."""
         known = self.step(step).reports if reports is None else reports
-        return self.tell(c.RecordAnswer(step=step, answer=answer, now=self.now, jitter=0, reports=known))
+        return self.tell(c.RecordAnswer(step=step, answer=answer, reports=known))
 
     def does(self, step: StepId, promised: Contract = ACT, outcome: Outcome = DONE) -> Story:
         """A whole first attempt."""
@@ -142,7 +146,7 @@ class Story:
         return self.ends_late(step, Succeeded(result), attempt)
 
     def ends_late(self, step: StepId, outcome: Succeeded | Lost, attempt: int = 1) -> Story:
-        return self.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome, now=self.now, window_s=WINDOW_S))
+        return self.tell(c.EnrolLate(step=step, attempt=attempt, outcome=outcome))
 
     def finishes(self, result: Json = "all") -> Story:
         return self.tell(c.FinishWork(result=result))
@@ -150,16 +154,16 @@ class Story:
     # -- back ---------------------------------------------------------------------------------------------------------
 
     def fails(self, step: StepId | None = None, window_s: float = WINDOW_S) -> Story:
-        return self.tell(c.FailWork(cause=e.Cause.FATAL, why="boom", step=step, now=self.now, window_s=window_s))
+        return self.tell(c.FailWork(cause=e.Cause.FATAL, why="boom", step=step), window_s=window_s)
 
     def cancels(self, window_s: float = WINDOW_S) -> Story:
-        return self.tell(c.CancelSaga(by="person:bob", why="rain", now=self.now, window_s=window_s))
+        return self.tell(c.CancelSaga(by="person:bob", why="rain"), window_s=window_s)
 
     def starts_back(self, step: StepId, *, certain: bool = True, verdict: Verdict = ALLOW) -> Story:
         return self.tell(c.StartCompensation(step=step, certain=certain, verdict=verdict))
 
     def ends_back(self, step: StepId, outcome: Outcome = DONE) -> Story:
-        return self.tell(c.RecordCompensation(step=step, outcome=outcome, now=self.now, jitter=0))
+        return self.tell(c.RecordCompensation(step=step, outcome=outcome))
 
     def takes_back(self, step: StepId, outcome: Outcome = DONE) -> Story:
         """A whole attempt to compensate."""
@@ -172,15 +176,13 @@ class Story:
         return self.tell(c.OpenIncident(kind=e.IncidentKind.DIVERGED, step=None, why="the code has changed"))
 
     def retries(self, incident: int = 1) -> Story:
-        return self.tell(c.RetryIncident(incident=incident, by="person:ann", now=self.now, window_s=WINDOW_S))
+        return self.tell(c.RetryIncident(incident=incident, by="person:ann"))
 
     def resolves(self, incident: int = 1, reason: str = "by hand") -> Story:
-        return self.tell(
-            c.ResolveIncident(incident=incident, by="person:ann", reason=reason, now=self.now, window_s=WINDOW_S)
-        )
+        return self.tell(c.ResolveIncident(incident=incident, by="person:ann", reason=reason))
 
     def crashes(self) -> Story:
-        return self.tell(c.Recover(now=self.now, jitter=0))
+        return self.tell(c.Recover())
 
     def comes_to_its_end(self) -> Story:
         return self.tell(c.EndSaga())

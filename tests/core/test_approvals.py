@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.approvals import digest_of, is_met, shown_of
+from amends.core.decide.approvals import digest_of, is_met, shown_of
 from amends.core.effects import Await, CallPerson, Expire, GiveUp, Judge, Perform
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
-from amends.core.values import Json
-from amends.core.verdict import Decision, Need, Verdict
-from tests.core.story import ACT, ALLOW, DENY, DONE, FLIGHT, HOTEL, NOW, PIVOT, Story, contract
+from amends.core.words.values import Json
+from amends.core.words.verdict import Decision, Need, Verdict
+from tests.core.story import ACT, ALLOW, DENY, DONE, FLIGHT, HOTEL, PIVOT, Story, contract
 
 _S = StepStatus
 MINUTE = 60_000
@@ -23,20 +23,20 @@ FINANCE = replace(ONE, needs=(Need(rule="money", approvers=("person:fin-*",)), N
 
 def asked(verdict: Verdict = ONE) -> Story:
     story = Story().proposes(FLIGHT)
-    return story.tell(c.RecordVerdict(step=FLIGHT, verdict=verdict, now=story.now))
+    return story.tell(c.RecordVerdict(step=FLIGHT, verdict=verdict))
 
 
-def answers(story: Story, by: str, *, granted: bool = True, **changes: Any) -> Story:
-    return story.tell(answer(story, by, granted=granted, **changes))
+def answers(story: Story, by: str, *, granted: bool = True, now: int | None = None, **changes: Any) -> Story:
+    return story.tell(answer(story, by, granted=granted, **changes), now=now)
 
 
 def answer(story: Story, by: str = "person:bob", *, granted: bool = True, **changes: Any) -> c.AnswerApproval:
-    said = c.AnswerApproval(step=FLIGHT, by=by, granted=granted, why="because", now=story.now)
+    said = c.AnswerApproval(step=FLIGHT, by=by, granted=granted, why="because")
     return said._replace(**changes)
 
 
-def starts(story: Story, **changes: Any) -> Story:
-    return story.tell(c.StartAttempt(step=FLIGHT, now=story.now, policy="p", contract=ACT)._replace(**changes))
+def starts(story: Story, *, now: int | None = None, **changes: Any) -> Story:
+    return story.tell(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT)._replace(**changes), now=now)
 
 
 def kinds(story: Story) -> list[type[e.Event]]:
@@ -51,14 +51,14 @@ def test_people_are_asked_and_nothing_starts_before_they_answer() -> None:
     assert story.status(FLIGHT) is _S.AWAITING
     assert story.needs(FLIGHT) == Await(FLIGHT, story.now + MINUTE)
     assert story.saga.status is SagaStatus.WAITING
-    story.refuses(c.StartAttempt(step=FLIGHT, now=story.now, policy="p"), "is awaiting")
+    story.refuses(c.StartAttempt(step=FLIGHT, policy="p"), "is awaiting")
 
 
 def test_nobody_is_asked_about_a_step_of_a_saga_that_goes_back() -> None:
     """A branch that waited for an answer, now void, judges its step again before it is stopped."""
     story = asked().cancels()
     assert story.saga.asked == {}
-    story.refuses(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now), "nobody is asked about it any more")
+    story.refuses(c.RecordVerdict(step=FLIGHT, verdict=ONE), "nobody is asked about it any more")
 
 
 def test_what_they_are_shown_is_on_record_and_bound_by_its_digest() -> None:
@@ -73,12 +73,12 @@ def test_what_they_are_shown_is_on_record_and_bound_by_its_digest() -> None:
 
 
 def test_a_definition_can_ask_ahead_even_where_the_gate_would_allow_it() -> None:
-    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ALLOW, now=NOW, ahead=True))
+    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ALLOW, ahead=True))
     assert story.status(FLIGHT) is _S.AWAITING
 
 
 def test_what_the_gate_denies_is_denied_even_ahead() -> None:
-    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=DENY, now=NOW, ahead=True))
+    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=DENY, ahead=True))
     assert story.status(FLIGHT) is _S.DENIED
 
 
@@ -147,7 +147,7 @@ def test_who_asks_cannot_approve_nor_who_owns_them_nor_who_acts_for_them(by: str
     story = Story(started=False).tell(
         c.StartSaga(definition="d", version=1, input=None, actor="person:ann", env="e", labels=labels)
     )
-    story.proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
+    story.proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ONE))
     story.refuses(answer(story, by), "may not grant step flight of saga s1: they asked for it, own it, or act for who")
     story.refuses(answer(story, by, granted=False), "may not refuse step flight of saga s1")
     assert kinds(answers(story, "person:zoe")) == [e.ApprovalGranted]
@@ -194,16 +194,16 @@ def test_an_approval_that_was_granted_in_time_is_not_used_too_late() -> None:
 def test_who_stands_in_line_does_not_start_whatever_became_of_the_approval() -> None:
     story = answers(asked(), "person:bob")
     story.tell(c.AwaitLock(step=FLIGHT, resources=("r",), holder="s9", until=story.now + 5))
-    start = c.StartAttempt(step=FLIGHT, now=story.now + MINUTE, policy="p", contract=ACT)
+    start = c.StartAttempt(step=FLIGHT, policy="p", contract=ACT)
     story.refuses(start, "^step flight of saga s1 is queued: it is too late for AttemptStarted$")
 
 
 def test_what_nobody_answers_expires() -> None:
     story = asked().later(60)
     assert story.needs(FLIGHT) == Expire(FLIGHT)
-    assert kinds(story.tell(c.ExpireApproval(step=FLIGHT, now=story.now))) == [e.ApprovalExpired]
-    assert story.tell(c.ExpireApproval(step=FLIGHT, now=story.now)).facts == ()
-    assert asked().tell(c.ExpireApproval(step=FLIGHT, now=NOW)).facts == ()
+    assert kinds(story.tell(c.ExpireApproval(step=FLIGHT))) == [e.ApprovalExpired]
+    assert story.tell(c.ExpireApproval(step=FLIGHT)).facts == ()
+    assert asked().tell(c.ExpireApproval(step=FLIGHT)).facts == ()
 
 
 # -- using ------------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_it_is_used_in_the_same_append_as_the_intent_and_once() -> None:
     assert kinds(story) == [e.ApprovalUsed, e.AttemptStarted]
     assert approval is not None
     assert approval.status is ApprovalStatus.USED
-    story.refuses(c.StartAttempt(step=FLIGHT, now=story.now, policy="p", contract=ACT), "too late for AttemptStarted")
+    story.refuses(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT), "too late for AttemptStarted")
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_any_drift_voids_it_and_the_gate_is_asked_again(changes: dict[str, Any],
     story = starts(answers(asked(), "person:bob"), **changes)
     assert story.facts == (e.ApprovalVoided(step=FLIGHT, why=f"changed since it was approved: {what}"),)
     assert story.needs(FLIGHT) == Judge(FLIGHT)
-    story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
-    story.refuses(c.StartAttempt(step=FLIGHT, now=story.now, policy="p", contract=ACT), "is awaiting")
+    story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE))
+    story.refuses(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT), "is awaiting")
 
 
 def test_every_field_that_was_shown_is_bound() -> None:
@@ -251,7 +251,7 @@ def test_asking_again_is_another_question() -> None:
     """An answer to the first does not answer the second, though nothing else has changed."""
     story = asked()
     first = story.step(FLIGHT).approval
-    story.tell(c.VoidApproval(step=FLIGHT, why="w")).tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
+    story.tell(c.VoidApproval(step=FLIGHT, why="w")).tell(c.RecordVerdict(step=FLIGHT, verdict=ONE))
     second = story.step(FLIGHT).approval
     assert first is not None
     assert second is not None
@@ -292,7 +292,7 @@ def test_a_rollback_voids_and_drops_what_is_held_too() -> None:
     ]
     for ends, said in ways:
         story = Story().proposes(FLIGHT, contract("act.held", hold=True))
-        story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
+        story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE))
         assert kinds(ends(answers(story, "person:bob"))) == said
 
 
@@ -325,7 +325,7 @@ def test_a_compensation_that_the_gate_does_not_allow_is_denied(verdict: Verdict)
 def test_a_person_can_let_a_denied_compensation_run() -> None:
     story = Story().does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY)
     story.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="not today"))
-    let_run = c.RetryIncident(incident=1, by="person:bob", now=story.now, window_s=9, let_run=True)
+    let_run = c.RetryIncident(incident=1, by="person:bob", let_run=True)
     story.refuses(let_run._replace(by="agent:bot"), "is not a person")
     story.tell(let_run).starts_back(FLIGHT, verdict=DENY)
     (started,) = story.facts
@@ -335,7 +335,7 @@ def test_a_person_can_let_a_denied_compensation_run() -> None:
 
 def test_only_what_the_gate_refused_can_be_let_run() -> None:
     story = Story().does(FLIGHT).does(HOTEL, PIVOT).fails()
-    let_run = c.RetryIncident(incident=1, by="person:bob", now=story.now, window_s=9, let_run=True)
+    let_run = c.RetryIncident(incident=1, by="person:bob", let_run=True)
     story.refuses(let_run, "the gate has not refused anything that could be let run")
 
 

@@ -6,9 +6,19 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.contracts import BACK, FORWARD, Contract, OnIncident, Retries, Reversibility, Topic, described, key_of
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.contracts import (
+    BACK,
+    FORWARD,
+    Contract,
+    OnIncident,
+    Retries,
+    Reversibility,
+    Topic,
+    described,
+    key_of,
+)
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Decision, Verdict
 
 R = Reversibility
 

@@ -4,13 +4,13 @@ import pytest
 
 from amends.core import commands as c, events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import CONTROL, POLICIES, StepId
+from amends.core.words.values import CONTROL, POLICIES, StepId
 from amends.errors import RefusedError
-from tests.core.story import FLIGHT, NOW, WINDOW_S, Story
+from tests.core.story import FLIGHT, NOW, Story
 
 _G = SagaStatus
 PAUSE = c.PauseSaga(by="person:ann", why="lunch")
-GO_ON = c.UnpauseSaga(by="person:bob", now=NOW + 5, window_s=WINDOW_S)
+GO_ON = c.UnpauseSaga(by="person:bob")
 HOLD = e.HoldPlaced(saga="s9", by="person:ann", why="audit")
 
 
@@ -40,7 +40,7 @@ def test_what_dispatches_nothing_cannot_be_paused() -> None:
 def test_a_rollback_goes_on_unless_it_is_said_that_it_stops_too() -> None:
     story = Story().does(FLIGHT).fails()
     story.refuses(PAUSE, "^saga s1 is rolling back, which goes on; say that rollbacks stop too to pause it$")
-    story.tell(c.PauseSaga(by="person:ann", why="", rollbacks=True)).tell(GO_ON)
+    story.tell(c.PauseSaga(by="person:ann", why="", rollbacks=True)).tell(GO_ON, now=NOW + 5)
     assert story.facts == (e.RollbackResumed(by="person:bob", deadline_at=NOW + 5 + 900_000),)
     assert (story.phase, story.saga.deadline_at) == (_G.ROLLING_BACK, NOW + 5 + 900_000)
 
@@ -52,8 +52,8 @@ def test_who_is_not_paused_is_not_let_go_on() -> None:
 def test_the_work_goes_on_and_a_rewind_in_it_has_a_full_window() -> None:
     assert Story().tell(PAUSE).tell(GO_ON).facts == (e.WorkResumed(by="person:bob", deadline_at=0),)
     story = Story().does(FLIGHT)
-    story.tell(c.Rewind(place=StepId("r"), steps=(FLIGHT,), why="", now=NOW, window_s=WINDOW_S)).tell(PAUSE)
-    assert story.tell(GO_ON).facts == (e.WorkResumed(by="person:bob", deadline_at=NOW + 5 + 900_000),)
+    story.tell(c.Rewind(place=StepId("r"), steps=(FLIGHT,), why="")).tell(PAUSE)
+    assert story.tell(GO_ON, now=NOW + 5).facts == (e.WorkResumed(by="person:bob", deadline_at=NOW + 5 + 900_000),)
     assert story.saga.rewinds[StepId("r")].deadline_at == NOW + 5 + 900_000
 
 
@@ -87,7 +87,7 @@ def test_a_policy_is_kept_the_same_way() -> None:
 @pytest.mark.parametrize("asked", [c.KeepControl(HOLD), c.AdoptPolicy(digest="d", text="t", by="person:ann", why="")])
 def test_what_is_kept_there_is_not_taken_back(asked: c.Command) -> None:
     story = Story(started=False).tell(asked)
-    cancel = c.CancelSaga(by="person:ann", why="", now=NOW, window_s=WINDOW_S)
+    cancel = c.CancelSaga(by="person:ann", why="")
     with pytest.raises(RefusedError) as refused:
         story.tell(cancel)
     assert str(refused.value).endswith(

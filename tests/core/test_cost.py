@@ -12,11 +12,11 @@ import pytest
 
 from amends.core import commands as c, events as e
 from amends.core.decide import decide
-from amends.core.outcomes import Succeeded
 from amends.core.plan import plan
-from amends.core.pmap import Pmap
-from amends.core.saga import Saga, evolve, unstarted
-from amends.core.values import SagaId, StepId
+from amends.core.state.pmap import Pmap
+from amends.core.state.saga import Saga, evolve, unstarted
+from amends.core.words.outcomes import Succeeded
+from amends.core.words.values import SagaId, StepId
 from tests.core.story import ACT, ALLOW, DONE, NOW, WINDOW_S, start
 
 FEW, MANY, SAMPLE = 10, 10_000, 32
@@ -57,26 +57,26 @@ class Long:
         self.tell(start())
 
     def tell(self, command: c.Command) -> None:
-        for event in decide(self.saga, command):
+        for event in decide(self.saga, command, c.Moment(NOW, 0, WINDOW_S)):
             self.saga = evolve(self.saga, event)
 
     def step(self, number: int) -> None:
         step = StepId(str(number))
         self.tell(c.DispatchStep(step=step, contract=ACT, args={}, digest="", verdict=ALLOW))
-        self.tell(c.RecordOutcome(step=step, outcome=DONE, now=NOW, jitter=0))
+        self.tell(c.RecordOutcome(step=step, outcome=DONE))
 
     def back(self) -> None:
         step = self.saga.order[self.saga.top]
         assert plan(self.saga, NOW)
         self.tell(c.StartCompensation(step=step, certain=True, verdict=ALLOW))
-        self.tell(c.RecordCompensation(step=step, outcome=Succeeded(), now=NOW, jitter=0))
+        self.tell(c.RecordCompensation(step=step, outcome=Succeeded()))
 
     def forward(self) -> Iterator[Callable[[], object]]:
         for number in range(1, MANY + 1):
             yield partial(self.step, number)
 
     def backward(self) -> Iterator[Callable[[], object]]:
-        self.tell(c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=NOW, window_s=WINDOW_S))
+        self.tell(c.FailWork(cause=e.Cause.ERROR, why="", step=None))
         for _ in range(MANY):
             yield self.back
 

@@ -1,18 +1,25 @@
 """Names that two people could share are refused at the door, and a decision takes a person who did not ask for it."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import Reversibility
 from amends.core.decide import decide
-from amends.core.deciders import asked_for, checked_name, mistake_in, normal, own_decision, requesters, require_person
 from amends.core.events import SagaStarted
-from amends.core.saga import unstarted
-from amends.core.values import CONTROL, POLICIES, Json, SagaId
-from amends.core.verdict import Decision, Verdict
+from amends.core.state.deciders import (
+    asked_for,
+    checked_name,
+    mistake_in,
+    normal,
+    own_decision,
+    requesters,
+    require_person,
+)
+from amends.core.state.saga import unstarted
+from amends.core.words.contracts import Reversibility
+from amends.core.words.values import CONTROL, POLICIES, Json, SagaId
+from amends.core.words.verdict import Decision, Verdict
 from amends.errors import InputError, RefusedError
 from amends.journal.codec import encode
 from tests.core.story import DENY, FLIGHT, NOW, WINDOW_S, Story, contract
@@ -132,7 +139,7 @@ def test_another_persons_decision_is_nobodys_own(env: str) -> None:
 
 # -- every decision ---------------------------------------------------------------------------------------------------
 
-TIMED: dict[str, Any] = {"now": NOW, "window_s": WINDOW_S}
+MOMENT = c.Moment(now=NOW, jitter=0, window_s=WINDOW_S)
 LIMITED: Json = {"tokens": {"most": 10, "then": "pause"}}
 SORRY = contract("act.sorry", reversibility=Reversibility.IRREVERSIBLE, mitigation=True)
 ASKS = Verdict(decision=Decision.REQUIRE_HUMAN, rule="r", policy="p")
@@ -149,7 +156,7 @@ def stopped(env: str) -> Story:
 
 
 def awaiting(env: str) -> Story:
-    return saga_in(env).proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASKS, now=NOW))
+    return saga_in(env).proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASKS))
 
 
 def past_pivot(env: str) -> Story:
@@ -162,28 +169,28 @@ def paused(env: str) -> Story:
 
 def called(env: str) -> Story:
     story = saga_in(env).does(FLIGHT)
-    return story.tell(c.FailWork(cause=e.Cause.FATAL, why="w", step=None, calls=True, **TIMED))
+    return story.tell(c.FailWork(cause=e.Cause.FATAL, why="w", step=None, calls=True))
 
 
 DECISIONS: dict[str, tuple[Callable[[str], Story], Callable[[str], c.Command], type[e.Event]]] = {
-    "grant": (awaiting, lambda by: c.AnswerApproval(FLIGHT, by, granted=True, why="", now=NOW), e.ApprovalGranted),
-    "refuse": (awaiting, lambda by: c.AnswerApproval(FLIGHT, by, granted=False, why="", now=NOW), e.ApprovalRefused),
-    "retry": (stopped, lambda by: c.RetryIncident(1, by, **TIMED), e.IncidentRetried),
-    "let run": (stopped, lambda by: c.RetryIncident(1, by, let_run=True, **TIMED), e.IncidentRetried),
-    "resolve": (stopped, lambda by: c.ResolveIncident(1, by, "by hand", **TIMED), e.IncidentResolved),
-    "retry with mitigation": (past_pivot, lambda by: c.RetryIncident(1, by, mitigate=True, **TIMED), e.RollbackStarted),
+    "grant": (awaiting, lambda by: c.AnswerApproval(FLIGHT, by, granted=True, why=""), e.ApprovalGranted),
+    "refuse": (awaiting, lambda by: c.AnswerApproval(FLIGHT, by, granted=False, why=""), e.ApprovalRefused),
+    "retry": (stopped, lambda by: c.RetryIncident(1, by), e.IncidentRetried),
+    "let run": (stopped, lambda by: c.RetryIncident(1, by, let_run=True), e.IncidentRetried),
+    "resolve": (stopped, lambda by: c.ResolveIncident(1, by, "by hand"), e.IncidentResolved),
+    "retry with mitigation": (past_pivot, lambda by: c.RetryIncident(1, by, mitigate=True), e.RollbackStarted),
     "cancel with mitigation": (
         past_pivot,
-        lambda by: c.CancelSaga(by, "w", mitigate=True, **TIMED),
+        lambda by: c.CancelSaga(by, "w", mitigate=True),
         e.RollbackStarted,
     ),
-    "unpause": (paused, lambda by: c.UnpauseSaga(by, **TIMED), e.WorkResumed),
+    "unpause": (paused, c.UnpauseSaga, e.WorkResumed),
     "raise a limit": (
         lambda env: saga_in(env, limits=LIMITED),
-        lambda by: c.RaiseLimits({"tokens": 20}, by, "", NOW),
+        lambda by: c.RaiseLimits({"tokens": 20}, by, ""),
         e.LimitRaised,
     ),
-    "go on from an incident": (called, lambda by: c.RollBackTo(None, 1, by, "w", **TIMED), e.RewindStarted),
+    "go on from an incident": (called, lambda by: c.RollBackTo(None, 1, by, "w"), e.RewindStarted),
 }
 
 
@@ -218,7 +225,7 @@ def test_another_person_decides_it_and_nothing_more_is_on_record_than_before(wha
 
 
 def test_what_follows_from_a_decision_elsewhere_is_nobodys_decision() -> None:
-    story = paused("production").tell(c.UnpauseSaga("system:family", follows=True, **TIMED))
+    story = paused("production").tell(c.UnpauseSaga("system:family", follows=True))
     assert story.facts == (e.WorkResumed(by="system:family"),)
 
 
@@ -227,9 +234,9 @@ def test_what_follows_from_a_decision_elsewhere_is_nobodys_decision() -> None:
 )
 def test_no_agent_lets_go_what_holds_for_all(fact: e.ControlEvent) -> None:
     with pytest.raises(RefusedError, match=r"only people (end a pause|lift a hold)"):
-        decide(unstarted(SagaId(CONTROL)), c.KeepControl(fact=fact))
+        decide(unstarted(SagaId(CONTROL)), c.KeepControl(fact=fact), MOMENT)
 
 
 def test_no_agent_adopts_a_policy() -> None:
     with pytest.raises(RefusedError, match="only people adopt a policy"):
-        decide(unstarted(SagaId(POLICIES)), c.AdoptPolicy(digest="d", text="t", by="agent:bot", why=""))
+        decide(unstarted(SagaId(POLICIES)), c.AdoptPolicy(digest="d", text="t", by="agent:bot", why=""), MOMENT)

@@ -1,14 +1,14 @@
-"""docs/lifecycle.md shows the tables as they are."""
+"""docs/understand/lifecycle.md shows the tables as they are."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from amends.core.diagram import diagram, filled
 from amends.core.transitions import STEP, StepStatus
+from tools.lifecycle import diagram, filled
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "understand" / "lifecycle.md"
 
 
 def test_the_page_shows_the_tables_as_they_are() -> None:

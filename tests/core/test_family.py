@@ -6,11 +6,11 @@ from hypothesis import given, settings, strategies as st
 
 from amends.core import commands as c
 from amends.core.decide import decide
-from amends.core.saga import Saga, evolve, replay
+from amends.core.state.saga import Saga, evolve, replay
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.words.values import Json, SagaId, StepId
 
-NOW = 1_700_000_000_000
+MOMENT = c.Moment(now=1_700_000_000_000, jitter=0, window_s=900)
 Amounts = tuple[int, int, int]
 more = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2))
 acts = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), more, st.integers(0, 3)), max_size=30)
@@ -18,16 +18,15 @@ acts = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), more, st.integers(0,
 
 def told(saga: Saga, child: str, used: Amounts) -> Saga:
     tokens, usd, steps = used
-    command = c.CountChild(StepId(child), tokens, usd, steps, now=NOW, window_s=900)
-    for event in decide(saga, command):
+    command = c.CountChild(StepId(child), tokens, usd, steps)
+    for event in decide(saga, command, MOMENT):
         saga = evolve(saga, event)
     return saga
 
 
 def begun(limits: Json) -> Saga:
-    started = decide(
-        replay(SagaId("p"), []), c.StartSaga("d", version=1, input={}, actor="a", env="e", labels={}, limits=limits)
-    )
+    start = c.StartSaga("d", version=1, input={}, actor="a", env="e", labels={}, limits=limits)
+    started = decide(replay(SagaId("p"), []), start, MOMENT)
     return replay(SagaId("p"), started)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from amends.core import commands as c, events as e
 from amends.core.effects import Compensate, End, Perform, Probe, Release
-from amends.core.outcomes import FoundNothing, Succeeded
-from amends.core.saga import evolve
+from amends.core.state.saga import evolve
 from amends.core.transitions import SagaStatus
+from amends.core.words.outcomes import FoundNothing, Succeeded
 from amends.errors import PastPivotError
-from tests.core.story import CAR, DONE, FLIGHT, HOTEL, LOST, NOW, PIVOT, PROBED, Story, contract, start
+from tests.core.story import CAR, DONE, FLIGHT, HOTEL, LOST, PIVOT, PROBED, Story, contract, start
 
 MAIL = contract("mail", reversibility=PIVOT.reversibility, hold=True)
 CALL = contract("amends.call", idempotent=True, probe=True)
@@ -63,7 +63,7 @@ def test_a_parent_is_not_complete_before_its_child_has_released_what_it_holds() 
     assert (story.phase, story.due()) == (SagaStatus.RUNNING, Release(FLIGHT))
     story.tell(c.StartRelease(step=FLIGHT))
     assert (story.saga.pivot, story.saga.status) == (FLIGHT, SagaStatus.WAITING)
-    story.refuses(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1), "held goes out by now", PastPivotError)
+    story.refuses(c.CancelSaga(by="person:bob", why=""), "held goes out by now", PastPivotError)
     assert story.tell(c.StartRelease(step=FLIGHT)).facts == ()
     assert story.tell(c.EndRelease(step=FLIGHT)).due() == End()
 

@@ -3,10 +3,10 @@
 from amends.core import commands as c, events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle, Wait
 from amends.core.events import IncidentKind
-from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
-from amends.core.saga import replay
+from amends.core.state.saga import replay
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId
+from amends.core.words.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
+from amends.core.words.values import SagaId
 from tests.core.samples import EVENT, PROPOSED, STARTED, STEP_ID
 from tests.core.story import CAR, DONE, FLIGHT, HOTEL, LOST, PROBED, UNDECLARED, Story, contract
 

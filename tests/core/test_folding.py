@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from amends.core import events as e
-from amends.core.step import (
+from amends.core.state.step import (
     OFTEN,
     Approval,
     SettlingEvent,
     Step,
     Throttle,
     Told,
-    altered,
     changed,
     rate_words,
     renewed,
@@ -20,7 +19,8 @@ from amends.core.step import (
     waits,
 )
 from amends.core.transitions import ApprovalStatus, StepStatus
-from amends.core.verdict import Need
+from amends.core.words.verdict import Need
+from amends.dataclass import altered
 from amends.errors import JournalDamagedError
 from tests.core.story import ACT, FLIGHT, HOTEL, IDEMPOTENT
 

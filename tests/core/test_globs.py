@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.globs import glob, is_glob, misplaced_run, some_match
+from amends.core.words.globs import glob, is_glob, misplaced_run, some_match
 
 
 @pytest.mark.parametrize(

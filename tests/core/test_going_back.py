@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import Contract
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle, TurnBack, Wait
 from amends.core.events import IncidentKind
-from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.words.contracts import Contract
+from amends.core.words.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer
+from amends.core.words.values import StepId
 from amends.errors import PastPivotError
 from tests.core.story import (
     ACT,
@@ -309,12 +309,12 @@ def come_to_light() -> Story:
 def test_a_saga_with_a_pivot_is_never_rolled_back_not_even_on_a_person_s_word() -> None:
     """It ends as it stands: the mail is out, and so what came before it stays."""
     story = come_to_light().calls_person(HOTEL)
-    story.refuses(c.RetryIncident(incident=1, by="person:ann", now=NOW, window_s=1), "nothing to try again")
+    story.refuses(c.RetryIncident(incident=1, by="person:ann"), "nothing to try again")
     story.resolves(reason="it is out")
     assert [type(fact) for fact in story.facts] == [e.IncidentResolved, e.SagaCompleted]
     assert story.phase is SagaStatus.COMPLETED
     assert (story.status(FLIGHT), story.saga.pivot) == (StepStatus.SUCCEEDED, HOTEL)
-    story.refuses(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1), "goes forward only", PastPivotError)
+    story.refuses(c.CancelSaga(by="person:bob", why=""), "goes forward only", PastPivotError)
 
 
 def test_an_incident_of_an_old_journal_that_a_pivot_opened_does_not_end_as_rolled_back_either() -> None:
@@ -327,7 +327,7 @@ def test_an_incident_of_an_old_journal_that_a_pivot_opened_does_not_end_as_rolle
 def test_where_a_pivot_ends_a_saga_other_incidents_come_first() -> None:
     story = Story().does(FLIGHT).does(HOTEL, PIVOT, LOST).does(CAR, GOES_ON).fails(HOTEL)
     story.takes_back(CAR, LOST).calls_person(CAR).lands(HOTEL).calls_person(HOTEL)
-    ends = c.ResolveIncident(incident=2, by="person:ann", reason="out", now=NOW, window_s=1)
+    ends = c.ResolveIncident(incident=2, by="person:ann", reason="out")
     story.refuses(ends, "see to s1/1 first")
     assert story.resolves(1).comes_to_its_end().tell(ends).phase is SagaStatus.COMPLETED
 
@@ -348,7 +348,7 @@ def test_what_goes_back_waits_until_it_is_known_whether_there_is_a_pivot(ask: Ca
     story.refuses(c.StartCompensation(step=FLIGHT, certain=True, verdict=ALLOW), "not the turn")
     story.ends(HOTEL, DONE)
     assert story.due() == TurnBack()
-    story.tell(c.TurnBack(now=story.now, window_s=WINDOW_S))
+    story.tell(c.TurnBack())
     assert (story.phase, story.incident.kind) == (SagaStatus.INCIDENT, IncidentKind.PAST_PIVOT)
     assert "it cannot be unsent" in story.incident.why
     assert story.saga.rollback is None
@@ -357,13 +357,13 @@ def test_what_goes_back_waits_until_it_is_known_whether_there_is_a_pivot(ask: Ca
 @pytest.mark.parametrize("ask", [Story.fails, Story.cancels], ids=["a failure", "a person"])
 def test_what_goes_back_does_so_where_it_turns_out_that_there_is_no_pivot(ask: Callable[[Story], Story]) -> None:
     story = ask(on_its_way()).ends(HOTEL, Failed(error="no", fatal=True)).later(3)
-    story.tell(c.TurnBack(now=story.now, window_s=WINDOW_S))
+    story.tell(c.TurnBack())
     assert story.saga.deadline_at == story.now + WINDOW_S * 1000
     assert story.takes_back(FLIGHT).comes_to_its_end().phase is SagaStatus.ROLLED_BACK
 
 
 def test_a_person_has_a_saga_go_on_that_was_cancelled_too_late() -> None:
-    story = on_its_way().cancels().ends(HOTEL, DONE).tell(c.TurnBack(now=NOW, window_s=1))
+    story = on_its_way().cancels().ends(HOTEL, DONE).tell(c.TurnBack())
     assert story.retries().saga.works
     assert story.does(CAR).finishes().phase is SagaStatus.COMPLETED
 
@@ -372,12 +372,12 @@ def test_what_may_be_the_pivot_is_asked_about_before_anything_is_taken_back() ->
     probed = contract("mail.probed", reversibility=PIVOT.reversibility, probe=True)
     story = Story().does(FLIGHT).does(HOTEL, probed, LOST).does(CAR).cancels()
     assert story.due() == Probe(HOTEL)
-    story.hears(HOTEL, Found()).tell(c.TurnBack(now=NOW, window_s=1))
+    story.hears(HOTEL, Found()).tell(c.TurnBack())
     assert (story.incident.kind, story.incident.left) == (IncidentKind.PAST_PIVOT, (CAR, HOTEL, FLIGHT))
 
 
 def test_one_that_nobody_can_be_asked_about_does_not_keep_the_rollback() -> None:
-    story = on_its_way().cancels().crashes().tell(c.TurnBack(now=NOW, window_s=1))
+    story = on_its_way().cancels().crashes().tell(c.TurnBack())
     assert story.phase is SagaStatus.ROLLING_BACK
     assert isinstance(due := story.due(), CallPerson)
     assert due.kind is IncidentKind.OUTCOME_UNKNOWN
@@ -387,11 +387,11 @@ def test_asked_twice_a_saga_waits_once_and_whoever_wants_all_of_it_back_is_heard
     story = on_its_way().cancels()
     assert story.cancels().facts == ()
     story = on_its_way()
-    story.tell(c.RollBackTo(to=None, last=1, by="person:ann", why="once more", now=NOW, window_s=1))
+    story.tell(c.RollBackTo(to=None, last=1, by="person:ann", why="once more"))
     assert [type(fact) for fact in story.facts] == [e.RollbackAwaited]
-    again = c.RollBackTo(to=None, last=1, by="person:ann", why="", now=NOW, window_s=1)
+    again = c.RollBackTo(to=None, last=1, by="person:ann", why="")
     story.refuses(again, "going back already")
-    story.cancels().ends(HOTEL, Failed(error="no", fatal=True)).tell(c.TurnBack(now=NOW, window_s=1))
+    story.cancels().ends(HOTEL, Failed(error="no", fatal=True)).tell(c.TurnBack())
     assert story.phase is SagaStatus.ROLLING_BACK
 
 
@@ -400,12 +400,12 @@ def test_what_waits_to_go_back_is_not_paused_unless_rollbacks_are() -> None:
     story.refuses(c.PauseSaga(by="person:ann", why=""), "rolling back, which goes on")
     story.tell(c.PauseSaga(by="person:ann", why="", rollbacks=True)).ends(HOTEL, DONE)
     assert story.due() is None
-    assert story.tell(c.UnpauseSaga(by="person:ann", now=NOW, window_s=1)).due() == TurnBack()
+    assert story.tell(c.UnpauseSaga(by="person:ann")).due() == TurnBack()
 
 
 def test_nobody_turns_back_who_was_not_asked_to() -> None:
-    Story().refuses(c.TurnBack(now=NOW, window_s=1), "does not wait to go back")
-    on_its_way().cancels().refuses(c.TurnBack(now=NOW, window_s=1), "does not wait to go back")
+    Story().refuses(c.TurnBack(), "does not wait to go back")
+    on_its_way().cancels().refuses(c.TurnBack(), "does not wait to go back")
 
 
 def test_a_rollback_has_a_window_that_begins_with_it() -> None:

@@ -5,14 +5,14 @@ import math
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import key_of
 from amends.core.effects import Compensate, GiveUp, Judge, Perform, Probe, Wait
-from amends.core.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
 from amends.core.plan import PROBE_TRIES
-from amends.core.saga import evolve
+from amends.core.state.saga import evolve
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.contracts import key_of
+from amends.core.words.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
+from amends.core.words.values import SagaId
+from amends.core.words.verdict import Decision, Verdict
 from tests.core.story import (
     ACT,
     ALLOW,
@@ -187,7 +187,7 @@ def test_a_probe_gives_no_more_tries_to_what_changes_nothing() -> None:
 
 
 def test_a_process_that_ends_during_a_read_only_call_leaves_no_doubt() -> None:
-    story = Story().begins(FLIGHT, READ).tell(c.Recover(now=NOW, jitter=0.0))
+    story = Story().begins(FLIGHT, READ).tell(c.Recover())
     assert [type(fact) for fact in story.facts] == [e.AttemptFailed]
     assert story.later(1).needs(FLIGHT) == Perform(FLIGHT)
 
@@ -343,7 +343,7 @@ def test_after_a_crash_everything_in_flight_is_lost_the_oldest_first() -> None:
 def test_nothing_is_asked_of_a_saga_that_has_not_started() -> None:
     story = Story(started=False)
     story.refuses(c.ProposeStep(step=FLIGHT, contract=ACT, args={}, digest=""), "s1 has not been started")
-    story.refuses(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1), "s1 has not been started")
+    story.refuses(c.CancelSaga(by="person:bob", why=""), "s1 has not been started")
     story.refuses(c.RecordVerdict(step=FLIGHT, verdict=ALLOW), "s1 has no step flight")
     story.refuses(c.EndSaga(), "s1 is running, and not at its end")
 
@@ -368,15 +368,15 @@ def test_nothing_new_begins_once_the_work_is_finished_or_rolls_back() -> None:
         story.refuses(c.DispatchStep(step=HOTEL, contract=ACT, args={}, digest="", verdict=ALLOW), says)
         story.refuses(c.StartAttempt(step=CAR), says)
         story.refuses(c.FinishWork(result=None), says)
-        story.refuses(c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=NOW, window_s=1), says)
+        story.refuses(c.FailWork(cause=e.Cause.ERROR, why="", step=None), says)
 
 
 def test_an_outcome_needs_an_attempt() -> None:
     story = Story().proposes(FLIGHT)
     too_late = "step flight of saga s1 is proposed: it is too late for"
-    story.refuses(c.RecordOutcome(step=FLIGHT, outcome=DONE, now=NOW, jitter=0), f"{too_late} AttemptSucceeded")
-    story.refuses(c.RecordOutcome(step=FLIGHT, outcome=LOST, now=NOW, jitter=0), f"{too_late} AttemptLost")
-    story.refuses(c.RecordAnswer(step=FLIGHT, answer=Found(), now=NOW, jitter=0, reports=0), f"{too_late} ProbeFound")
+    story.refuses(c.RecordOutcome(step=FLIGHT, outcome=DONE), f"{too_late} AttemptSucceeded")
+    story.refuses(c.RecordOutcome(step=FLIGHT, outcome=LOST), f"{too_late} AttemptLost")
+    story.refuses(c.RecordAnswer(step=FLIGHT, answer=Found(), reports=0), f"{too_late} ProbeFound")
     story.refuses(c.StartAttempt(step=FLIGHT), f"{too_late} AttemptStarted")
-    story.refuses(c.RecordCompensation(step=FLIGHT, outcome=DONE, now=NOW, jitter=0), f"{too_late} CompensationSucc")
-    story.refuses(c.EnrolLate(step=FLIGHT, attempt=1, outcome=Succeeded(), now=NOW, window_s=1), f"{too_late} LateSucc")
+    story.refuses(c.RecordCompensation(step=FLIGHT, outcome=DONE), f"{too_late} CompensationSucc")
+    story.refuses(c.EnrolLate(step=FLIGHT, attempt=1, outcome=Succeeded()), f"{too_late} LateSucc")

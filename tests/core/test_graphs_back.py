@@ -3,12 +3,12 @@
 from typing import Self
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import Contract, Reversibility
 from amends.core.effects import CallPerson, Compensate, End, Settle
-from amends.core.outcomes import Failed, Succeeded
 from amends.core.plan import turns
 from amends.core.transitions import SagaStatus
-from amends.core.values import StepId
+from amends.core.words.contracts import Contract, Reversibility
+from amends.core.words.outcomes import Failed, Succeeded
+from amends.core.words.values import StepId
 from tests.core.story import ACT, ALLOW, DENY, DONE, GOES_ON, LOST, PIVOT, READ, Story, contract
 from tests.core.test_cost import calls_in
 

@@ -5,8 +5,8 @@ import pytest
 from amends.core import commands as c, events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Perform, Settle, Wait
 from amends.core.events import IncidentKind
-from amends.core.outcomes import Failed, FoundNothing, Lost
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
+from amends.core.words.outcomes import Failed, FoundNothing, Lost
 from amends.errors import PastPivotError, UnknownIncidentError
 from tests.core.story import (
     CAR,
@@ -17,7 +17,6 @@ from tests.core.story import (
     HOTEL,
     IDEMPOTENT,
     LOST,
-    NOW,
     PIVOT,
     PROBED,
     UNDECLARED,
@@ -176,7 +175,7 @@ def test_nobody_vouches_for_what_was_found_not_to_have_happened_meanwhile() -> N
 
 @pytest.mark.parametrize("reason", ["", "  \n"])
 def test_vouching_needs_a_reason(reason: str) -> None:
-    command = c.ResolveIncident(incident=1, by="person:ann", reason=reason, now=NOW, window_s=1)
+    command = c.ResolveIncident(incident=1, by="person:ann", reason=reason)
     halted_in_rollback().refuses(command, "incident s1/1 needs a reason: say what was done by hand")
 
 
@@ -202,9 +201,9 @@ def test_a_saga_is_not_complete_while_an_attempt_is_in_flight_whatever_a_person_
 
 @pytest.mark.parametrize("request_of", ["retry", "resolve"])
 def test_an_incident_is_dealt_with_once(request_of: str) -> None:
-    command: c.Command = c.RetryIncident(incident=1, by="person:ann", now=NOW, window_s=1)
+    command: c.Command = c.RetryIncident(incident=1, by="person:ann")
     if request_of == "resolve":
-        command = c.ResolveIncident(incident=1, by="person:ann", reason="again", now=NOW, window_s=1)
+        command = c.ResolveIncident(incident=1, by="person:ann", reason="again")
     halted_in_rollback().retries().refuses(command, "incident s1/1 is not open: it is retried")
     halted_in_rollback().resolves().refuses(command, "incident s1/1 is not open: it is resolved")
     Story().refuses(command, "saga s1 has no incident 1", UnknownIncidentError)
@@ -239,7 +238,7 @@ def test_cancelling_a_rollback_is_no_news() -> None:
 
 @pytest.mark.parametrize("story", [halted_in_rollback(), Story().fails().comes_to_its_end()])
 def test_what_was_rolled_back_is_not_cancelled(story: Story) -> None:
-    command = c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1)
+    command = c.CancelSaga(by="person:bob", why="")
     story.refuses(command, "its rollback has begun already")
 
 
@@ -255,7 +254,7 @@ def test_cancelling_a_halted_saga_takes_back_the_step_that_halted_it_too() -> No
 
 
 def test_a_saga_past_its_pivot_cannot_be_cancelled_and_is_told_which_step_that_is() -> None:
-    command = c.CancelSaga(by="person:bob", why="", now=NOW, window_s=1)
+    command = c.CancelSaga(by="person:bob", why="")
     says = r"s1 cannot be cancelled: step hotel \(act.pivot\) took effect and is irreversible \(it cannot be unsent\)"
     running = Story().does(FLIGHT).does(HOTEL, PIVOT).does(CAR, outcome=FATAL)
     running.refuses(command, says, PastPivotError)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.keeping import FAMILY, halts_child
-from amends.core.limits import (
+from amends.core.decide.limits import FAMILY, halts_child, near
+from amends.core.state.limits import (
     TRIED,
     Bound,
     Budget,
@@ -22,14 +22,13 @@ from amends.core.limits import (
     spent_words,
     within_of,
 )
-from amends.core.outcomes import Failed, Succeeded
-from amends.core.pmap import Pmap
-from amends.core.saga import replay
-from amends.core.spin import near
+from amends.core.state.pmap import Pmap
+from amends.core.state.saga import replay
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.words.outcomes import Failed, Succeeded
+from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import JournalDamagedError
-from tests.core.story import ALLOW, CAR, FLIGHT, HOTEL, LOST, NOW, PIVOT, WINDOW_S, Story, contract
+from tests.core.story import ALLOW, CAR, FLIGHT, HOTEL, LOST, NOW, PIVOT, Story, contract
 
 _G = SagaStatus
 UNTIL = NOW + 900_000
@@ -41,19 +40,19 @@ def limited(**limits: Json) -> Story:
 
 
 def spend(place: str, tokens: int = 0, usd_micros: int = 0, what: str = "") -> c.Spend:
-    return c.Spend(StepId(place), tokens, usd_micros, what, NOW, WINDOW_S)
+    return c.Spend(StepId(place), tokens, usd_micros, what)
 
 
-def keep(topic: str = "", args: Json = None, now: int = NOW) -> c.KeepLimits:
-    return c.KeepLimits(now=now, window_s=WINDOW_S, topic=topic, args=args)
+def keep(topic: str = "", args: Json = None) -> c.KeepLimits:
+    return c.KeepLimits(topic=topic, args=args)
 
 
 def count(step: StepId, tokens: int = 0, usd_micros: int = 0, steps: int = 0, **more: Any) -> c.CountChild:
-    return c.CountChild(step, tokens, usd_micros, steps, more.pop("now", NOW), WINDOW_S, **more)
+    return c.CountChild(step, tokens, usd_micros, steps, **more)
 
 
-def raised(by: str = "person:ann", why: str = "", now: int = NOW, **most: int) -> c.RaiseLimits:
-    return c.RaiseLimits(most=most, by=by, why=why, now=now)
+def raised(by: str = "person:ann", why: str = "", **most: int) -> c.RaiseLimits:
+    return c.RaiseLimits(most=most, by=by, why=why)
 
 
 def rollback(why: str) -> e.RollbackStarted:
@@ -178,13 +177,13 @@ def test_as_many_steps_as_there_may_be_and_not_one_more() -> None:
 
 def test_the_time_is_up_at_its_end_and_not_before() -> None:
     story = limited(seconds={"most": 5000, "since_at": NOW - 1000, "children": True})
-    assert (budget(story).until_at, story.tell(keep(now=NOW + 3999)).facts) == (NOW + 4000, ())
-    story.tell(keep(now=NOW + 4500))
+    assert (budget(story).until_at, story.tell(keep(), now=NOW + 3999).facts) == (NOW + 4000, ())
+    story.tell(keep(), now=NOW + 4500)
     why = "5.5 s since it began, and the limit is 5 s"
     assert story.facts[0] == e.LimitReached(
         limit="seconds", most=5000, used=5500, then="rollback", why=why, children=True
     )
-    assert limited(seconds={"most": 5, "since_at": NOW}).tell(keep(now=NOW + 5)).phase is _G.ROLLING_BACK
+    assert limited(seconds={"most": 5, "since_at": NOW}).tell(keep(), now=NOW + 5).phase is _G.ROLLING_BACK
     assert budget(limited(seconds={"most": 5, "since_at": NOW})).used(LimitName.SECONDS, NOW - 7) == 0
 
 
@@ -319,7 +318,7 @@ def test_it_goes_back_to_the_checkpoint_so_many_times_with_as_much_again_and_the
 
 def test_going_back_to_the_checkpoint_because_of_the_time_gives_as_much_time_from_now() -> None:
     story = limited(seconds={"most": 5000, "since_at": NOW, "then": "to_checkpoint", "to": "half"})
-    story.tell(c.MakeCheckpoint(place=StepId("c"), name="half")).does(HOTEL).tell(keep(now=NOW + 7000))
+    story.tell(c.MakeCheckpoint(place=StepId("c"), name="half")).does(HOTEL).tell(keep(), now=NOW + 7000)
     assert [type(fact) for fact in story.facts] == [e.LimitReached, e.LimitRaised, e.RewindStarted]
     assert story.facts[1] == e.LimitRaised(
         limit="seconds", most=12_000, by="system:runtime", why="it goes back to checkpoint 'half'"
@@ -365,11 +364,11 @@ def test_a_limit_is_raised_by_name_to_more_than_is_used() -> None:
 
 
 def test_whoever_has_it_tried_again_grants_as_much_time_from_now() -> None:
-    story = limited(seconds={"most": 5000, "since_at": NOW, "then": "call"}).tell(keep(now=NOW + 5000)).later(9)
-    again = deepcopy(story).tell(raised(now=story.now))
+    story = limited(seconds={"most": 5000, "since_at": NOW, "then": "call"}).tell(keep(), now=NOW + 5000).later(9)
+    again = deepcopy(story).tell(raised())
     assert again.facts[0] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
-    paused = limited(seconds={"most": 5000, "since_at": NOW, "then": "pause"}).tell(keep(now=NOW + 5000))
-    paused.tell(c.UnpauseSaga(by="person:ann", now=NOW + 9000, window_s=WINDOW_S))
+    paused = limited(seconds={"most": 5000, "since_at": NOW, "then": "pause"}).tell(keep(), now=NOW + 5000)
+    paused.tell(c.UnpauseSaga(by="person:ann"), now=NOW + 9000)
     assert paused.facts[0] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
     retried, resolved = deepcopy(story).retries(), story.resolves()
     assert retried.facts[1] == e.LimitRaised(limit="seconds", most=14_000, by="person:ann")
@@ -378,14 +377,14 @@ def test_whoever_has_it_tried_again_grants_as_much_time_from_now() -> None:
 
 def test_what_was_said_to_be_spent_before_what_is_taken_back_is_not_said_again() -> None:
     story = limited(tokens={"most": 9}).does(FLIGHT).tell(spend("1", 2)).does(HOTEL).tell(spend("2", 3))
-    story.tell(c.RollBackTo(to=None, last=1, by="person:ann", why="", now=NOW, window_s=WINDOW_S))
+    story.tell(c.RollBackTo(to=None, last=1, by="person:ann", why=""))
     assert (set(budget(story).places), budget(story).tokens) == ({StepId("1")}, 5)
 
 
 def test_time_that_has_passed_is_used() -> None:
     story = limited(seconds={"most": 5000, "since_at": NOW})
     told = "^saga s1 has used 7 s of 5 s; raise seconds to more than 7 s$"
-    story.refuses(raised(seconds=6000, now=NOW + 7000), told)
+    story.refuses(raised(seconds=6000), told, now=NOW + 7000)
 
 
 def test_raising_another_limit_leaves_the_row_of_like_steps_as_it_is() -> None:
@@ -397,7 +396,7 @@ def test_raising_another_limit_leaves_the_row_of_like_steps_as_it_is() -> None:
 def test_what_a_child_spent_while_its_parent_stood_still_counts_when_that_goes_on() -> None:
     story = limited(tokens={"most": 9}).does(FLIGHT).tell(c.PauseSaga(by="person:bob", why=""))
     assert [type(fact) for fact in story.tell(count(FLIGHT, tokens=10)).facts] == [e.ChildSpent]
-    story.tell(c.UnpauseSaga(by="person:bob", now=NOW, window_s=WINDOW_S)).tell(keep())
+    story.tell(c.UnpauseSaga(by="person:bob")).tell(keep())
     assert story.facts == (
         e.LimitReached(
             limit="tokens", most=9, used=10, then="rollback", why="10 tokens spent, and the limit is 9 tokens"
@@ -468,7 +467,7 @@ def test_whoever_lets_it_go_on_another_way_grants_as_much_again(way: str) -> Non
     then = "pause" if way == "unpause" else "call"
     story = limited(tokens={"most": 10, "then": then}).tell(spend("1", 12))
     if way == "unpause":
-        story.tell(c.UnpauseSaga(by="person:ann", now=NOW, window_s=WINDOW_S))
+        story.tell(c.UnpauseSaga(by="person:ann"))
     else:
         story = story.retries() if way == "retry" else story.resolves()
     raising = next(fact for fact in story.facts if isinstance(fact, e.LimitRaised))
@@ -512,7 +511,7 @@ def test_a_child_that_crosses_its_parent_s_limit_takes_the_parent_back() -> None
         e.LimitReached(limit="tokens", most=10, used=11, then="rollback", why=why),
         rollback(f"limit tokens: {why}"),
     )
-    late = limited(seconds={"most": 5, "since_at": NOW}).begins(FLIGHT).tell(count(FLIGHT, 1, now=NOW + 5))
+    late = limited(seconds={"most": 5, "since_at": NOW}).begins(FLIGHT).tell(count(FLIGHT, 1), now=NOW + 5)
     assert [type(fact) for fact in late.facts] == [e.ChildSpent, e.LimitReached, e.RollbackStarted]
 
 
@@ -559,7 +558,7 @@ def test_what_a_child_is_told_to_do() -> None:
     by_person = Story().begins(FLIGHT).tell(c.PauseSaga(by="person:ann", why=""))
     assert halts_child(by_person.saga, FLIGHT) is None
     rewound = Story().begins(FLIGHT)
-    rewound.tell(c.Rewind(place=StepId("r"), steps=(FLIGHT,), why="", now=NOW, window_s=WINDOW_S))
+    rewound.tell(c.Rewind(place=StepId("r"), steps=(FLIGHT,), why=""))
     assert (halts_child(rewound.saga, FLIGHT), halts_child(rewound.saga, CAR)) == (Response.ROLLBACK, None)
 
 
@@ -575,8 +574,8 @@ NOPE = Failed(error="nope")
 FLAKY = contract("act.flaky", idempotent=True, attempts=9)
 
 
-def again(topic: str = "act.flaky", now: int = NOW) -> c.KeepLimits:
-    return c.KeepLimits(now=now, window_s=WINDOW_S, again=topic)
+def again(topic: str = "act.flaky") -> c.KeepLimits:
+    return c.KeepLimits(again=topic)
 
 
 def test_attempts_that_fail_or_are_lost_count_and_one_too_many_has_its_response_with_it() -> None:
@@ -584,7 +583,7 @@ def test_attempts_that_fail_or_are_lost_count_and_one_too_many_has_its_response_
     assert story.facts == ()
     story = story.tries(FLIGHT).ends(FLIGHT, LOST).tell(keep()).later(60)
     assert (budget(story).failures, budget(story).retries, story.facts) == (2, 1, ())
-    story = story.tries(FLIGHT).ends(FLIGHT, NOPE).tell(keep())
+    story = story.tries(FLIGHT).ends(FLIGHT, NOPE).tell(keep(), now=NOW)
     why = "3 failures so far, and the limit is 2 failures"
     assert story.facts == (
         e.LimitReached(limit="failures", most=2, used=3, then="rollback", why=why),

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import Reversibility, described
 from amends.core.effects import CallPerson, Compensate, End, Mitigate
-from amends.core.outcomes import Failed, FoundNothing, Lost, Succeeded
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
-from amends.core.values import CALL, MITIGATED, StepId
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.contracts import Reversibility, described
+from amends.core.words.outcomes import Failed, FoundNothing, Lost, Succeeded
+from amends.core.words.values import CALL, MITIGATED, StepId
+from amends.core.words.verdict import Decision, Verdict
 from amends.errors import PastPivotError, RefusedError
-from tests.core.story import ACT, DENY, FLIGHT, HOTEL, LOST, NOW, PIVOT, WINDOW_S, Story, contract
+from tests.core.story import ACT, DENY, FLIGHT, HOTEL, LOST, NOW, PIVOT, Story, contract
 
 _G, _S, _K = SagaStatus, StepStatus, e.IncidentKind
 MAIL, LETTER = StepId("mail"), StepId("letter")
@@ -21,13 +21,11 @@ PERSON = "person:bob"
 
 
 def back(*, by: str = PERSON, below: tuple[str, ...] = (), counted_on: str = "") -> c.CancelSaga:
-    return c.CancelSaga(
-        by=by, why="rain", now=NOW, window_s=WINDOW_S, mitigate=True, unmitigated=below, counted_on=counted_on
-    )
+    return c.CancelSaga(by=by, why="rain", mitigate=True, unmitigated=below, counted_on=counted_on)
 
 
 def again(number: int = 1, *, by: str = PERSON) -> c.RetryIncident:
-    return c.RetryIncident(incident=number, by=by, now=NOW, window_s=WINDOW_S, mitigate=True)
+    return c.RetryIncident(incident=number, by=by, mitigate=True)
 
 
 def sent() -> Story:
@@ -53,7 +51,7 @@ def test_newest_first_compensations_and_mitigations_and_the_record_says_mitigate
 
 def test_without_being_asked_for_it_nothing_goes_back_past_the_pivot() -> None:
     story = sent()
-    story.refuses(c.CancelSaga(by=PERSON, why="", now=NOW, window_s=1), "--mitigate", PastPivotError)
+    story.refuses(c.CancelSaga(by=PERSON, why=""), "--mitigate", PastPivotError)
     failed = Story().does(MAIL, SORRY).does(HOTEL, outcome=Failed(error="no", fatal=True)).fails(HOTEL)
     assert (failed.phase, failed.incident.kind) == (_G.INCIDENT, _K.PAST_PIVOT)
     assert failed.all_due() == ()
@@ -100,13 +98,13 @@ def test_a_person_has_it_go_back_from_its_incident() -> None:
 def test_a_rollback_that_found_a_pivot_on_its_way_goes_on_from_there() -> None:
     probed = replace(SORRY, probe=True)
     story = Story().does(FLIGHT).does(MAIL, probed, LOST).fails_to_answer(MAIL).does(HOTEL)
-    story.tell(c.CancelSaga(by="person:bob", why="", now=NOW, window_s=WINDOW_S))
+    story.tell(c.CancelSaga(by="person:bob", why=""))
     story.takes_back(HOTEL)
     story.lands(MAIL)
     assert isinstance(story.due(), CallPerson)
     story.tell(c.OpenIncident(kind=_K.PAST_PIVOT, step=MAIL, why="it took effect"))
-    story.refuses(c.RetryIncident(incident=1, by=PERSON, now=NOW, window_s=1), "incident retry s1/1 --mitigate")
-    story.tell(again())
+    story.refuses(c.RetryIncident(incident=1, by=PERSON), "incident retry s1/1 --mitigate")
+    story.tell(again(), now=NOW)
     assert story.facts[-1] == e.RollbackResumed(by=PERSON, deadline_at=NOW + 900_000, mitigate=True)
     story.takes_back(MAIL).takes_back(FLIGHT).comes_to_its_end()
     assert story.phase is _G.MITIGATED
@@ -166,7 +164,7 @@ def test_the_gate_judges_it_and_a_person_may_let_it_run() -> None:
     assert isinstance(due, CallPerson)
     assert due.kind is _K.MITIGATION_DENIED
     story.tell(c.OpenIncident(kind=due.kind, step=due.step, why=due.why))
-    story.tell(c.RetryIncident(incident=1, by="person:cat", now=NOW, window_s=WINDOW_S, let_run=True))
+    story.tell(c.RetryIncident(incident=1, by="person:cat", let_run=True))
     started = story.starts_back(MAIL, verdict=DENY).facts[0]
     assert isinstance(started, e.MitigationStarted)
     assert started.let_run_by == "person:cat"

@@ -7,18 +7,21 @@ from typing import Any, cast
 
 import pytest
 
-from amends.core import decide, events as e, incidents, plan, refusals, saga, step
-from amends.core.contracts import Contract, OnIncident, Retries
+from amends.core import decide, events as e, plan
+from amends.core.decide import incidents, require as refusals
 from amends.core.effects import Effect, Wait
-from amends.core.outcomes import Failed
-from amends.core.pmap import Pmap
-from amends.core.saga import Incident, Saga
-from amends.core.step import Step, altered
+from amends.core.state import saga, step
+from amends.core.state.pmap import Pmap
+from amends.core.state.saga import Incident, Saga
+from amends.core.state.step import Step
 from amends.core.transitions import STEP, StepStatus
-from amends.core.values import StepId
+from amends.core.words.contracts import Contract, OnIncident, Retries
+from amends.core.words.outcomes import Failed
+from amends.core.words.values import StepId
+from amends.dataclass import altered
 from amends.errors import JournalDamagedError
-from amends.testing import histories
-from amends.testing.chances import Tape, Truth, any_contract
+from amends.testing.walk import walk
+from amends.testing.walk.choices import Tape, Truth, any_contract
 from tests.core.laws import judge
 from tests.parts import sampled
 
@@ -47,7 +50,7 @@ def always(value: object) -> property:
 
 def everywhere(patch: Patch, name: str, value: object) -> None:
     """In every module that has imported it."""
-    for module in (decide, incidents, plan, refusals, saga, step, histories):
+    for module in (decide, incidents, plan, refusals, saga, step, walk):
         if hasattr(module, name):
             patch.setattr(module, name, value)
 
@@ -66,7 +69,7 @@ def a_compensation_that_failed_is_not_owed_any_more(patch: Patch) -> None:
 
 def compensations_do_not_wait_for_what_is_in_flight(patch: Patch) -> None:
     def hasty(state: Saga, now: int) -> tuple[Effect, ...]:
-        return _plan(altered(state, live=Pmap[StepId, None]()), now)
+        return _plan(altered(state, live=Pmap[StepId, StepStatus]()), now)
 
     everywhere(patch, "plan", hasty)
     everywhere(patch, "require_turn", unturned)
@@ -179,7 +182,7 @@ def a_lost_attempt_is_repeated_blindly(patch: Patch) -> None:
         return Truth(idempotent=not idempotent)
 
     patch.setattr(Contract, "repeatable", always(True))
-    patch.setattr(histories, "Truth", truth)
+    patch.setattr(walk, "Truth", truth)
 
 
 def a_rollback_waits_for_ever(patch: Patch) -> None:
@@ -193,8 +196,8 @@ def a_compensation_is_tried_without_end(patch: Patch) -> None:
     def untiring(tape: Tape, name: StepId) -> Contract:
         return replace(any_contract(tape, name), undo_retries=Retries(attempts=10**9))
 
-    patch.setattr(histories, "any_contract", untiring)
-    patch.setattr(histories, "UNDO_OUTCOMES", (Failed(error="busy"),))
+    patch.setattr(walk, "any_contract", untiring)
+    patch.setattr(walk, "UNDO_OUTCOMES", (Failed(error="busy"),))
 
 
 def a_retry_does_not_lift_the_rollback_up_again(patch: Patch) -> None:
@@ -245,7 +248,7 @@ MUTANTS: list[Callable[[Patch], None]] = [
 ]
 
 
-@pytest.mark.parametrize("mutant", sampled(MUTANTS, each=4), ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", sampled(MUTANTS, each=8), ids=lambda mutant: mutant.__name__)
 def test_the_laws_see_that(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
     for seed in range(ENOUGH):

@@ -10,8 +10,8 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.parts import GROUP, HIGHEST, LEAF, LONGEST, SHORTEST, cut, named_by, restored
-from amends.core.values import canonical
+from amends.core.words.parts import GROUP, HIGHEST, LEAF, LONGEST, SHORTEST, cut, named_by, restored
+from amends.core.words.values import canonical
 from amends.errors import JournalDamagedError
 
 WORDS = (

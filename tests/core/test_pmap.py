@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.pmap import Pmap
+from amends.core.state.pmap import Pmap
 
 CHANGES = st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 9)), max_size=30)
 

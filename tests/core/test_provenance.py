@@ -3,9 +3,9 @@
 import pytest
 
 from amends.core import commands as c
-from amends.core.outcomes import Lost, Succeeded
-from amends.core.provenance import NOWHERE, Origin, Sources, sources_of, unsourced
-from amends.core.values import Json, StepId
+from amends.core.state.provenance import NOWHERE, Origin, Sources, sources_of, unsourced
+from amends.core.words.outcomes import Lost, Succeeded
+from amends.core.words.values import Json, StepId
 from tests.core.story import FLIGHT, HOTEL, Story, contract
 
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import key_of
+from amends.core.decide.require import later
 from amends.core.effects import Queue
-from amends.core.outcomes import Failed, FoundNothing, Lost, NoAnswer, Succeeded
-from amends.core.refusals import later
-from amends.core.saga import replay
+from amends.core.state.saga import replay
+from amends.core.state.waits import Signal
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import Json, SagaId, StepId
-from amends.core.verdict import Decision, Need, Verdict
-from amends.core.waits import Signal
+from amends.core.words.contracts import key_of
+from amends.core.words.outcomes import Failed, FoundNothing, Lost, NoAnswer, Succeeded
+from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.verdict import Decision, Need, Verdict
 from amends.errors import (
     JournalDamagedError,
     PastPivotError,
@@ -34,7 +34,6 @@ from tests.core.story import (
     NOW,
     PIVOT,
     PROBED,
-    WINDOW_S,
     Story,
     contract,
     start,
@@ -47,11 +46,11 @@ HERE = StepId("here")
 
 
 def rewind(*steps: StepId, place: StepId = HERE) -> c.Rewind:
-    return c.Rewind(place=place, steps=steps, why="again", now=NOW, window_s=WINDOW_S)
+    return c.Rewind(place=place, steps=steps, why="again")
 
 
 def back_to(to: str | None = None, last: int | None = None) -> c.RollBackTo:
-    return c.RollBackTo(to=to, last=last, by="person:ann", why="wrong", now=NOW, window_s=WINDOW_S)
+    return c.RollBackTo(to=to, last=last, by="person:ann", why="wrong")
 
 
 def checkpoint(name: str, place: StepId = HERE) -> c.MakeCheckpoint:
@@ -185,8 +184,8 @@ def test_a_lock_that_is_not_had_voids_what_people_agreed_to() -> None:
     assert story.needs(FLIGHT) == Queue(FLIGHT, NOW + 5)
     refuse = c.RefuseLock(step=FLIGHT, error="held by s9", deadlock=True)
     assert story.tell(refuse).facts == (e.LockRefused(step=FLIGHT, error="held by s9", deadlock=True),)
-    asked = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK, now=NOW))
-    asked.tell(c.AnswerApproval(FLIGHT, "person:bob", granted=True, why="", now=NOW)).tell(wait).tell(refuse)
+    asked = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK))
+    asked.tell(c.AnswerApproval(FLIGHT, "person:bob", granted=True, why="")).tell(wait).tell(refuse)
     assert asked.facts == (
         e.LockRefused(step=FLIGHT, error="held by s9", deadlock=True),
         e.ApprovalVoided(step=FLIGHT, why="its step did not get what it needs for itself"),
@@ -220,16 +219,16 @@ def test_what_people_are_asked_is_shown_whole() -> None:
 
 
 def test_who_asks_ahead_asks_under_a_name_of_its_own() -> None:
-    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ALLOW, now=NOW, ahead=True))
+    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ALLOW, ahead=True))
     (fact,) = story.facts
     assert isinstance(fact, e.ApprovalRequested)
     assert (fact.rule, fact.policy, fact.needs) == ("asked-ahead", "p", (Need(rule="asked-ahead"),))
 
 
 def test_an_approval_of_what_is_held_may_run_out_meanwhile() -> None:
-    story = Story().proposes(FLIGHT, HELD).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK, now=NOW))
-    story.tell(c.AnswerApproval(FLIGHT, "person:bob", granted=True, why="", now=NOW)).finishes()
-    story.tell(c.StartAttempt(step=FLIGHT, now=NOW + 60_000, policy="p"))
+    story = Story().proposes(FLIGHT, HELD).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK))
+    story.tell(c.AnswerApproval(FLIGHT, "person:bob", granted=True, why="")).finishes()
+    story.tell(c.StartAttempt(step=FLIGHT, policy="p"), now=NOW + 60_000)
     assert story.facts == (e.ApprovalVoided(step=FLIGHT, why="it expired while the step was held"),)
 
 
@@ -256,8 +255,8 @@ def test_what_is_released_and_is_to_be_tried_again_is_though_something_else_has_
 def test_who_resolves_that_a_release_is_denied_drops_that_one_alone() -> None:
     story = Story()
     for step in (FLIGHT, HOTEL):
-        story.proposes(step, HELD).tell(c.RecordVerdict(step=step, verdict=ASK, now=NOW))
-        story.tell(c.AnswerApproval(step, "person:bob", granted=True, why="", now=NOW))
+        story.proposes(step, HELD).tell(c.RecordVerdict(step=step, verdict=ASK))
+        story.tell(c.AnswerApproval(step, "person:bob", granted=True, why=""))
     story.finishes().judges(FLIGHT, DENY)
     story.tell(c.OpenIncident(kind=e.IncidentKind.RELEASE_FAILED, step=FLIGHT, why="not today")).resolves()
     assert story.facts == (
@@ -282,10 +281,10 @@ def test_what_is_held_when_a_person_ends_the_saga_is_dropped_with_the_reason() -
 
 
 def test_who_may_not_answer_is_told_why() -> None:
-    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK, now=NOW))
+    story = Story().proposes(FLIGHT).tell(c.RecordVerdict(step=FLIGHT, verdict=ASK))
 
     def answers(by: str, digest: str | None = None) -> c.AnswerApproval:
-        return c.AnswerApproval(FLIGHT, by, granted=True, why="", now=NOW, digest=digest)
+        return c.AnswerApproval(FLIGHT, by, granted=True, why="", digest=digest)
 
     story.refuses(
         answers("agent:x"),
@@ -309,10 +308,8 @@ def test_who_may_not_answer_is_told_why() -> None:
 
 ASKS_ELSEWHERE = "its parent p counts on it; cancel p"
 OF_A_CHILD: dict[str, c.CancelSaga | c.RollBackTo] = {
-    "all": c.CancelSaga(by="person:bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE),
-    "the last": c.RollBackTo(
-        to=None, last=1, by="person:bob", why="rain", now=NOW, window_s=WINDOW_S, counted_on=ASKS_ELSEWHERE
-    ),
+    "all": c.CancelSaga(by="person:bob", why="rain", counted_on=ASKS_ELSEWHERE),
+    "the last": c.RollBackTo(to=None, last=1, by="person:bob", why="rain", counted_on=ASKS_ELSEWHERE),
 }
 
 
@@ -408,7 +405,7 @@ def test_who_goes_back_under_a_pause_is_paused_again_where_it_has_come_to() -> N
     story.takes_back(FLIGHT).comes_to_its_end()
     assert story.facts[-1] == e.SagaPaused(by="person:a", why="a look")
     assert story.phase is SagaStatus.PAUSED
-    assert story.tell(c.UnpauseSaga(by="person:a", now=NOW, window_s=1)).saga.works
+    assert story.tell(c.UnpauseSaga(by="person:a")).saga.works
 
 
 def test_who_goes_back_under_a_wide_pause_finds_it_by_itself() -> None:
@@ -450,7 +447,7 @@ def test_a_rewind_that_crosses_the_pivot_is_refused_and_names_it() -> None:
     story.refuses(rewind(FLIGHT, HOTEL), told, PastPivotError)
     story.refuses(back_to(last=2), told, PastPivotError)
     cancelled = told.replace("cannot go back that far", "cannot be cancelled")
-    story.refuses(c.CancelSaga(by="person:a", why="", now=NOW, window_s=1), cancelled, PastPivotError)
+    story.refuses(c.CancelSaga(by="person:a", why=""), cancelled, PastPivotError)
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------
@@ -482,9 +479,9 @@ def test_an_incident_has_an_owner_and_comments() -> None:
 
 def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> None:
     story = stuck()
-    resolve = c.ResolveIncident(incident=1, by="person:ann", reason=" ", now=NOW, window_s=1)
+    resolve = c.ResolveIncident(incident=1, by="person:ann", reason=" ")
     story.refuses(resolve, "^incident s1/1 needs a reason: say what was done by hand$")
-    let_run = c.RetryIncident(incident=1, by="person:bob", now=NOW, window_s=1, let_run=True)
+    let_run = c.RetryIncident(incident=1, by="person:bob", let_run=True)
     story.refuses(
         let_run,
         "^incident s1/1 is compensation_failed: the gate has not refused anything that could be let run$",
@@ -496,7 +493,7 @@ def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> No
         "^'agent:x' is not a person, and only people let run what the gate refused: "
         "any person but ann may, as person:<name>$",
     )
-    denied.tell(let_run)
+    denied.tell(let_run, window_s=1)
     assert denied.facts == (
         e.IncidentRetried(incident=1, by="person:bob", let_run=True),
         e.RollbackResumed(by="person:bob", deadline_at=NOW + 1000),
@@ -505,7 +502,7 @@ def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> No
 
 def test_a_resolution_may_carry_a_proof_and_settles_the_step() -> None:
     story = stuck()
-    story.tell(c.ResolveIncident(incident=1, by="person:ann", reason="by hand", now=NOW, window_s=1, proof="photo"))
+    story.tell(c.ResolveIncident(incident=1, by="person:ann", reason="by hand", proof="photo"), window_s=1)
     assert story.facts == (
         e.IncidentResolved(incident=1, by="person:ann", reason="by hand", settled=(FLIGHT,), proof="photo"),
         e.RollbackResumed(by="person:ann", deadline_at=NOW + 1000),
@@ -521,7 +518,7 @@ def test_a_late_loss_says_which_attempt_it_was() -> None:
 
 def test_a_definition_may_call_a_person() -> None:
     story = Story().does(FLIGHT)
-    story.tell(c.FailWork(cause=e.Cause.ERROR, why="help", step=HOTEL, now=NOW, window_s=1, calls=True))
+    story.tell(c.FailWork(cause=e.Cause.ERROR, why="help", step=HOTEL, calls=True))
     assert story.facts == (
         e.IncidentOpened(incident=1, kind=e.IncidentKind.CALLED, step=None, why="help", left=(FLIGHT,)),
         e.SagaHalted(),
@@ -541,7 +538,7 @@ def test_who_asked_for_a_saga_does_not_let_its_refused_compensation_run() -> Non
     story = Story(started=False).tell(begun).does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY)
     story.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no"))
     story.refuses(
-        c.RetryIncident(incident=1, by="person:Ann", now=NOW, window_s=1, let_run=True),
+        c.RetryIncident(incident=1, by="person:Ann", let_run=True),
         "^person:Ann may not let run what the gate refused: they asked for it, own it, or act for who did, and outside "
         "development another person decides; any other person may$",
     )
@@ -604,14 +601,14 @@ def test_waits_are_numbered_ended_by_time_and_answered_in_order() -> None:
         (2, 3, NOW + 9),
     ]
     told = "^saga s1 does not wait at place 1, or not until now$"
-    story.refuses(c.EndWait(place=StepId("1"), now=NOW + 4), told)
+    story.refuses(c.EndWait(place=StepId("1")), told, now=NOW + 4)
     assert story.tell(signal()).facts == (
         e.SignalReceived(number=1, name="go", payload="x", by="person:ann"),
         e.WaitEnded(place=StepId("1"), signal=1),
     )
     assert dict(story.saga.waits.signals) == {1: Signal(number=1, name="go", payload="x", by="person:ann")}
-    story.refuses(c.EndWait(place=StepId("1"), now=NOW + 5), told)
-    assert story.tell(c.EndWait(place=StepId("2"), now=NOW + 9)).facts == (e.WaitEnded(place=StepId("2"), signal=None),)
+    story.refuses(c.EndWait(place=StepId("1")), told, now=NOW + 5)
+    assert story.tell(c.EndWait(place=StepId("2")), now=NOW + 9).facts == (e.WaitEnded(place=StepId("2"), signal=None),)
 
 
 # -- what cannot follow -----------------------------------------------------------------------------------------------

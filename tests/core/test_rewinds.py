@@ -6,14 +6,13 @@ import pytest
 
 from amends.core import commands as c, events as e
 from amends.core.effects import CallPerson, Compensate, End, GiveUp, Probe, Settle
-from amends.core.outcomes import Failed, Found
 from amends.core.plan import rewinding
-from amends.core.saga import evolve
-from amends.core.step import Told
+from amends.core.state.saga import evolve, open_waits
+from amends.core.state.step import Told
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import StepId
-from amends.core.verdict import Decision, Verdict
-from amends.core.waits import open_waits
+from amends.core.words.outcomes import Failed, Found
+from amends.core.words.values import StepId
+from amends.core.words.verdict import Decision, Verdict
 from tests.core.story import ALLOW, CAR, DONE, FLIGHT, HOTEL, LOST, NOW, PROBED, READ, WINDOW_S, Story, contract
 
 _G, _S = SagaStatus, StepStatus
@@ -23,12 +22,12 @@ INSIDE = StepId("r")
 END = c.EndRewind(place=INSIDE)
 
 
-def rewind(*steps: StepId, place: StepId = INSIDE, window_s: float = WINDOW_S) -> c.Rewind:
-    return c.Rewind(place=place, steps=steps, why="again", now=NOW, window_s=window_s)
+def rewind(*steps: StepId, place: StepId = INSIDE) -> c.Rewind:
+    return c.Rewind(place=place, steps=steps, why="again")
 
 
 def back_to(to: str | None = None, last: int | None = None) -> c.RollBackTo:
-    return c.RollBackTo(to=to, last=last, by="person:ann", why="wrong", now=NOW, window_s=WINDOW_S)
+    return c.RollBackTo(to=to, last=last, by="person:ann", why="wrong")
 
 
 def marked() -> Story:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from amends.core import events as e
-from amends.core.saga import evolve, replay, unstarted
+from amends.core.state.saga import evolve, replay, unstarted
 from amends.core.transitions import (
     APPROVAL,
     INCIDENT,
@@ -22,7 +22,7 @@ from amends.core.transitions import (
     StepStatus,
     WaitStatus,
 )
-from amends.core.values import SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.errors import JournalDamagedError
 from tests.core.samples import (
     EVENT,

@@ -10,7 +10,7 @@ from enum import StrEnum
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.values import DEEPEST, LARGEST_INT, LARGEST_VALUE, Json, canonical, digest
+from amends.core.words.values import DEEPEST, LARGEST_INT, LARGEST_VALUE, Json, canonical, digest
 from amends.errors import NotJsonError, TooLargeError
 
 

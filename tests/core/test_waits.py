@@ -7,10 +7,10 @@ from hypothesis import given, strategies as st
 
 from amends.core import commands as c, events as e
 from amends.core.decide import decide
-from amends.core.saga import Saga, evolve, replay
+from amends.core.state.saga import Saga, evolve, open_waits, replay
+from amends.core.state.waits import wait_words
 from amends.core.transitions import SagaStatus, WaitStatus
-from amends.core.values import SagaId, StepId
-from amends.core.waits import open_waits, wait_words
+from amends.core.words.values import SagaId, StepId
 from amends.errors import RefusedError
 from tests.core.samples import STARTED
 
@@ -33,9 +33,9 @@ class Told:
         self.now = 0
         self.waits = 0
 
-    def tell(self, command: c.Command) -> bool:
+    def tell(self, command: c.Command, now: int | None = None) -> bool:
         try:
-            events = decide(self.saga, command)
+            events = decide(self.saga, command, c.Moment(self.now if now is None else now, 0, 1))
         except RefusedError:
             return False
         for event in events:
@@ -54,7 +54,7 @@ class Told:
         else:
             self.now += amount
             for wait in open_waits(self.saga):
-                assert self.tell(c.EndWait(place=wait.place, now=self.now)) == (wait.until <= self.now)
+                assert self.tell(c.EndWait(place=wait.place)) == (wait.until <= self.now)
 
 
 @given(moves=st.lists(MOVES, max_size=60))
@@ -86,7 +86,9 @@ def test_a_signal_is_refused_only_where_nothing_waits_for_it(moves: list[tuple[s
         wanted = {wait.name for wait in open_waits(told.saga)}
         for name in NAMES:
             try:
-                events = decide(told.saga, c.SendSignal(name=name, payload=None, by="person:a"))
+                events = decide(
+                    told.saga, c.SendSignal(name=name, payload=None, by="person:a"), c.Moment(told.now, 0, 1)
+                )
             except RefusedError:
                 assert name not in wanted
             else:
@@ -103,13 +105,13 @@ def test_what_people_see_of_a_saga_that_sleeps_is_waiting() -> None:
 
 def test_a_wait_does_not_end_before_its_time() -> None:
     told = Told()
-    assert not told.tell(c.EndWait(place=StepId("1"), now=4))
+    assert not told.tell(c.EndWait(place=StepId("1")), now=4)
     told.move("wait", "paid", 5)
-    assert not told.tell(c.EndWait(place=StepId("1"), now=4))
-    assert told.tell(c.EndWait(place=StepId("1"), now=5))
+    assert not told.tell(c.EndWait(place=StepId("1")), now=4)
+    assert told.tell(c.EndWait(place=StepId("1")), now=5)
     assert told.saga.waits is not None
     assert [wait.status for wait in told.saga.waits.places.values()] == [WaitStatus.ENDED]
-    assert not told.tell(c.EndWait(place=StepId("1"), now=6))
+    assert not told.tell(c.EndWait(place=StepId("1")), now=6)
 
 
 def test_a_saga_keeps_a_thousand_early_signals_and_no_more() -> None:
@@ -118,11 +120,11 @@ def test_a_saga_keeps_a_thousand_early_signals_and_no_more() -> None:
         told.move("signal", "paid", amount=True)
     assert len(told.sent) == 1000
     with pytest.raises(RefusedError, match="1000 signals that it has not taken up"):
-        decide(told.saga, c.SendSignal(name="paid", payload=None, by="person:a", early=True))
+        decide(told.saga, c.SendSignal(name="paid", payload=None, by="person:a", early=True), c.Moment(told.now, 0, 1))
 
 
 def test_nobody_is_at_a_wait_once_the_work_has_ended_or_goes_back() -> None:
-    fail = c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=0, window_s=1)
+    fail = c.FailWork(cause=e.Cause.ERROR, why="", step=None)
     for ends in (c.FinishWork(result=None), fail):
         told = Told()
         told.move("wait", "paid", 5)

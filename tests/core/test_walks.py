@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from amends.core import commands as c, events as e
-from amends.core.contracts import OnIncident
 from amends.core.decide import decide
-from amends.core.outcomes import FoundNothing, Succeeded
 from amends.core.plan import plan
-from amends.core.saga import Saga, evolve, replay, unstarted
+from amends.core.state.saga import Saga, evolve, replay, unstarted
 from amends.core.transitions import SAGA, STEP, SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
+from amends.core.words.contracts import OnIncident
+from amends.core.words.outcomes import FoundNothing, Succeeded
+from amends.core.words.values import SagaId, StepId
+from amends.drill.world import goes_first
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError, UnknownIncidentError
-from amends.testing.chances import OUTCOMES, UNDO_OUTCOMES, Tape, Told, tapes
-from amends.testing.histories import Walk
-from amends.testing.order import goes_first
+from amends.testing.walk.choices import OUTCOMES, UNDO_OUTCOMES, Tape, Told, tapes
+from amends.testing.walk.walk import Walk
 from tests.core.laws import is_pivot, judge
 from tests.core.story import ALLOW, DENY, contract, start
 from tests.parts import rest
@@ -75,6 +75,7 @@ def test_fifteen_hundred_seeded_walks_do_too() -> None:
     assert ends[_G.MITIGATED] >= 10
 
 
+@rest
 def test_the_walks_come_to_every_place_in_the_tables() -> None:
     """Else all of this would prove little. What only the policies' own saga does is not walked."""
     seen: set[tuple[str, type[e.Event]]] = set()
@@ -135,7 +136,7 @@ def test_a_saga_past_its_pivot_is_not_cancelled_and_the_refusal_names_it(tape: T
         pivots = [step for step in told.after.steps.values() if is_pivot(step)]
         if pivots and told.after.rollback is None:
             with pytest.raises(PastPivotError) as caught:
-                decide(told.after, c.CancelSaga(by="person:a", why="", now=0, window_s=1))
+                decide(told.after, c.CancelSaga(by="person:a", why=""), c.Moment(0, 0, 1))
             assert f"step {told.after.pivot} (t{told.after.pivot}) took effect" in str(caught.value)
 
     Walk(tape, watch=hold).run()
@@ -194,6 +195,7 @@ def test_replaying_a_prefix_gives_the_state_that_was_kept_on_the_way_and_old_sta
         assert state.head == length
 
 
+@rest
 @quick
 @given(tape=tapes())
 def test_what_is_due_and_what_is_decided_depend_on_nothing_but_the_history(tape: Tape) -> None:
@@ -212,24 +214,24 @@ def test_what_is_due_and_what_is_decided_depend_on_nothing_but_the_history(tape:
 
 def requests(saga: Saga) -> list[c.Command]:
     """Everything that anyone may ask of a saga, in or out of season."""
-    now, late = 1_700_000_100_000, StepId("never proposed")
+    late = StepId("never proposed")
     asked: list[c.Command] = [
         start(),
         c.FinishWork(result=None),
-        c.FailWork(cause=e.Cause.ERROR, why="", step=None, now=now, window_s=9),
-        c.CancelSaga(by="person:a", why="", now=now, window_s=9),
+        c.FailWork(cause=e.Cause.ERROR, why="", step=None),
+        c.CancelSaga(by="person:a", why=""),
         c.OpenIncident(kind=e.IncidentKind.DIVERGED, step=None, why=""),
         c.MakeCheckpoint(place=StepId("somewhere"), name="here"),
-        c.Rewind(place=StepId("somewhere"), steps=tuple(saga.steps), why="", now=now, window_s=9),
-        c.RollBackTo(to="here", last=None, by="person:a", why="", now=now, window_s=9),
-        c.RollBackTo(to=None, last=2, by="person:a", why="", now=now, window_s=9),
+        c.Rewind(place=StepId("somewhere"), steps=tuple(saga.steps), why=""),
+        c.RollBackTo(to="here", last=None, by="person:a", why=""),
+        c.RollBackTo(to=None, last=2, by="person:a", why=""),
         *(c.EndRewind(place=place) for place in saga.rewinds),
         c.EndSaga(),
-        c.Recover(now=now, jitter=0),
+        c.Recover(),
     ]
     for number in range(len(saga.incidents) + 2):
-        asked.append(c.RetryIncident(incident=number, by="person:a", now=now, window_s=9))
-        asked.append(c.ResolveIncident(incident=number, by="person:a", reason="r", now=now, window_s=9))
+        asked.append(c.RetryIncident(incident=number, by="person:a"))
+        asked.append(c.ResolveIncident(incident=number, by="person:a", reason="r"))
     for step in (*saga.steps, late):
         asked += [
             c.ProposeStep(step=step, contract=contract(on_incident=OnIncident.GO_ON), args={}, digest=""),
@@ -239,21 +241,21 @@ def requests(saga: Saga) -> list[c.Command]:
             c.PlaceStep(step=step, place=StepId("somewhere")),
             c.KeepBefore(step=step, before=None),
             c.StartAttempt(step=step),
-            c.RecordAnswer(step=step, answer=FoundNothing(), now=now, jitter=0, reports=0),
-            c.EnrolLate(step=step, attempt=1, outcome=Succeeded(), now=now, window_s=9),
+            c.RecordAnswer(step=step, answer=FoundNothing(), reports=0),
+            c.EnrolLate(step=step, attempt=1, outcome=Succeeded()),
             c.StartCompensation(step=step, certain=True, verdict=ALLOW),
             c.StartCompensation(step=step, certain=False, verdict=DENY),
             c.OpenIncident(kind=e.IncidentKind.OUTCOME_UNKNOWN, step=step, why=""),
-            c.FailWork(cause=e.Cause.FATAL, why="", step=step, now=now, window_s=9),
-            *(c.RecordOutcome(step=step, outcome=outcome, now=now, jitter=0) for outcome in set(OUTCOMES)),
-            *(c.RecordCompensation(step=step, outcome=outcome, now=now, jitter=0) for outcome in set(UNDO_OUTCOMES)),
+            c.FailWork(cause=e.Cause.FATAL, why="", step=step),
+            *(c.RecordOutcome(step=step, outcome=outcome) for outcome in set(OUTCOMES)),
+            *(c.RecordCompensation(step=step, outcome=outcome) for outcome in set(UNDO_OUTCOMES)),
         ]
     return asked
 
 
 def answer(saga: Saga, command: c.Command) -> tuple[e.Event, ...] | str:
     try:
-        return decide(saga, command)
+        return decide(saga, command, c.Moment(1_700_000_100_000, 0, 9))
     except (RefusedError, UnknownCheckpointError, UnknownIncidentError) as exc:
         return str(exc)
 

@@ -28,7 +28,7 @@ async def stand(done: Done) -> None:
 async def visit(s: Work, n: int) -> None:
     for desk in (1, 2) if n % 2 else (2, 1):
         await s.do(sit, desk)
-    await s.hold("document:count")
+    await s.lock("document:count")
     await s.documents.update("count", lambda seen: seen + 1, 0)
     if n % 5 == 0:
         raise Fatal("forgot something")

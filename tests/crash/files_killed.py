@@ -24,8 +24,8 @@ from typing import Any, cast
 
 from amends import Coordinator, Fatal, SagaDefinition, SagaStatus, StepError, Work, action, child, saga
 from amends.changeset import Changeset, Files, Life, Terms, late_writes, list_changesets
-from amends.changeset.disk import Disk, Spot, Sync
-from amends.core.values import SagaId
+from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.core.words.values import SagaId
 from amends.journal.sqlite import SqliteJournal
 from tests.changeset.shims import CALLS
 from tests.changeset.trees import PACKAGE, Seen, plant, seen

@@ -14,10 +14,10 @@ from typing import Any
 
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.journal.protocol import Entry, SagaQuery
+from amends.core.words.values import SagaId
+from amends.drill.world import Account, World, check
+from amends.journal.port.journal import Entry, SagaQuery
 from amends.journal.sqlite import SqliteJournal
-from amends.testing.world import Account, World, check
 
 VICTIMS = Path(__file__).with_name("victims.py")
 PATIENCE_S = 60.0

@@ -28,16 +28,16 @@ from amends import (
     StepError,
     StepFailedError,
     StepLostError,
-    StepStatus,
     Work,
     given,
     register,
     saga,
 )
 from amends.errors import RefusedError, UnknownSagaError
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import SETTINGS, Scenario, here
-from amends.testing.crash_life import Script
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import SETTINGS, Scenario, here
+from amends.testing.crash.life import Script
+from amends.types import StepStatus
 
 COMPLETED, ROLLED_BACK, INCIDENT = SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT
 MITIGATED = SagaStatus.MITIGATED

@@ -4,20 +4,10 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from amends import (
-    DeadlockError,
-    DocumentConflictError,
-    Done,
-    Handle,
-    SagaDefinition,
-    Settings,
-    StepFailedError,
-    Work,
-    register,
-    saga,
-)
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import SETTINGS, here
+from amends import DeadlockError, Done, Handle, SagaDefinition, Settings, StepFailedError, Work, register, saga
+from amends.errors import DocumentConflictError
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import SETTINGS, here
 from tests.crash.scenarios import COMPLETED, INCIDENT, ROLLED_BACK, act, fatal_clean, keyed_a, scenario, works
 
 IN_LINE = replace(SETTINGS, lock_wait_s=900.0)
@@ -213,7 +203,7 @@ async def document_conflict(s: Work) -> str:
 
 @scenario("two sagas wait for a document in turn", COMPLETED, **counting("1", "2"))
 async def document_in_turn(s: Work) -> None:
-    await s.hold("document:count")
+    await s.lock("document:count")
     await count(s)
 
 

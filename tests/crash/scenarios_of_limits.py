@@ -4,8 +4,8 @@ from contextlib import suppress
 from typing import Any
 
 from amends import Limits, NotDone, SagaDefinition, StepFailedError, Work, check, saga, to_checkpoint
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import here
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import here
 from tests.crash.scenarios import (
     COMPLETED,
     ID,

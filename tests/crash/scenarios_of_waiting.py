@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from amends import SagaDefinition, SagaStatus, Work
 from amends.errors import RefusedError, UnknownSagaError
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import here
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import here
 from tests.crash.scenarios import (
     COMPLETED,
     ID,

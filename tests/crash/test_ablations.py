@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from amends.core import decide
-from amends.core.step import Step
-from amends.core.values import SagaId, StepId
-from amends.journal import filing
-from amends.testing.crash import Ground, Tried, every_death
+from amends.core.state.step import Step
+from amends.core.words.values import SagaId, StepId
+from amends.journal.port import documents as filing
+from amends.testing.crash.crash import Ground, Tried, every_death
 from tests.crash.scenarios import ALL
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from amends.core.saga import Saga
-from amends.core.values import StepId
-from amends.runtime import children
-from amends.runtime.family import Family
-from amends.testing.crash import Ground, Tried, every_death
+from amends.core.state.saga import Saga
+from amends.core.words.values import StepId
+from amends.runtime.drive.family import Family
+from amends.runtime.engine import children
+from amends.testing.crash.crash import Ground, Tried, every_death
 from tests.crash.scenarios import ALL
 
 RUNS = "back to a checkpoint from outside, while a child's child runs"

@@ -1,6 +1,6 @@
 """Every scenario, with a crash at every point: before and after each append, claim, effect and compensation.
 
-What survives is recovered by a new process, and the journal is held against the world (amends.testing.world): completed
+What survives is recovered by a new process, and the journal is held against the world (amends.drill.world): completed
 sagas stand, rolled back ones do not, and whatever else stands is named by an open incident.
 """
 
@@ -17,8 +17,9 @@ from typing import Any, Self, cast
 import pytest
 
 from amends.core.transitions import SagaStatus
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import (
+from amends.drill.world import check
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import (
     Ground,
     Scenario,
     SlowGround,
@@ -30,7 +31,6 @@ from amends.testing.crash import (
     here,
     statuses_besides,
 )
-from amends.testing.world import check
 from tests.crash.scenarios import ALL
 from tests.parts import number_of, only_sampled, rest
 from tests.simulation.ablations import without

@@ -2,11 +2,11 @@
 
 import itertools
 
+from amends.drill.world import check
 from amends.errors import UnknownSagaError
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import Ground
-from amends.testing.crash_life import Blow
-from amends.testing.world import check
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import Ground
+from amends.testing.crash.life import Blow
 from tests.crash.scenarios import ALL
 
 SCENARIO = ALL["a child completes, and its parent after it"]

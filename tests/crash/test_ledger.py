@@ -8,13 +8,13 @@ import pytest
 
 from amends import Done, SagaStatus, Work, register, saga
 from amends.core import events as e
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
+from amends.drill.world import World, check
 from amends.journal.codec import FIRST, chain, encode
-from amends.journal.protocol import Entry
-from amends.runtime.coordinator import Coordinator
-from amends.testing.crash import Ground, Scenario, Tried, every_death, here
-from amends.testing.crash_life import Life, Script
-from amends.testing.world import World, check
+from amends.journal.port.journal import Entry
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.testing.crash.crash import Ground, Scenario, Tried, every_death, here
+from amends.testing.crash.life import Life, Script
 from tests.crash.scenarios import ALL, ID, fatal_clean
 
 ENDS = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})

@@ -21,9 +21,9 @@ from typing import Any
 
 import amends
 from amends import Asked, Coordinator, Done, Fatal, Happened, Limits, NotHappened, Retry, Settings, Work, action, saga
+from amends.drill.world import World
 from amends.errors import AmendsError, RefusedError
-from amends.journal.protocol import Entry
-from amends.testing.world import World
+from amends.journal.port.journal import Entry
 
 FOLDER = Path(sys.argv[1])
 WORLD = World(FOLDER / "world")

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from amends.gate.load import builtin_policy
-from amends.testing.crash import Tried
-from amends.testing.crash_fork import every_kill
+from amends.testing.crash.crash import Tried
+from amends.testing.crash.fork import every_kill
 from tests.crash.scenarios import ALL
 
 MEMORY = Path("/dev/shm")

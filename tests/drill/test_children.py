@@ -5,11 +5,10 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from amends import Asked, Done, Happened, NotHappened, Registry, SagaDefinition, Work, child, register, saga
-from amends.runtime.registry import PROCESS
-from amends.testing.drill import Mark, Report, drill
-from amends.testing.drill.junit import junit
-from amends.testing.drill.page import page
-from amends.testing.drill.records import has_changed, record_of
+from amends.drill import Mark, Report, drill
+from amends.drill.page import junit, page
+from amends.drill.records import has_changed, record_of
+from amends.runtime.declare.registry import PROCESS
 from tests.drill import zoo
 from tests.drill.zoo import Shop, order
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from amends import Asked
+from amends.drill import Fault, Report, drill, somebody_else
 from amends.sagafile import load_saga
-from amends.testing.drill import Fault, Report, drill, somebody_else
 from tests.parts import sampled
 from tests.sagafile.places import WORLDS
 
@@ -119,7 +119,7 @@ def test_what_was_ordered_is_cancelled_wherever_it_goes_wrong(example: Any, tmp_
 
 
 @pytest.mark.parametrize("example", ["shop_migration/migrate"], indirect=True)
-@pytest.mark.parametrize("repaired", [False, True])
+@pytest.mark.parametrize("repaired", sampled([False, True], each=2))
 def test_the_shop_comes_back_row_for_row_with_the_children_that_moved_it(
     example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repaired: bool
 ) -> None:

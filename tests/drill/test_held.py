@@ -7,7 +7,7 @@ import pytest
 
 import amends
 from amends import Action, Asked, Done, Happened, NotHappened, SagaDefinition, Work, register, saga
-from amends.testing.drill import Mark, Report, drill
+from amends.drill import Mark, Report, drill
 from tests.drill.zoo import Shop
 
 sent: dict[str, str] = {}

@@ -6,31 +6,30 @@ from typing import Any
 import pytest
 
 from amends import Registry, SagaStatus, Work, saga
-from amends.core.contracts import Contract, Topic
-from amends.core.values import DRILLS
-from amends.core.verdict import Decision, Verdict
-from amends.gate.load import parse_policy
-from amends.gate.policy import PolicyGate
-from amends.gate.protocol import Facts
-from amends.journal.memory import MemoryJournal
-from amends.runtime.coordinator import Coordinator
-from amends.runtime.drills import (
+from amends.core.words.contracts import Contract, Topic
+from amends.core.words.values import DRILLS
+from amends.core.words.verdict import Decision, Verdict
+from amends.drill import drill
+from amends.drill.records import has_changed, record_of
+from amends.evidence.drills import (
     DrilledAction,
     DrillRecord,
     contract_digest,
     drills_on_record,
     missed_still,
-    note_missed,
     record_drill,
 )
-from amends.runtime.notices.couriers import Couriers
-from amends.runtime.notices.notice import Notice
-from amends.runtime.notices.target import Delivered, Delivery
-from amends.runtime.notices.types import ASKING
-from amends.runtime.policies import Policies
+from amends.gate.facts import Facts
+from amends.gate.load import parse_policy
+from amends.gate.policy import PolicyGate
+from amends.journal.memory import MemoryJournal
+from amends.notify.notice import ASKING, Notice
+from amends.notify.target import Delivered, Delivery
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.runtime.coordinator.couriers import Couriers
+from amends.runtime.drive.drills import note_missed
+from amends.runtime.drive.policies import Policies
 from amends.runtime.settings import Settings
-from amends.testing.drill import drill
-from amends.testing.drill.records import has_changed, record_of
 from tests.drill.zoo import Shop, order
 from tests.runtime.support import QuickClock
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amends import Asked, ChangedSince, Done, Fatal, Happened, NotHappened, SagaDefinition, Work, key, register, saga
-from amends.testing.drill import Fault, Mark, Report, drill, somebody_else
+from amends.drill import Fault, Mark, Report, drill, somebody_else
 from tests.drill import zoo
 from tests.drill.zoo import Shop, order
 

@@ -10,16 +10,16 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import EvidenceError
 from amends.evidence import standalone
 from amends.evidence.bundle import export, spell
-from amends.evidence.keys import GivenKey
-from amends.evidence.notary import KeyNotary
-from amends.evidence.verify import verify_bundle
-from amends.journal.attested import Stored
+from amends.evidence.sign.keys import GivenKey
+from amends.evidence.sign.notary import KeyNotary
+from amends.evidence.verify.verify import verify_bundle
 from amends.journal.memory import MemoryJournal
-from amends.journal.protocol import Journal, Summary
+from amends.journal.port.evidence import Stored
+from amends.journal.port.journal import Journal, Summary
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.samples import started, walked
 

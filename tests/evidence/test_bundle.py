@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.core import events as e
-from amends.core.values import SagaId, digest
+from amends.core.words.values import SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
-from amends.evidence import examine, standalone
+from amends.evidence import standalone
 from amends.evidence.bundle import POLICY_SAGA, Branches, export, spell, spell_entry
-from amends.evidence.verify import verify_bundle, verify_journal
-from amends.journal.attested import Checkpoint, Removal, Signer, Stored
+from amends.evidence.verify import examine
+from amends.evidence.verify.verify import verify_bundle, verify_journal
 from amends.journal.codec import INLINE, Wire
 from amends.journal.memory import MemoryJournal
 from amends.journal.memory.state import Kept
+from amends.journal.port.evidence import Removal, Signer, Stored, TreeHead
 from amends.journal.tree import Tree, leaf
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.evidence import root
-from amends.testing.journal_suite.ground import add, begin, entries
+from amends.testing.journal_suite.fixture import add, begin, entries
 from amends.testing.journal_suite.samples import PAYLOAD, resumed, started, succeeded
 from tests.evidence.given import COMPLETED, RUNNING, Made, bundle_of, ended, lines_of, made, notary, verdict, write
 
@@ -442,8 +443,8 @@ class InUse(MemoryJournal):
         await self._go_on()
         return found
 
-    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
-        async for one in super().checkpoints(after=after):
+    async def tree_heads(self, *, after: int = 0) -> AsyncIterator[TreeHead]:
+        async for one in super().tree_heads(after=after):
             yield one
             await self._go_on()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amends import Coordinator, Done, Fatal, Registry, Secret, Work, action, saga
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.evidence.record import record
 from tests.evidence.given import bundle_of
 
@@ -57,7 +57,7 @@ def test_a_secret_is_in_no_file_and_in_no_evidence(tmp_path: Path, fails: bool) 
             found = record(shown.row, shown.saga, shown.entries)
             assert leaks(json.dumps(found).encode()) == []
             assert leaks("".join(line.text for line in shown.timeline).encode()) == []
-            newest = await journal.checkpoint()
+            newest = await journal.tree_head()
             assert newest is not None
             assert leaks(newest.note.encode()) == []
             assert [one async for one in journal.read(SagaId("s0"))]

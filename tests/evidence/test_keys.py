@@ -15,12 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from amends.bootstrap import Coordinator, open_journal
 from amends.clock import SystemClock
 from amends.errors import EvidenceError, EvidenceKeyError
-from amends.evidence import keys
-from amends.evidence.keys import KEY, KEY_FILE, GivenKey, KeyFile, key_source, read_private, spell_private
-from amends.evidence.notary import KeyNotary
-from amends.evidence.note import read_key, read_note, spell_note
-from amends.testing.journal_suite.ground import begin
-from amends.testing.journal_suite.notary import PlainNotary
+from amends.evidence.sign import keys
+from amends.evidence.sign.keys import KEY, KEY_FILE, GivenKey, KeyFile, key_source, read_private, spell_private
+from amends.evidence.sign.notary import KeyNotary
+from amends.evidence.sign.note import read_key, read_note, spell_note
+from amends.testing.journal_suite.fixture import PlainNotary, begin
 from tests.evidence.given import COMPLETED, notary
 
 ORIGIN = "amends/x"
@@ -308,7 +307,7 @@ def test_whoever_has_the_journal_open_meanwhile_signs_by_the_new_key(path: Path)
         await begin(other, "s")
         new = await change(path)
         await begin(other, "t", summary=COMPLETED)
-        newest = await other.checkpoint()
+        newest = await other.tree_head()
         assert newest is not None
         assert newest.size == 2
         assert read_key(new).has_signed(read_note(newest.note))

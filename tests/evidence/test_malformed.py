@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from amends.errors import EvidenceError
-from amends.evidence import verify
 from amends.evidence.bundle import spell
-from amends.evidence.verify import verify_bundle
+from amends.evidence.verify import verify
+from amends.evidence.verify.verify import verify_bundle
 from amends.journal.tree import leaf
 from tests.evidence.given import UNREADABLE, conclusion, ended, lines_of, made, verdict
 

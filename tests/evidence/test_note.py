@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from amends.errors import EvidenceError
 from amends.evidence import ed25519, standalone
-from amends.evidence.note import (
-    Checkpoint,
+from amends.evidence.sign.note import (
+    NotedHead,
     PublicKey,
     read_checkpoint,
     read_key,
@@ -91,7 +91,7 @@ def test_what_is_no_key_is_refused(text: str) -> None:
 def test_a_checkpoint_comes_back_and_only_its_signers_have_signed_it() -> None:
     note = signed(spell_checkpoint("amends/x", 12, ROOT), 1, 2)
     found = read_note(note)
-    assert read_checkpoint(found) == Checkpoint("amends/x", 12, ROOT)
+    assert read_checkpoint(found) == NotedHead("amends/x", 12, ROOT)
     assert [pair(seed)[1].has_signed(found) for seed in (1, 2, 3)] == [True, True, False]
     assert not pair(1, "amends/y")[1].has_signed(found)
 

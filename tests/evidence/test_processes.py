@@ -7,9 +7,9 @@ import pytest
 
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
-from amends.evidence.examine import Report
-from amends.evidence.keys import KEY, KEY_FILE
-from amends.evidence.verify import verify_journal
+from amends.evidence.sign.keys import KEY, KEY_FILE
+from amends.evidence.verify.examine import Report
+from amends.evidence.verify.verify import verify_journal
 from tests.journal.test_processes import Program
 
 
@@ -22,7 +22,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 async def verified(path: Path) -> tuple[Report, int, int]:
     journal = await open_journal(str(path), SystemClock())
     try:
-        checkpoints = [one.size async for one in journal.checkpoints()]
+        checkpoints = [one.size async for one in journal.tree_heads()]
         return await verify_journal(journal), len(checkpoints), len(await journal.signers())
     finally:
         await journal.close()

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from amends.core import events as e
-from amends.core.contracts import Contract, OnIncident, Reversibility, Topic
-from amends.core.saga import replay
+from amends.core.state.saga import replay
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Need
+from amends.core.words.contracts import Contract, OnIncident, Reversibility, Topic
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Need
 from amends.errors import PayloadRemovedError
 from amends.evidence.record import record
-from amends.journal.attested import Checkpoint
 from amends.journal.memory import MemoryJournal
-from amends.journal.protocol import Entry, SagaRow, Summary
+from amends.journal.port.evidence import TreeHead
+from amends.journal.port.journal import Entry, SagaRow, Summary
 from amends.testing.clock import ManualClock
 
 FINISHED = 1_774_964_418_000  # 2026-03-31T13:40:18Z
@@ -132,7 +132,7 @@ def test_the_record_is_the_given_one_letter_for_letter() -> None:
 def test_ours_comes_under_one_key() -> None:
     row, entries, _ = told(HISTORY)
     state = replay(row.id, HISTORY)
-    ours = record(row, state, entries, Checkpoint(20, FINISHED, "note"))["amends"]
+    ours = record(row, state, entries, TreeHead(20, FINISHED, "note"))["amends"]
     assert isinstance(ours, dict)
     steps, timeline = ours.pop("steps"), ours.pop("timeline")
     assert isinstance(timeline, list)

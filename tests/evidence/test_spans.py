@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from amends.evidence.spans import Spans
+from amends.evidence.verify.positions import Spans
 
 RUNS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)).map(lambda run: (run[0], run[0] + run[1])), max_size=8)
 

@@ -27,13 +27,15 @@ from typing import Any, cast
 
 import pytest
 
-from amends.core.values import SagaId, digest
+from amends.core.words.values import SagaId, digest
 from amends.errors import EvidenceError
-from amends.evidence import ed25519, note as notes, standalone, verify
+from amends.evidence import ed25519, standalone
 from amends.evidence.bundle import spell, spell_entry
-from amends.evidence.examine import Conclusion, Examination
-from amends.journal.attested import Stored
+from amends.evidence.sign import note as notes
+from amends.evidence.verify import verify
+from amends.evidence.verify.examine import Conclusion, Examination
 from amends.journal.codec import FIRST, chain
+from amends.journal.port.evidence import Stored
 from amends.journal.sqlite import SqliteJournal
 from amends.journal.sqlite.database import Database
 from amends.journal.tree import Tree, leaf

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.core import events as e
-from amends.core.contracts import Contract, Topic
-from amends.core.values import Json, SagaId, StepId
-from amends.evidence.commands import changed
-from amends.evidence.texts import LONGEST_ARGS, LONGEST_REASON, spelled, spelled_args
-from amends.evidence.timeline import Direction, Line, Timeline, Tone, span, timeline, visible
+from amends.core.words.contracts import Contract, Topic
+from amends.core.words.values import Json, SagaId, StepId
+from amends.evidence.story.commands import changed
+from amends.evidence.story.timeline import Direction, Line, Timeline, Tone, span, timeline, visible
 from amends.journal.codec import encode
-from amends.journal.protocol import Entry
-from amends.runtime.secret import Secret, mask
+from amends.journal.port.journal import Entry
+from amends.secrets import Secret, mask
 from amends.testing.journal_suite.samples import EVERY_EVENT
+from amends.text import LONGEST_ARGS, LONGEST_REASON, spelled, spelled_args
 
 SAGA = SagaId("s-1")
 FLIGHT, HOTEL = StepId("1"), StepId("1.1/1")

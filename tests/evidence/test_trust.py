@@ -6,10 +6,10 @@ import pytest
 
 from amends.errors import EvidenceError
 from amends.evidence.bundle import spell
-from amends.evidence.notary import KeyNotary
-from amends.evidence.note import read_key
-from amends.evidence.trust import Trust
-from amends.evidence.verify import verify_journal
+from amends.evidence.sign.notary import KeyNotary
+from amends.evidence.sign.note import read_key
+from amends.evidence.verify.trust import Trust
+from amends.evidence.verify.verify import verify_journal
 from amends.journal.memory import MemoryJournal
 from amends.testing.clock import ManualClock
 from tests.evidence.given import bundle_of, conclusion, ended, lines_of, notary, verdict, write

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from amends.core import events as e
-from amends.evidence.who import GATE, RUNTIME, who
+from amends.core.words.values import RUNTIME
+from amends.evidence.story.timeline import GATE, who
 from amends.testing.journal_suite.samples import EVERY_EVENT
 
 AGENT = "agent:bot"

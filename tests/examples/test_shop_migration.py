@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "shop_migration" / "migrate.py
 # Kills its own process when the wanted entry is durable for the n-th time, over all sagas.
 KILLED = """
 import os, runpy, signal, sys
-import amends.runtime.observe as observe
+import amends.runtime.drive.observers as observe
 name, nth = sys.argv[1].rsplit("#", 1)
 left = [int(nth)]
 tell = observe.Observers.tell
@@ -26,6 +26,7 @@ def told(self, entries, *more):
             os.kill(os.getpid(), signal.SIGKILL)
     tell(self, entries, *more)
 observe.Observers.tell = told
+observe.Observers.listen = property(lambda self: True, lambda self, value: None)
 script = sys.argv[2]
 sys.argv = [script, *sys.argv[3:]]
 runpy.run_path(script, run_name="__main__")

@@ -3,12 +3,12 @@
 from textwrap import dedent, indent
 from typing import Any, Literal
 
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import Json, SagaId, StepId
-from amends.core.verdict import Verdict
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.verdict import Verdict
+from amends.gate.facts import Facts
 from amends.gate.load import parse_policy
 from amends.gate.policy import Policy, judge
-from amends.gate.protocol import Facts
 
 
 def facts(  # noqa: PLR0913 - a judgement has that many facts, each by name

@@ -2,11 +2,10 @@
 
 import pytest
 
-from amends.core.contracts import Reversibility
-from amends.core.verdict import Decision, Need
-from amends.gate.builtin import BuiltinGate
-from amends.gate.load import builtin_policy
-from amends.gate.protocol import Gate
+from amends.core.words.contracts import Reversibility
+from amends.core.words.verdict import Decision, Need
+from amends.gate.facts import Gate
+from amends.gate.load import BuiltinGate, builtin_policy
 from tests.gate.support import facts, policy, verdict
 
 HARMLESS = (Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE)

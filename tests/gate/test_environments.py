@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from amends.core.contracts import Reversibility
-from amends.core.verdict import Decision
+from amends.core.words.contracts import Reversibility
+from amends.core.words.verdict import Decision
 from amends.errors import InputError
 from amends.gate.environments import checked_environments, mistake_in, taken_for
 from amends.gate.load import builtin_policy, parse_policy

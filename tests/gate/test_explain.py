@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import Json, SagaId, StepId
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import InputError, PolicyError
 from amends.gate.cases import parse_cases
 from amends.gate.described import described_facts
 from amends.gate.explain import Heard, heard, never_speaking
+from amends.gate.facts import Facts
 from amends.gate.load import builtin_policy
-from amends.gate.protocol import Facts
 from tests.gate.support import facts, policy, rule
 
 

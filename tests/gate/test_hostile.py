@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from amends.core.contracts import Reversibility
-from amends.core.verdict import Decision
+from amends.core.words.contracts import Reversibility
+from amends.core.words.verdict import Decision
 from amends.errors import PolicyError
 from amends.gate import load
 from amends.gate.load import builtin_policy, parse_policy

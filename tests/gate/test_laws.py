@@ -10,11 +10,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from amends.core.contracts import Reversibility
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.contracts import Reversibility
+from amends.core.words.verdict import Decision, Verdict
+from amends.gate.facts import Facts
 from amends.gate.load import parse_policy
 from amends.gate.policy import Policy, judge, spoken, strictness
-from amends.gate.protocol import Facts
 from tests.gate.support import facts
 
 SCALE = {"": 1, "night": 100, "release": 500}[os.environ.get("HYPOTHESIS_PROFILE", "")]

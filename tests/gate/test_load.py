@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from amends.core.values import Json, canonical, digest
-from amends.core.verdict import Decision
+from amends.core.words.values import Json, canonical, digest
+from amends.core.words.verdict import Decision
 from amends.errors import PolicyError
 from amends.gate.conditions import OPERATORS
 from amends.gate.load import builtin_policy, load_policy, parse_policy

@@ -4,10 +4,10 @@ from typing import cast
 
 import pytest
 
-from amends.core.values import Json
-from amends.core.verdict import Decision
+from amends.core.words.values import Json
+from amends.core.words.verdict import Decision
 from amends.gate.conditions import condition
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts
 from amends.gate.vocabulary import FACTS
 from tests.gate.support import facts, rule, verdict
 

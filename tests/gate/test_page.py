@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from amends.core.verdict import Decision
+from amends.core.words.verdict import Decision
 from amends.gate.conditions import OPERATORS
 from amends.gate.schema import DEFAULTS, POLICY_KEYS, RATE_KEYS, RULE_KEYS
 from amends.gate.vocabulary import FACTS, FAMILIES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "policy.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "look-up" / "policy.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
 CODE = " ".join(re.findall(r"`([^`]+)`", PROSE))
 

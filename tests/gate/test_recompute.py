@@ -18,15 +18,14 @@ from amends import (
     saga,
 )
 from amends.core import events as e
-from amends.core.approvals import AHEAD
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.saga import replay, unstarted
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision, Verdict
+from amends.core.decide.approvals import AHEAD
+from amends.core.state.saga import replay, unstarted
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Decision, Verdict
 from amends.errors import JournalDamagedError
-from amends.gate.facts import facts_of
+from amends.gate.facts import Facts, facts_of
 from amends.gate.policy import judge
-from amends.gate.protocol import Facts
 from amends.gate.recompute import Recorded, recorded_verdicts
 from amends.journal.memory import MemoryJournal
 from tests.gate.support import policy

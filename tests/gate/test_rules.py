@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
-from amends.core.contracts import Reversibility
-from amends.core.verdict import Decision, Need, Verdict
+from amends.core.words.contracts import Reversibility
+from amends.core.words.verdict import Decision, Need, Verdict
+from amends.gate.facts import Facts
 from amends.gate.policy import PolicyGate, judge, spoken
-from amends.gate.protocol import Facts
 from tests.gate.support import facts, policy, rule, verdict
 
 D = Decision

@@ -24,16 +24,16 @@ import pytest
 
 from amends.core.events import Event
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import AmendsError, JournalError, JournalStoppedError, UnknownSagaError
-from amends.journal.attested import Pace
-from amends.journal.protocol import Journal, SagaQuery, Summary
+from amends.journal.port.evidence import Pace
+from amends.journal.port.journal import Journal, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal, writer
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.evidence import root
-from amends.testing.journal_suite.notary import PlainNotary
-from amends.testing.journal_suite.parts import history
+from amends.testing.journal_suite.fixture import PlainNotary
 from amends.testing.journal_suite.samples import opened, resumed, started, walked
+from amends.testing.journal_suite.whole import history
 from tests.journal.disk import Damage, Disk, Operation, after_power_cut, watched
 
 RUNNING = Summary(status=SagaStatus.RUNNING)

@@ -11,12 +11,12 @@ from amends.bootstrap import open_journal
 from amends.clock import SystemClock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.core.verdict import Rate
+from amends.core.words.values import SagaId
+from amends.core.words.verdict import Rate
 from amends.errors import ForkedError, JournalConflictError
-from amends.journal.protocol import Journal, Lease, PersonQuery, SagaQuery, Summary
+from amends.journal.port.journal import Journal, Lease, PersonQuery, SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
-from amends.testing.journal_suite.notary import PlainNotary
+from amends.testing.journal_suite.fixture import PlainNotary
 from amends.testing.journal_suite.samples import resumed, started
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
@@ -129,7 +129,7 @@ async def every_hash(journal: Journal) -> None:
 
 
 async def every_checkpoint(journal: Journal) -> None:
-    _ = [checkpoint async for checkpoint in journal.checkpoints()]
+    _ = [checkpoint async for checkpoint in journal.tree_heads()]
 
 
 async def renew(journal: Journal) -> None:
@@ -164,7 +164,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     lambda journal: journal.move_cursor("c", 1),
     lambda journal: journal.admit(Rate(rule="r", key="k", most=1, per_s=1)),
     lambda journal: journal.tree(),
-    lambda journal: journal.checkpoint(),
+    lambda journal: journal.tree_head(),
     lambda journal: journal.signers(),
     lambda journal: journal.seal(),
     lambda journal: journal.hand_over(PlainNotary()),

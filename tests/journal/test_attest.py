@@ -9,17 +9,16 @@ import pytest
 
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId
+from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceKeyError, JournalDamagedError, JournalError
-from amends.journal.attested import Notary, Pace
 from amends.journal.codec import INLINE
-from amends.journal.protocol import Summary
+from amends.journal.port.evidence import Notary, Pace
+from amends.journal.port.journal import Summary
 from amends.journal.sqlite import SqliteJournal, reader
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.ground import add, begin
-from amends.testing.journal_suite.notary import PlainNotary
+from amends.testing.journal_suite.fixture import PlainNotary, add, begin
 from amends.testing.journal_suite.samples import resumed, started, succeeded
 from tests.journal.test_writer import held_up
 
@@ -140,9 +139,9 @@ def test_rows_whose_text_is_none_are_still_shown(path: Path) -> None:
 def test_a_journal_without_a_notary_signs_nothing_and_can_get_one_later(path: Path) -> None:
     async def live() -> list[int]:
         async with opened(path, PlainNotary()) as journal:
-            assert [one async for one in journal.checkpoints()] == []
+            assert [one async for one in journal.tree_heads()] == []
             await add(journal, SagaId("s0"), resumed(), summary=COMPLETED)
-            return [one.size async for one in journal.checkpoints()]
+            return [one.size async for one in journal.tree_heads()]
 
     asyncio.run(write(path))
     assert asyncio.run(live()) == [5]
@@ -173,10 +172,10 @@ def test_what_waits_is_signed_with_any_other_write(path: Path) -> None:
             await journal.enlist("w", 60)
             await begin(journal, "s")
             await asyncio.to_thread(journal.renew, "w", 60)
-            assert await journal.checkpoint() is None
+            assert await journal.tree_head() is None
             clock.advance(60)
             await asyncio.to_thread(journal.renew, "w", 60)
-            return [one.size async for one in journal.checkpoints()]
+            return [one.size async for one in journal.tree_heads()]
 
     assert asyncio.run(live()) == [1]
 
@@ -232,7 +231,7 @@ def test_a_change_of_keys_that_was_rolled_back_did_not_happen(path: Path) -> Non
             found = await asyncio.gather(changing, failing, return_exceptions=True)
             assert [type(one) for one in found] == [ZeroDivisionError, ZeroDivisionError]
             await add(journal, saga, resumed(), summary=COMPLETED)
-            newest = await journal.checkpoint()
+            newest = await journal.tree_head()
             assert newest is not None
             assert "+ann" in newest.note
 

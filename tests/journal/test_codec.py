@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.core import events as e
-from amends.core.contracts import Contract, Topic
-from amends.core.values import LARGEST_INT, LARGEST_VALUE, Json, StepId, canonical, digest, spell_once
+from amends.core.words.contracts import Contract, Topic
+from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, Json, StepId, canonical, digest, spell_once
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.codec import (
     FIRST,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Journal
+from amends.journal.port.journal import Journal
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.journal_suite import JournalSuite
 

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from amends.core.events import Event
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import JournalFullError, JournalStoppedError
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.clock import ManualClock

@@ -14,7 +14,7 @@ import pytest
 
 from amends.core.events import Event
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import (
     JournalAccessError,
     JournalBusyError,
@@ -23,12 +23,12 @@ from amends.errors import (
     JournalVersionError,
 )
 from amends.journal.codec import chain
-from amends.journal.protocol import Entry, PersonQuery, SagaQuery, Summary
-from amends.journal.sqlite import SqliteJournal, file, reader, troubles
+from amends.journal.port.journal import Entry, PersonQuery, SagaQuery, Summary
+from amends.journal.sqlite import SqliteJournal, database as troubles, file, reader
 from amends.journal.sqlite.database import Database, Row, Value, Values
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.parts import history
 from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
+from amends.testing.journal_suite.whole import history
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
 SAGA = SagaId("s")

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.core.verdict import Rate
+from amends.core.words.values import SagaId
+from amends.core.words.verdict import Rate
 from amends.errors import JournalDamagedError
 from amends.journal.codec import Wire
 from amends.journal.memory import MemoryJournal
-from amends.journal.protocol import Summary
+from amends.journal.port.journal import Summary
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.notary import PlainNotary
+from amends.testing.journal_suite.fixture import PlainNotary
 from amends.testing.journal_suite.samples import resumed, started
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
@@ -50,7 +50,7 @@ def test_a_journal_that_never_had_a_key_begins_with_the_heirs() -> None:
         journal = MemoryJournal(ManualClock())
         await journal.append(SAGA, [started()], after=0, summary=RUNNING)
         await journal.hand_over(PlainNotary("bob"))
-        assert await journal.checkpoint() is not None
+        assert await journal.tree_head() is not None
         return [(signer.key.partition("+")[2], signer.note) for signer in await journal.signers()]
 
     assert asyncio.run(live()) == [("bob", "")]

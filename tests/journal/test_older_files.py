@@ -8,13 +8,13 @@ from pathlib import Path
 
 from amends.core.events import Event, SagaCompleted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, digest
+from amends.core.words.values import SagaId, digest
 from amends.journal.codec import chain
-from amends.journal.protocol import Summary
+from amends.journal.port.journal import Summary
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.parts import history
 from amends.testing.journal_suite.samples import STEP, started, succeeded
+from amends.testing.journal_suite.whole import history
 
 SAGA = SagaId("s")
 RUNNING, COMPLETED = Summary(status=SagaStatus.RUNNING), Summary(status=SagaStatus.COMPLETED)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.journal.protocol import PersonQuery, SagaQuery
+from amends.core.words.values import SagaId
+from amends.journal.port.journal import PersonQuery, SagaQuery
 from amends.journal.sqlite import file, leases, lists, log, reader, retention
 from amends.journal.sqlite.database import Values
 from amends.journal.sqlite.leases import Claim

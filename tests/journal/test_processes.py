@@ -11,11 +11,11 @@ import pytest
 
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import ForkedError
-from amends.journal import leases
-from amends.journal.leases import Identity, Life
-from amends.journal.protocol import Entry, Lease, SagaQuery, Summary
+from amends.journal.port import leases
+from amends.journal.port.journal import Entry, Lease, SagaQuery, Summary
+from amends.journal.port.leases import Identity, Life
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.journal_suite.samples import resumed, started
 

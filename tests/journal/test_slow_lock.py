@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from amends.clock import Clock
-from amends.core.values import SagaId
-from amends.journal import leases
-from amends.journal.leases import Identity
+from amends.core.words.values import SagaId
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Journal
+from amends.journal.port import leases
+from amends.journal.port.journal import Journal
+from amends.journal.port.leases import Identity
 from amends.journal.sqlite import SqliteJournal, journal as sqlite_journal
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.ground import TTL_S, begin, sagas_of
+from amends.testing.journal_suite.fixture import TTL_S, begin, sagas_of
 
 SLOW_S = TTL_S / 2
 

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from amends.core.events import Event
-from amends.core.values import SagaId
-from amends.core.verdict import Rate
-from amends.journal.attested import Notary
-from amends.journal.filing import Document, DocumentWrite
-from amends.journal.leases import Reading
-from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
+from amends.core.words.values import SagaId
+from amends.core.words.verdict import Rate
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.memory.state import Record
-from amends.journal.protocol import Cursor, Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
+from amends.journal.port.documents import Document, DocumentWrite
+from amends.journal.port.evidence import Notary
+from amends.journal.port.journal import Cursor, Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
+from amends.journal.port.leases import Reading
+from amends.journal.port.locks import LockAnswer, LockAsk, LocksTaken
 from amends.testing.journal_suite import JournalSuite
-from amends.testing.journal_suite.ground import Ground
+from amends.testing.journal_suite.fixture import StoreFixture
 
 Answer = asyncio.Future[tuple[Entry, ...]]
 
@@ -211,4 +211,4 @@ def test_a_journal_that_breaks_a_rule_does_not_pass(kind: Callable[..., Journal]
 
 def test_whoever_uses_the_rules_has_to_say_what_to_open() -> None:
     with pytest.raises(NotImplementedError):
-        asyncio.run(Ground().open())
+        asyncio.run(StoreFixture().open())

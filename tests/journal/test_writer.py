@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import (
     JournalBusyError,
     JournalConflictError,
@@ -17,7 +17,7 @@ from amends.errors import (
     JournalStoppedError,
     LeaseLostError,
 )
-from amends.journal.protocol import Journal, Lease, Summary
+from amends.journal.port.journal import Journal, Lease, Summary
 from amends.journal.sqlite import SqliteJournal, journal, writer
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch

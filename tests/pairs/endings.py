@@ -21,10 +21,10 @@ from amends import (
     to_checkpoint,
 )
 from amends.errors import RefusedError
-from amends.journal.protocol import PARENT
-from amends.runtime.coordinator import Coordinator
-from amends.runtime.rewind import Feedback
-from amends.testing.crash_life import here
+from amends.journal.port.journal import PARENT
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.runtime.saga.rewind import Feedback
+from amends.testing.crash.life import here
 from tests.pairs.features import Body, act, works
 
 ID = "crash-1"

@@ -26,7 +26,7 @@ from amends import (
     register,
 )
 from amends.changeset import Files
-from amends.testing.crash_life import here
+from amends.testing.crash.life import here
 
 Body = Callable[[Work], Awaitable[object]]
 DOCUMENT = "pairs"
@@ -249,11 +249,11 @@ async def documents_in_a_child(s: Work) -> None:
 
 async def locks(s: Work) -> None:
     await s.do(locked)
-    await s.hold("chair")
+    await s.lock("chair")
 
 
 async def locks_in_a_child(s: Work) -> None:
-    await s.hold(DESK)
+    await s.lock(DESK)
     await s.call(LOCKS)
 
 

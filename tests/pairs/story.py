@@ -13,28 +13,27 @@ from typing import Any
 
 from amends import SagaDefinition, SagaStatus, Settings, Work
 from amends.clock import Clock
-from amends.core.saga import Saga
-from amends.core.values import POLICIES as ADOPTED, SagaId, StepId
-from amends.core.waits import open_waits
+from amends.core.state.saga import Saga, open_waits
+from amends.core.words.values import POLICIES as ADOPTED, SagaId, StepId
+from amends.drill.mortal import Author
+from amends.drill.world import ON_RECORD, RULES, Account, World, check, standing
 from amends.errors import RefusedError, StepError, UnknownCheckpointError
-from amends.evidence.examine import Conclusion
-from amends.evidence.keys import key_source
-from amends.evidence.notary import KeyNotary
-from amends.evidence.verify import verify_journal
+from amends.evidence.sign.keys import key_source
+from amends.evidence.sign.notary import KeyNotary
+from amends.evidence.verify.examine import Conclusion
+from amends.evidence.verify.verify import verify_journal
 from amends.gate.load import load_policy
 from amends.gate.policy import Policy
-from amends.journal.protocol import PARENT, Entry, Journal, SagaQuery
+from amends.journal.port.journal import PARENT, Entry, Journal, SagaQuery
 from amends.journal.sqlite import SqliteJournal
-from amends.runtime.coordinator import Coordinator
-from amends.runtime.family import PARENT_STEP
-from amends.runtime.policies import Policies
-from amends.runtime.registry import PROCESS
-from amends.testing.crash_journal import Author
-from amends.testing.crash_life import Life
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.runtime.declare.registry import PROCESS
+from amends.runtime.drive.family import PARENT_STEP
+from amends.runtime.drive.policies import Policies
+from amends.testing.crash.life import Life
 from amends.testing.families import Families
 from amends.testing.simulation.loop import Dice
 from amends.testing.simulation.process import VirtualHeart
-from amends.testing.world import ON_RECORD, RULES, Account, World, check, standing
 from tests.pairs.endings import ANN, ID, POLICIES, Ending
 from tests.pairs.features import CHILDREN, DOCUMENT, Feature, act
 

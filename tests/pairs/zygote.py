@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from amends.gate.load import builtin_policy
-from amends.runtime import children
-from amends.runtime.kinship import former_child_id
-from amends.testing.crash_life import Blow
+from amends.runtime.drive.kinship import former_child_id
+from amends.runtime.engine import children
+from amends.testing.crash.life import Blow
 from amends.testing.simulation.loop import Dice
 from tests.pairs.endings import ENDINGS
 from tests.pairs.features import FEATURES

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amends import Action, Asked, Coordinator, Done, Happened, NotHappened, Registry, Settings, register
-from amends.gate.builtin import BuiltinGate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Entry
+from amends.journal.port.journal import Entry
 from amends.testing.clock import ManualClock
 
 

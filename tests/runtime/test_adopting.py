@@ -13,12 +13,12 @@ import pytest
 from amends import Coordinator, Registry, SagaDefinition, Settings, StepDeniedError, saga
 from amends.bootstrap import Coordinator as Opened
 from amends.core import commands as c
-from amends.core.saga import Saga
-from amends.core.values import SagaId
+from amends.core.state.saga import Saga
+from amends.core.words.values import SagaId
 from amends.errors import PolicyNotInForceError, RefusedError
 from amends.gate.load import load_policy
-from amends.runtime.policies import Policies
-from amends.runtime.work import Work
+from amends.runtime.drive.policies import Policies
+from amends.runtime.saga.work import Work
 from tests.runtime.support import World, names
 
 ASK = """

@@ -15,17 +15,17 @@ import pytest
 
 from amends import Coordinator, Registry, Retries, saga
 from amends.core import commands as c, events as e
-from amends.core.contracts import Contract, OnIncident, Reversibility
-from amends.core.saga import Saga
-from amends.core.step import altered
+from amends.core.state.saga import Saga
 from amends.core.transitions import StepStatus
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision, Need, Verdict
+from amends.core.words.contracts import Contract, OnIncident, Reversibility
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Decision, Need, Verdict
+from amends.dataclass import altered
 from amends.errors import AmendsError, RefusedError
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.runtime.work import Work
+from amends.runtime.saga.work import Work
 from tests.core.story import ACT, FLIGHT, Story
 from tests.runtime.support import QuickClock, World
 from tests.runtime.test_approvals import ASK, NOW_PARKED, driven, parked
@@ -35,12 +35,12 @@ ONE = Verdict(decision=Decision.REQUIRE_HUMAN, rule="ask", policy="p", expires_s
 
 def granted() -> Story:
     story = Story().proposes(FLIGHT)
-    story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
-    return story.tell(c.AnswerApproval(step=FLIGHT, by="person:bob", granted=True, why="", now=story.now))
+    story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE))
+    return story.tell(c.AnswerApproval(step=FLIGHT, by="person:bob", granted=True, why=""))
 
 
 def use(story: Story, **changes: Any) -> list[type[e.Event]]:
-    start = c.StartAttempt(step=FLIGHT, now=story.now, policy="p", contract=ACT)._replace(**changes)
+    start = c.StartAttempt(step=FLIGHT, policy="p", contract=ACT)._replace(**changes)
     return [type(fact) for fact in story.tell(start).facts]
 
 
@@ -96,16 +96,16 @@ def elsewhere(saga_: Saga) -> Iterator[Saga]:
             yield altered(saga_, steps=saga_.steps.set(FLIGHT, altered(step, args=args)))
     approval = step.approval
     assert approval is not None
-    for change in (
-        {"rule": "another"},
-        {"number": 2},
-        {"expires_at": approval.expires_at + 1},
-        {"needs": ()},
-        {"needs": (Need(rule="ask", approvals=2),)},
-        {"needs": (Need(rule="ask", approvers=("person:bob",)),)},
-        {"digest": "0" * 64},
+    for shown in (
+        altered(approval, rule="another"),
+        altered(approval, number=2),
+        altered(approval, expires_at=approval.expires_at + 1),
+        altered(approval, needs=()),
+        altered(approval, needs=(Need(rule="ask", approvals=2),)),
+        altered(approval, needs=(Need(rule="ask", approvers=("person:bob",)),)),
+        altered(approval, digest="0" * 64),
     ):
-        yield altered(saga_, steps=saga_.steps.set(FLIGHT, altered(step, approval=altered(approval, **change))))
+        yield altered(saga_, steps=saga_.steps.set(FLIGHT, altered(step, approval=shown)))
 
 
 @pytest.mark.parametrize("place", range(len(list(elsewhere(granted().saga)))))
@@ -121,7 +121,7 @@ def test_and_unchanged_it_runs() -> None:
 
 def test_what_is_replayed_is_refused() -> None:
     story = granted()
-    again = c.AnswerApproval(step=FLIGHT, by="person:eve", granted=True, why="", now=story.now)
+    again = c.AnswerApproval(step=FLIGHT, by="person:eve", granted=True, why="")
     story.refuses(again, "does not wait for an approval")
     assert use(story) == [e.ApprovalUsed, e.AttemptStarted]
     with pytest.raises(RefusedError):
@@ -199,9 +199,9 @@ async def test_a_thousand_answers_at_once_count_each_person_once() -> None:
 
 def test_a_step_that_awaits_is_never_started_whoever_asks() -> None:
     story = Story().proposes(FLIGHT)
-    story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE, now=story.now))
+    story.tell(c.RecordVerdict(step=FLIGHT, verdict=ONE))
     for policy in ("p", "q", ""):
         for contract in (ACT, None):
-            start = c.StartAttempt(step=FLIGHT, now=story.now, policy=policy, contract=contract)
+            start = c.StartAttempt(step=FLIGHT, policy=policy, contract=contract)
             story.refuses(start, "is awaiting")
     assert story.status(StepId(FLIGHT)) is StepStatus.AWAITING

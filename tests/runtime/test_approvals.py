@@ -11,22 +11,33 @@ from typing import Any
 
 import pytest
 
-from amends import Coordinator, Registry, SagaDefinition, Secret, Settings, StepDeniedError, saga
+from amends import (
+    Asked,
+    Coordinator,
+    Done,
+    Registry,
+    SagaDefinition,
+    Secret,
+    Settings,
+    StepDeniedError,
+    StepFailedError,
+    action,
+    saga,
+)
 from amends.bootstrap import Coordinator as Opened
 from amends.core import commands, decide
-from amends.core.contracts import Topic
 from amends.core.events import StepThrottled
-from amends.core.saga import Saga
+from amends.core.state.saga import Saga, open_waits
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Verdict
-from amends.core.waits import open_waits
+from amends.core.words.contracts import Topic
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Verdict
 from amends.errors import InputError, PolicyError, RefusedError, UnknownApprovalError
+from amends.gate.facts import Facts, Gate
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
-from amends.gate.protocol import Facts, Gate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.runtime.work import Work
+from amends.runtime.saga.work import Work
 from amends.testing.clock import ManualClock
 from tests.runtime.support import QuickClock, World, names
 
@@ -596,7 +607,7 @@ async def test_another_contract_between_grant_and_use_asks_again() -> None:
     paying = pay_once(world)
 
     def redeploy(_: Swappable) -> None:
-        from amends.runtime.registry import PROCESS
+        from amends.runtime.declare.registry import PROCESS
 
         pay = PROCESS.action(Topic("test.pay"), 1)
         pay.contract = replace(pay.contract, risk=("money",))
@@ -891,3 +902,33 @@ async def test_a_saga_that_waits_for_very_many_answers_is_not_in_memory_either()
             await c.grant(row.id, by="person:ann")
         assert (await running).status == "completed"
     assert len(world.seen) == 40
+
+
+@driven
+async def test_an_approved_step_whose_before_image_cannot_be_had_failed_and_its_approval_was_used() -> None:
+    @action("test.pay")
+    def pay(cents: int) -> int:
+        return cents
+
+    @pay.compensation
+    def pay_back(done: Done[int]) -> None:
+        raise AssertionError("nothing was paid")
+
+    @pay.before
+    def balance(asked: Asked) -> int:
+        raise LookupError("no such account")
+
+    @saga("pays")
+    async def pays(s: Work) -> str:
+        with pytest.raises(StepFailedError, match="before-image could not be captured: LookupError"):
+            await s.do(pay, 5)
+        return "went on"
+
+    async with coordinator(ASK, registry=Registry()) as on:
+        running = await on.start(pays, id="s")
+        await on.grant(await parked(on, "s"), by="person:ann")
+        ended = await running
+        assert (ended.status, ended.result) == ("completed", "went on")
+        entries = names((await on.show("s")).entries)
+    assert "approval.used" in entries
+    assert "approval.voided" not in entries

@@ -12,7 +12,7 @@ import pytest
 import amends
 from amends import Asked, Done, Fatal, Happened, SagaDefinition, Step, Work, action, saga
 from amends.errors import DirectCallError
-from amends.journal.protocol import Entry
+from amends.journal.port.journal import Entry
 from tests.runtime.support import coordinator, names
 
 said: list[str] = []

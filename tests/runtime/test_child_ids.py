@@ -11,14 +11,15 @@ import pytest
 from amends import Coordinator, Fatal, Limits, Registry, SagaDefinition, Secret, Work, saga, to_checkpoint
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import Json, SagaId, StepId
+from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import InputError
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import PARENT, ROOT, Summary
-from amends.runtime import children, kinship
-from amends.runtime.family import PARENT_STEP
-from amends.runtime.kinship import child_id, former_child_id
-from amends.runtime.secret import mask, without_digests
+from amends.journal.port.journal import PARENT, ROOT, Summary
+from amends.runtime.drive import kinship
+from amends.runtime.drive.family import PARENT_STEP
+from amends.runtime.drive.kinship import child_id, former_child_id
+from amends.runtime.engine import children
+from amends.secrets import mask, without_digests
 from tests.runtime.support import QuickClock, World, coordinator
 
 

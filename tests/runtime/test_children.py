@@ -23,7 +23,7 @@ from amends import (
     saga,
 )
 from amends.core import events as e
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import DeclarationError, InputError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator

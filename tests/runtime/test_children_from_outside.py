@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from amends import CallPerson, Coordinator, Fatal, Registry, SagaDefinition, Settings, StepFatalError, Work, saga
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.verdict import Decision, Verdict
 from amends.errors import RefusedError
-from amends.gate.builtin import BuiltinGate
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory, MemoryJournal
 from tests.runtime.support import QuickClock, World, coordinator
 

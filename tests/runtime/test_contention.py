@@ -7,11 +7,13 @@ import collections
 from pathlib import Path
 
 from amends import Coordinator, Done, Fatal, Registry, Settings, Work, register, saga
+from tests.parts import rest
 
 SAGAS, COUNTERS = 1000, 10
 SETTINGS = Settings(lock_wait_s=600.0)
 
 
+@rest
 def test_a_thousand_sagas_contending_for_ten_resources_all_end(tmp_path: Path) -> None:
     at: dict[int, str] = {}
     served: list[str] = []

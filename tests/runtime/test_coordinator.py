@@ -11,11 +11,18 @@ from typing import Any, cast
 import pytest
 
 import amends
-from amends import Coordinator, Done, Fatal, Registry, Secret, SecretUnavailableError, Work, action, saga
-from amends.errors import InputError, JournalAccessError, PolicyError, RefusedError, UnknownSagaError
+from amends import Coordinator, Done, Fatal, Registry, Secret, Work, action, saga
+from amends.errors import (
+    InputError,
+    JournalAccessError,
+    PolicyError,
+    RefusedError,
+    SecretUnavailableError,
+    UnknownSagaError,
+)
 from amends.journal.memory import Memory
-from amends.journal.protocol import Entry
-from amends.runtime.checked import login
+from amends.journal.port.journal import Entry
+from amends.runtime.declare.names import login
 from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_going_forward import one_after_another
 
@@ -111,7 +118,7 @@ def test_a_saga_is_there_for_whoever_looks_as_soon_as_it_was_started() -> None:
         _ = await on.start(line, id="planned")
         assert (await on.rollback("planned", plan=True)).saga == "planned"
         _ = await on.start(line, id="held")
-        await on.hold("held", why="the auditors ask")
+        await on.retain("held", why="the auditors ask")
         assert (await handle).status == "completed"
         assert [entry.name for entry in (await on.show("shown")).entries] == [
             "saga.started/1",

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 import amends
+import amends.types
 from amends import (
     Asked,
     Done,
@@ -28,8 +29,8 @@ from amends import (
     result_of,
 )
 from amends.errors import DeclarationError, InputError, TopicError, UnknownActionError, UnknownDefinitionError
-from amends.runtime.action import checked_topic
-from amends.runtime.definition import saga
+from amends.runtime.declare.action import checked_topic
+from amends.runtime.saga.work import saga
 from tests.runtime.support import World, coordinator
 
 
@@ -148,7 +149,7 @@ def test_a_topic_declared_in_two_modules_is_told_in_the_log(caplog: pytest.LogCa
         async def act() -> None: ...
 
         act.__module__ = module
-        registry.add_action(amends.Action(act, amends.Contract(topic=checked_topic("test.twice"))))
+        registry.add_action(amends.Action(act, amends.types.Contract(topic=checked_topic("test.twice"))))
     assert "declared in one and again in two" in caplog.text
 
 

@@ -12,21 +12,26 @@ import pytest
 
 from amends import (
     Coordinator,
-    DocumentConflictError,
+    Done,
     Ended,
     Fatal,
     Registry,
     SagaDefinition,
     Secret,
     Settings,
+    StepError,
     StepFatalError,
     Work,
+    action,
     child,
     saga,
 )
-from amends.errors import InputError, NotJsonError, TooLargeError
-from amends.runtime.checked import login
-from tests.runtime.support import names
+from amends.core.transitions import SagaStatus
+from amends.core.words.values import SagaId
+from amends.errors import DocumentConflictError, InputError, JournalConflictError, NotJsonError, TooLargeError
+from amends.journal.memory import Memory
+from amends.runtime.declare.names import login
+from tests.runtime.support import QuickClock, coordinator, names
 
 QUICK = Settings(park_s=0.05, poll_s=0.1, document_bytes=1000)
 BOT = "agent:bot"
@@ -154,7 +159,7 @@ def test_what_was_read_must_be_unchanged_when_it_is_written(tmp_path: Path) -> N
 def test_many_sagas_that_wait_for_their_turn_lose_no_update(tmp_path: Path) -> None:
     async def scene(on: Coordinator) -> None:
         async def work(s: Work) -> None:
-            await s.hold("document:count")
+            await s.lock("document:count")
             await s.documents.update("count", lambda n: n + 1, 0)
             if int(str(s.id)) % 3 == 0:
                 raise Fatal("not this one")
@@ -368,3 +373,65 @@ def test_a_child_that_was_rolled_back_has_left_its_parent_s_change(tmp_path: Pat
         assert (ended.status, ended.result) == ("completed", ["top", "again"])
 
     play(tmp_path, scene)
+
+
+def test_a_child_that_has_taken_its_change_back_is_not_in_the_way_of_the_next_though_it_hears_late() -> None:
+    """A worker is stopped inside a child; another takes the child back, and then the first one's attempt lands."""
+    memory, clock, registry = Memory(), QuickClock(), Registry()
+    begun, lands, between, again = (asyncio.Event() for _ in range(4))
+
+    @action("docs.late")
+    async def late(first: bool) -> None:
+        begun.set()
+        if first:
+            await lands.wait()
+
+    @late.compensation
+    async def unlate(done: Done) -> None:
+        pass
+
+    @action("docs.pause", read_only=True)
+    async def pause() -> None:
+        between.set()
+        await again.wait()
+
+    @saga("docs.kid")
+    async def kid(s: Work, first: bool) -> None:
+        await s.documents.set("doc", f"first: {first}")
+        await s.do(late, first)
+
+    @saga("docs.top")
+    async def top(s: Work) -> None:
+        with contextlib.suppress(StepError):
+            await s.call(kid, first=True)
+        await s.do(pause)
+        await s.call(kid, first=False)
+
+    async def whole() -> None:
+        short = Settings(lease_s=100, settle_s=1)
+        stopped = coordinator(memory, settings=short, clock=clock, registry=registry)
+        await stopped.__aenter__()
+        handle = await stopped.start(top, id="t")
+        await begun.wait()
+        clock.advance(101)
+        async with coordinator(memory, settings=short, clock=clock, registry=registry) as taker:
+            resumed = asyncio.ensure_future(taker.resume())
+            await between.wait()
+            assert memory.sagas[SagaId("t~1")].summary.status is SagaStatus.ROLLED_BACK
+            lands.set()
+            with pytest.raises(JournalConflictError):
+                await handle
+            async with asyncio.timeout(10):
+                while memory.sagas[SagaId("t~1")].summary.status is not SagaStatus.INCIDENT:
+                    await asyncio.sleep(0)
+            again.set()
+            await resumed
+            assert {row.id: str(row.status) async for row in taker.list()} == {
+                "t": "waiting",  # for a person to see to its first child
+                "t~1": "incident",
+                "t~3": "completed",
+            }
+            assert await bodies(taker, "doc") == ["first: True", None, "first: False"]
+            await stopped.close()
+
+    asyncio.run(whole())

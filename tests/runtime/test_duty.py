@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from amends import Registry, SagaStatus, Settings, Work, register, saga
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import JournalBusyError, JournalStoppedError
-from amends.gate.builtin import BuiltinGate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Lease
-from amends.runtime.coordinator import Coordinator
+from amends.journal.port.journal import Lease
+from amends.runtime.coordinator.coordinator import Coordinator
 from tests.runtime.support import QuickClock, World, coordinator
 
 SETTINGS = Settings(lease_s=1_000_000, settle_s=1, park_s=0.001, drain_s=0.01)
@@ -211,8 +211,8 @@ def test_a_saga_that_is_nudged_again_and_again_is_queued_once() -> None:
                 for _ in range(50):
                     engine._nudge((SagaId("m"),))
                     await asyncio.sleep(0)
-                assert len(engine._errands._running) == 1
-            await engine._errands.wait(30)
+                assert len(engine._background._running) == 1
+            await engine._background.wait(30)
             await worker.grant("m/1", by="person:ana")
             await until_ended(worker, "m")
 

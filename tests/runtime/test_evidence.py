@@ -10,10 +10,10 @@ import pytest
 
 import amends
 from amends import Fatal, saga
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import RefusedError
-from amends.runtime.handle import Ended
-from amends.runtime.work import Work
+from amends.runtime.drive.handle import Ended
+from amends.runtime.saga.work import Work
 from tests.runtime.support import World, coordinator
 
 

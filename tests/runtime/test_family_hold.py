@@ -7,9 +7,27 @@ from typing import Any
 
 import pytest
 
-from amends import Coordinator, Ended, Fatal, NotDone, Registry, SagaDefinition, StepError, Work, child, saga
+from amends import (
+    Coordinator,
+    Done,
+    Ended,
+    Fatal,
+    NotDone,
+    Registry,
+    SagaDefinition,
+    StepError,
+    Work,
+    action,
+    child,
+    saga,
+)
+from amends.core.words.values import SagaId
+from amends.drill.world import Account
 from amends.errors import PastPivotError
 from amends.journal.memory import Memory
+from amends.journal.port.journal import Entry
+from amends.runtime.engine.children import Children
+from amends.testing.families import Families
 from tests.runtime.support import QuickClock, World, coordinator, names
 from tests.runtime.test_going_back import play
 
@@ -236,3 +254,77 @@ def test_a_child_that_cannot_be_taken_back_completes_without_what_it_held() -> N
     ended, kids, grandkids = play(scene)
     assert (ended.status, kids, grandkids) == ("incident", ["completed"], ["completed"])
     assert fam.seen == ["a", "pivot", "b"]
+
+
+# -- a clock that is set while a family goes back -----------------------------------------------------------------
+
+
+async def judged(on: Coordinator) -> list[str]:
+    """What the judge of families says of a journal."""
+    histories: dict[SagaId, list[Entry]] = {}
+    order: list[tuple[SagaId, int]] = []
+    async for logged in on.journal.log():
+        histories.setdefault(logged.entry.saga, []).append(logged.entry)
+        order.append((logged.entry.saga, logged.entry.number))
+    accounts = {name: Account(tuple(entries)) for name, entries in histories.items()}
+    return list(Families(accounts, order, ()).complaints())
+
+
+class LateFamily(Family):
+    """Its last step is taken back while somebody sets the clock past the window of the rollback, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock, self.is_set = QuickClock(), False
+        family = self
+
+        @action("fam.slow")
+        async def slow() -> None:
+            raise Fatal("in doubt")
+
+        @slow.compensation
+        async def unslow(done: Done) -> None:
+            if not family.is_set:
+                family.is_set = True
+                family.clock.jump(3_600)
+
+        self.b = slow
+
+
+def test_a_window_that_passes_before_a_resting_child_has_its_turn_calls_a_person_because_of_the_time() -> None:
+    fam = LateFamily()
+
+    async def scene(on: Coordinator) -> None:
+        assert (await on.run(fam.top(fam.kid), id="t")).status == "incident"
+        (incident,) = await on.incidents()
+        assert (incident.kind, incident.left) == ("compensation_timed_out", ("1",))
+        assert await below(on, "t") == [("t~1", "waiting")]
+        assert await judged(on) == []
+        assert (await on.retry_incident(incident.id, by="person:ann")).status == "rolled_back"
+        assert await below(on, "t") == [("t~1", "rolled_back")]
+        assert fam.seen == ["a", "una"]
+
+    play(scene, clock=fam.clock)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_resting_child_that_its_parent_fails_to_stop_is_still_a_complaint(
+    is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fam = Family(Fatal("no", happened=False))
+    clock = QuickClock()
+
+    async def fails(self: Children, done: Done) -> None:
+        if is_late:
+            clock.jump(3_600)
+            raise OSError("it was in the way")
+        raise Fatal("it is in the way", happened=False)
+
+    async def scene(on: Coordinator) -> None:
+        monkeypatch.setattr(Children, "take_back", fails)
+        assert (await on.run(fam.top(fam.kid), id="t")).status == "incident"
+        (incident,) = await on.incidents()
+        assert incident.kind == ("compensation_timed_out" if is_late else "compensation_failed")
+        assert await judged(on) == ["saga t calls a person because of its child t~1, which is running"]
+
+    play(scene, clock=clock)

@@ -25,7 +25,7 @@ from amends import (
 from amends.changeset import Changeset, Files, Life, Limits, Terms, list_changesets
 from amends.core.events import AttemptSucceeded, CompensationSucceeded
 from amends.errors import ChangesetLifeError, DeclarationError, InputError
-from amends.journal.protocol import Entry
+from amends.journal.port.journal import Entry
 from tests.changeset.trees import PACKAGE, plant, seen
 from tests.runtime.support import coordinator
 

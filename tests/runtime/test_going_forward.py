@@ -29,7 +29,7 @@ from amends import (
     action,
     saga,
 )
-from amends.core.saga import Saga
+from amends.core.state.saga import Saga
 from amends.errors import NotJsonError
 from tests.runtime.support import QuickClock, World, coordinator, names
 

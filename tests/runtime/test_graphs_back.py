@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 import amends
+import amends.types
 from amends import Done, Ended, Fatal, Happened, NotDone, Retries, SagaDefinition, Settings, Step, Work, register, saga
 from amends.changeset import Files
 from amends.core import events as e
@@ -401,7 +402,7 @@ def test_a_plan_says_what_would_go_side_by_side() -> None:
     backs = Backs()
     definition = SagaDefinition("test.plan", steps_of(backs, TWO_BRANCHES, ""))
 
-    async def whole() -> amends.RollbackPlan:
+    async def whole() -> amends.types.RollbackPlan:
         async with coordinator() as opened:
             await opened.run(definition, id="s")
             return await opened.rollback("s", plan=True)

@@ -11,10 +11,10 @@ import pytest
 
 from amends import Coordinator, Work, action, errors, saga
 from amends.changeset import Changeset, Files, doctor, list_changesets
-from amends.changeset.troubles import HEALS, heals
+from amends.changeset.disk.os_errors import HEALS, heals
 from amends.core.events import AttemptFailed
 from amends.errors import ChangesetBusyError, ChangesetError, ChangesetFullError, Fatal, LandingStuckError, NotDone
-from amends.runtime.files.healing import certain
+from amends.runtime.files.errors import certain
 from tests.changeset.trees import PACKAGE, plant, seen
 from tests.runtime.support import coordinator, names
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings as effort, strategies as st
 
 from amends import Fatal, Settings, Work, saga
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.journal.locking import LockAsk, LockQuery, LocksQueued, LocksRefused, LocksTaken
+from amends.core.words.values import SagaId, StepId
 from amends.journal.memory import MemoryJournal
-from amends.journal.protocol import Lease, Summary
+from amends.journal.port.journal import Lease, Summary
+from amends.journal.port.locks import LockAsk, LockQuery, LocksQueued, LocksRefused, LocksTaken
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.samples import resumed, started
 from tests.runtime.support import coordinator
@@ -123,7 +123,7 @@ def test_locks_exclude_keep_the_order_leak_nothing_and_never_stand_still(moves: 
 def test_documents_lose_no_update_and_a_rollback_restores_exactly(plans: list[tuple[list[str], bool]]) -> None:
     @saga("count.each")
     async def count(s: Work, names: list[str], completes: bool) -> None:
-        await s.hold(*(f"document:{name}" for name in sorted(set(names))))
+        await s.lock(*(f"document:{name}" for name in sorted(set(names))))
         for name in names:
             await s.documents.update(name, lambda n: n + 1, 0)
         if not completes:

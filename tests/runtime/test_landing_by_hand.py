@@ -12,9 +12,9 @@ import pytest
 
 from amends import Coordinator, Ended, Work, action, saga
 from amends.changeset import Changeset, Files, Life, Summary, keep, list_changesets, prune
-from amends.changeset.disk import Disk
-from amends.changeset.home import homes_of
-from amends.changeset.shelf import Shelf
+from amends.changeset.disk.disk import Disk
+from amends.changeset.store.home import homes_of
+from amends.changeset.store.records import Shelf
 from amends.errors import RefusedError
 from tests.changeset.trees import PACKAGE, plant, seen
 from tests.runtime.support import coordinator, names

@@ -26,11 +26,11 @@ from amends import (
     register,
     saga,
 )
-from amends.core.limits import MICROS
+from amends.core.state.limits import MICROS
 from amends.errors import DeclarationError, InputError, RefusedError, StepFailedError
 from amends.journal.memory import Memory
-from amends.runtime.limits import to_checkpoint
-from amends.runtime.options import Bounds
+from amends.runtime.declare.limits import to_checkpoint
+from amends.runtime.settings import Bounds
 from amends.testing.clock import ManualClock
 from tests.runtime.support import QuickClock, World, coordinator, names
 from tests.runtime.test_going_back import play

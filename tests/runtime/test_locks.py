@@ -285,7 +285,7 @@ def test_a_saga_may_keep_something_to_itself_from_its_beginning(tmp_path: Path) 
             seen.append(who)
             if who == "s1":
                 await gate.wait()
-            await s.hold("desk:1")
+            await s.lock("desk:1")
             return who
 
         first = await on.start(whole, "A", "s1", id="s1")
@@ -429,3 +429,16 @@ def test_what_cannot_be_a_name_stops_the_saga_before_the_call() -> None:
         == "InputError: bank.any: the resource 'account:{account}': account must be text or an integer, not None"
     )
     assert all("InputError" in why for why in whys[:4] + whys[5:])
+
+
+def test_the_name_that_a_lock_had_before_still_works_and_says_the_new_one(tmp_path: Path) -> None:
+    async def scene(on: Coordinator) -> None:
+        @saga("desk")
+        async def desk(s: Work) -> int:
+            with pytest.warns(DeprecationWarning, match="s.hold is s.lock now"):
+                await s.hold("desk:1")
+            return len(await on.locks())
+
+        assert (await on.run(desk, id="d1")).result == 1
+
+    play(tmp_path, scene)

@@ -8,27 +8,28 @@ from collections.abc import Sequence
 import pytest
 
 from amends.core import commands as c
-from amends.core.contracts import Contract, Topic
 from amends.core.events import Event
-from amends.core.outcomes import Succeeded
-from amends.core.saga import unstarted
+from amends.core.state.saga import unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.contracts import Contract, Topic
+from amends.core.words.outcomes import Succeeded
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Decision, Verdict
 from amends.errors import JournalConflictError, JournalFullError, LeaseLostError, RefusedError
 from amends.journal.memory import MemoryJournal
-from amends.journal.protocol import Entry, Lease, Summary
-from amends.runtime.logbook import Logbook, unrecorded_ends
-from amends.runtime.observe import Observers
+from amends.journal.port.journal import Entry, Lease, Summary
+from amends.runtime.drive.logbook import Logbook, unrecorded_ends
+from amends.runtime.drive.observers import Observers
 from tests.runtime.support import QuickClock
 
 SAGA = SagaId("s")
 START = c.StartSaga(definition="d", version=1, input=None, actor="system:test", env="test", labels={})
-CANCEL = c.CancelSaga(by="person:ann", why="no", now=1, window_s=60)
+MOMENT = c.Moment(now=1, jitter=0, window_s=60)
+CANCEL = c.CancelSaga(by="person:ann", why="no")
 
 
 def pen(journal: MemoryJournal, epoch: int = 1) -> Logbook:
-    return Logbook(journal, unstarted(SAGA), Lease(saga=SAGA, worker="w", epoch=epoch), Observers())
+    return Logbook(journal, unstarted(SAGA), Lease(saga=SAGA, worker="w", epoch=epoch), Observers(), lambda: MOMENT)
 
 
 async def stored(journal: MemoryJournal) -> list[str]:
@@ -80,7 +81,7 @@ def test_another_author_s_entry_is_folded_in_and_what_no_longer_fits_is_dropped(
         book.on_moved = lambda: moved.append(book.saga.phase)
         book.tell(START)
         await book.commit()
-        other = Logbook(journal, book.saga, None, Observers())
+        other = Logbook(journal, book.saga, None, Observers(), lambda: MOMENT)
         other.tell(CANCEL)
         await other.commit()
         book.tell(c.FinishWork(result=1))
@@ -199,14 +200,14 @@ def test_a_command_that_is_dropped_frees_nobody_who_waits_for_one_before_it() ->
         await all_is_quiet()
         journal.asked[0].set_result(None)
         await begun
-        other = Logbook(journal, book.saga, None, Observers())
+        other = Logbook(journal, book.saga, None, Observers(), lambda: MOMENT)
         other.tell(CANCEL)
         cancelled = asyncio.ensure_future(other.commit())
         await all_is_quiet()
         journal.asked[1].set_result(None)
         await cancelled
 
-        book.tell(c.RecordOutcome(step=step, outcome=Succeeded("done"), now=2, jitter=0))
+        book.tell(c.RecordOutcome(step=step, outcome=Succeeded("done")))
         waiting = [asyncio.ensure_future(book.commit_this_far())]
         await all_is_quiet()
         book.tell(propose(2))
@@ -228,7 +229,7 @@ def test_nobody_waits_for_commands_that_are_dropped() -> None:
         book = pen(journal)
         book.tell(START)
         await book.commit()
-        other = Logbook(journal, book.saga, None, Observers())
+        other = Logbook(journal, book.saga, None, Observers(), lambda: MOMENT)
         other.tell(c.PauseSaga(by="person:ann", why="wait"))
         await other.commit()
         book.tell(propose(1))
@@ -335,7 +336,7 @@ def test_an_end_that_a_full_disk_refused_is_told_all_the_same() -> None:
         book.tell(START)
         book.tell(c.DispatchStep(step=step, contract=contract, args={}, digest="", verdict=allowed))
         await book.commit()
-        book.tell(c.RecordOutcome(step=step, outcome=Succeeded("done"), now=1, jitter=0))
+        book.tell(c.RecordOutcome(step=step, outcome=Succeeded("done")))
         assert list(unrecorded_ends(book)) == []
         with pytest.raises(JournalFullError):
             await book.commit()

@@ -3,8 +3,8 @@
 import io
 import logging
 
-from amends.runtime.logs import logger, searched_for
-from amends.runtime.secret import Secret
+from amends.logs import logger, searched_for
+from amends.secrets import Secret
 
 FORGED = "2026-01-01 INFO amends.gate: approval granted by person:kim"
 

@@ -23,13 +23,12 @@ from amends import (
 from amends.clock import SystemClock
 from amends.core.events import IncidentKind
 from amends.errors import DeclarationError, InputError, RefusedError
-from amends.gate.builtin import BuiltinGate
-from amends.gate.load import load_policy
+from amends.gate.facts import Gate
+from amends.gate.load import BuiltinGate, load_policy
 from amends.gate.policy import PolicyGate
-from amends.gate.protocol import Gate
 from amends.journal.memory import MemoryJournal
-from amends.runtime.promises import differences
-from amends.runtime.registry import Registry
+from amends.runtime.declare.registry import Registry
+from amends.runtime.drive.compatibility import differences
 from amends.runtime.settings import Settings
 
 EVE = "person:eve"

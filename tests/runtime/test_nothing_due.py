@@ -16,7 +16,7 @@ from amends.errors import RefusedError
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.runtime.registry import Registry
+from amends.runtime.declare.registry import Registry
 from amends.runtime.settings import Settings
 
 PATIENCE_S = 5

@@ -10,7 +10,7 @@ import pytest
 import amends
 from amends import Coordinator, SagaDefinition, SagaStatus, Settings, Step, Work, action, child, saga
 from amends.errors import DeclarationError, InputError
-from amends.runtime.options import RUN_OPTIONS
+from amends.runtime.declare.options import RUN_OPTIONS
 from tests.runtime.support import coordinator
 
 

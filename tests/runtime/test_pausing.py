@@ -11,7 +11,7 @@ from amends import Done, Fatal, Registry, SagaDefinition, SagaStatus, Settings, 
 from amends.core import events as e
 from amends.errors import InputError, RefusedError
 from amends.journal.memory import Memory
-from amends.runtime.coordinator import Coordinator
+from amends.runtime.coordinator.coordinator import Coordinator
 from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_waiting import driven
 

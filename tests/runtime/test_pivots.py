@@ -11,10 +11,10 @@ import pytest
 from amends import Coordinator, Done, Ended, Fatal, Limits, SagaDefinition, Work, action, saga, to_checkpoint
 from amends.clock import SystemClock
 from amends.errors import PastPivotError
-from amends.gate.builtin import BuiltinGate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import MemoryJournal
-from amends.runtime.checked import login
-from amends.runtime.registry import Registry
+from amends.runtime.declare.names import login
+from amends.runtime.declare.registry import Registry
 from amends.runtime.settings import Settings
 
 SENT = "a mail cannot be unsent"

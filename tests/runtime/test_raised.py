@@ -34,8 +34,8 @@ from amends import (
     saga,
 )
 from amends.core.events import AttemptFailed, AttemptLost, CompensationFailed, CompensationLost, ProbeUnanswered
-from amends.journal.protocol import Entry
-from amends.runtime.raised import is_bug, place_of
+from amends.journal.port.journal import Entry
+from amends.runtime.drive.exceptions import is_bug, place_of
 from tests.runtime.support import World, coordinator
 
 HERE = "tests/runtime/test_raised.py"
@@ -262,7 +262,7 @@ def test_the_words_that_are_compared_and_told_to_models_have_no_place_in_them() 
 
     @action("test.model", read_only=True, retries=2)
     def model() -> str:
-        heard.append(amends.feedback())
+        heard.append(amends.reasons())
         raise ConnectionError("down")
 
     _, entries = run(asking(model))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from amends import Coordinator, Done, Ended, Handle, Registry, Settings, Work, action, saga
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import JournalBusyError, JournalConflictError, JournalError, JournalFullError, LeaseLostError
-from amends.gate.builtin import BuiltinGate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory, MemoryJournal
 from tests.runtime.support import QuickClock, World, coordinator, names
 
@@ -277,6 +277,107 @@ def test_a_late_success_of_a_lost_worker_is_taken_back_when_its_saga_had_rolled_
     assert "late_success.enrolled" in entries
     assert status == "incident"
     assert [(one.kind, one.left) for one in incidents] == [("outcome_unknown", ("1",))]
+
+
+class SlowClaims(MemoryJournal):
+    """Carries out a claim by name when it is let, however much was asked later."""
+
+    def __init__(self, clock: QuickClock) -> None:
+        super().__init__(clock)
+        self.claimed, self.lets = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, worker: str, **what: Any) -> Any:
+        if what.get("saga") is not None:
+            self.claimed.set()
+            await self.lets.wait()
+        return await super().claim(worker, **what)
+
+
+def test_what_never_got_on_record_is_not_taken_from_whoever_begins_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first write was refused, so `resume` looks after it; meanwhile somebody starts it once more."""
+    world, clock = World(), QuickClock()
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    @action("test.once")
+    async def once() -> None:
+        world.note("once")
+        begun.set()
+        await released.wait()
+
+    @once.compensation
+    async def unonce(done: Done) -> None:
+        world.note("unonce")
+
+    @saga("test.again")
+    async def again(s: Work) -> None:
+        await s.do(once)
+
+    async def refused(*_what: object, **_how: object) -> None:
+        raise JournalBusyError("held")
+
+    async def whole() -> tuple[Ended, list[str]]:
+        journal = SlowClaims(clock)
+        async with Coordinator(
+            journal=journal, gate=BuiltinGate(), clock=clock, settings=SHORT, registry=Registry()
+        ) as on:
+            with monkeypatch.context() as patch:
+                patch.setattr(journal, "append", refused)
+                with pytest.raises(JournalBusyError):
+                    await on.run(again, id="s")
+            resumed, claimed = asyncio.ensure_future(on.resume()), asyncio.ensure_future(journal.claimed.wait())
+            await asyncio.wait({resumed, claimed}, return_when=asyncio.FIRST_COMPLETED)
+            handle = await on.start(again, id="s")
+            await begun.wait()
+            journal.lets.set()
+            for _ in range(50):
+                await asyncio.sleep(0)
+            released.set()
+            ended = await handle
+            assert await resumed == []
+            claimed.cancel()
+            return ended, names((await on.show("s")).entries)
+
+    ended, entries = asyncio.run(whole())
+    assert ended.status == "completed"
+    assert world.seen == ["once"]
+    assert entries == ["saga.started", "action.dispatched", "attempt.succeeded", "saga.completed"]
+
+
+def test_a_saga_under_whose_driver_the_journal_failed_is_not_forgotten_when_it_fails_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its second write is refused, and then the claim by which `resume` would take it up again."""
+    world = World()
+    first, second = world.action("first"), world.action("second")
+    refusals = {"append": [False, True], "claim": [True]}  # of claims, those by name
+
+    @saga("test.two")
+    async def two(s: Work) -> None:
+        await s.do(first)
+        await s.do(second)
+
+    def hindered(name: str, plain: Any) -> Any:
+        async def call(*what: Any, **how: Any) -> Any:
+            is_meant = name == "append" or "saga" in how
+            if is_meant and refusals[name] and refusals[name].pop(0):
+                raise JournalBusyError("held")
+            return await plain(*what, **how)
+
+        return call
+
+    async def whole() -> list[Ended]:
+        async with coordinator() as on:
+            for name in refusals:
+                monkeypatch.setattr(on.journal, name, hindered(name, getattr(on.journal, name)))
+            with pytest.raises(JournalBusyError):
+                await on.run(two, id="s")
+            with pytest.raises(JournalBusyError):
+                await on.resume()
+            return await on.resume()
+
+    (ended,) = asyncio.run(whole())
+    assert (ended.id, ended.status) == ("s", "rolled_back")
+    assert world.seen == ["first", "unfirst?"]
 
 
 def test_a_closing_coordinator_lets_a_running_attempt_finish_and_records_its_outcome(tmp_path: Path) -> None:

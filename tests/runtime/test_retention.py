@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ import pytest
 from amends import Fatal, SagaStatus, Work, saga
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import InputError, PayloadRemovedError, RefusedError, UnknownSagaError
-from amends.evidence.examine import Conclusion
-from amends.evidence.verify import verify_journal
-from amends.gate.builtin import BuiltinGate
+from amends.evidence.verify.examine import Conclusion
+from amends.evidence.verify.verify import verify_journal
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory
 from amends.journal.sqlite import SqliteJournal
-from amends.runtime.coordinator import Coordinator
-from amends.runtime.registry import Registry
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.runtime.declare.registry import Registry
 from amends.testing.clock import ManualClock
 from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_waiting import PARKED, driven
@@ -108,9 +108,9 @@ async def test_a_hold_keeps_a_saga_until_it_is_lifted() -> None:
         await process.run(ground.done, id="labelled", labels={"hold": "case 7"})
         await process.run(ground.done, id="kept", labels={"customer": "acme"})
         await process.run(ground.done, id="other", labels={"customer": "emca"})
-        await process.hold("held", why="a court asks", by="person:ann")
+        await process.retain("held", why="a court asks", by="person:ann")
         ground.clock.advance(1)
-        assert await process.holds() == {"held": "a court asks"}
+        assert await process.retained() == {"held": "a court asks"}
         await process.prune(0.0, keep=["customer=acme"])
         assert await pruned(process) == {"other"}
         await process.prune(0.0, keep=["customer"])
@@ -119,7 +119,7 @@ async def test_a_hold_keeps_a_saga_until_it_is_lifted() -> None:
         await process.prune(0.0)
         assert await pruned(process) == {"other", "held", "kept"}
         with pytest.raises(RefusedError, match="saga held is pruned: what it held was removed"):
-            await process.hold("held", why="too late")
+            await process.retain("held", why="too late")
 
 
 @driven
@@ -141,14 +141,17 @@ async def test_what_makes_no_sense_is_refused() -> None:
         for bad in ("soon", "-3d", -1, float("nan"), None, True):
             with pytest.raises(InputError, match="is no age"):
                 await process.prune(bad)
+        with pytest.raises(InputError, match="does not say in which zone"):
+            await process.prune(datetime(2026, 3, 31))  # noqa: DTZ001 - the point
+        assert (await process.prune(datetime(2026, 3, 31, tzinfo=UTC))).sagas == 0
         with pytest.raises(InputError, match="prune at least one saga"):
             await process.prune("1d", limit=0)
         with pytest.raises(InputError, match="give a list of labels"):
             await process.prune("1d", keep="hold")
         with pytest.raises(InputError, match="a hold needs a reason"):
-            await process.hold("x", why="")
+            await process.retain("x", why="")
         with pytest.raises(UnknownSagaError):
-            await process.hold("x", why="a court asks")
+            await process.retain("x", why="a court asks")
         with pytest.raises(RefusedError, match="saga x is not held; held are: none"):
             await process.lift("x")
 
@@ -261,3 +264,14 @@ async def test_a_child_of_a_pruned_parent_cannot_be_taken_back_alone() -> None:
         assert await pruned(process) == {"p"}
         with pytest.raises(RefusedError, match="the parent is pruned, so neither can be taken back any more"):
             await process.cancel("p~1")
+
+
+@driven
+async def test_the_names_that_it_had_before_still_work_and_say_the_new_ones() -> None:
+    ground = Ground()
+    async with ground.open() as process:
+        await process.run(ground.done, id="kept")
+        with pytest.warns(DeprecationWarning, match="coordinator.hold is coordinator.retain now"):
+            await process.hold("kept", why="a court asks")
+        with pytest.warns(DeprecationWarning, match="coordinator.holds is coordinator.retained now"):
+            assert await process.holds() == {"kept": "a court asks"}

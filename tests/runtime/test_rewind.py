@@ -8,23 +8,10 @@ from typing import Any
 
 import pytest
 
-from amends import (
-    Coordinator,
-    Ended,
-    Fatal,
-    Feedback,
-    NotDone,
-    Registry,
-    RollbackPlan,
-    SagaDefinition,
-    StepError,
-    Work,
-    action,
-    saga,
-)
+from amends import Coordinator, Ended, Fatal, NotDone, Registry, SagaDefinition, StepError, Work, action, saga
 from amends.core import commands as c
 from amends.core.events import ActionDispatched
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import (
     DeclarationError,
     InputError,
@@ -32,9 +19,10 @@ from amends.errors import (
     RefusedError,
     UnknownCheckpointError,
 )
-from amends.evidence.timeline import timeline
+from amends.evidence.story.timeline import timeline
 from amends.journal.memory import Memory, MemoryJournal
-from amends.runtime.run import Run
+from amends.runtime.drive.run import Run
+from amends.types import Feedback, RollbackPlan
 from tests.runtime.support import QuickClock, World, coordinator, names
 from tests.runtime.test_going_back import play
 
@@ -787,8 +775,7 @@ def test_a_branch_whose_intent_was_dropped_does_not_act_on_the_one_of_the_next_c
         async with coordinator(memory, clock=clock) as one, coordinator(memory, clock=clock) as other:
             handle = await one.start(work, id="s")
             await asked.wait()
-            now = clock.now()
-            goes = c.RollBackTo(to="here", last=None, by="person:ann", why="another way", now=now, window_s=900)
+            goes = c.RollBackTo(to="here", last=None, by="person:ann", why="another way")
             await other._engine.request(SagaId("s"), goes)
             back.set()
             async with asyncio.timeout(20):

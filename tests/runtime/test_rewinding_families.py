@@ -27,7 +27,7 @@ from amends import (
     to_checkpoint,
 )
 from amends.core import commands as c
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import RefusedError
 from tests.runtime.test_locks import play, until
 
@@ -470,8 +470,7 @@ def test_a_child_of_what_goes_back_is_taken_up_and_begins_nothing(tmp_path: Path
             (row,) = [row async for row in first.list(definition="desk.child")]
         async with opened(tmp_path, registry) as second:
             engine = second._engine
-            now = second._clock.now()
-            goes = c.RollBackTo(to="here", last=None, by="person:ann", why="another way", now=now, window_s=900)
+            goes = c.RollBackTo(to="here", last=None, by="person:ann", why="another way")
             with pytest.MonkeyPatch.context() as killed:
                 killed.setattr(type(engine._children.family), "asked_to_return", _silent)
                 await engine.request(SagaId("p"), goes)

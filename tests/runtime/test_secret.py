@@ -9,19 +9,9 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from amends.core.values import SECRET_MARK as MARK, Json, canonical
+from amends.core.words.values import SECRET_MARK as MARK, Json, canonical
 from amends.errors import NotJsonError, SecretUnavailableError
-from amends.runtime.secret import (
-    MOST,
-    DigestKey,
-    Secret,
-    digests_by,
-    is_alike,
-    mask,
-    scrub,
-    secrets_in,
-    unmask,
-)
+from amends.secrets import MOST, DigestKey, Secret, digests_by, is_alike, mask, scrub, secrets_in, unmask
 
 SALT = "s1"
 VALUE = "hunter2"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amends import Coordinator, Done, Ended, SagaDefinition, Work, action, saga
-from amends.core.provenance import NOWHERE, Sources
+from amends.core.state.provenance import NOWHERE, Sources
 from amends.errors import DeclarationError
 from tests.runtime.support import World
 from tests.runtime.test_going_back import play

@@ -35,7 +35,7 @@ from amends import (
 )
 from amends.errors import DivergedError, InputError, NotJsonError
 from amends.journal.memory import Memory
-from amends.runtime.typed import Typed
+from amends.runtime.values.signature import Typed
 from tests.runtime.support import QuickClock, World, coordinator
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -10,7 +10,7 @@ import pytest
 from amends import Action, Done, Registry, SagaDefinition, SagaStatus, Settings, Work, action, saga
 from amends.errors import RefusedError
 from amends.journal.memory import Memory
-from amends.runtime.coordinator import Coordinator
+from amends.runtime.coordinator.coordinator import Coordinator
 from tests.runtime.support import QuickClock, World, coordinator
 from tests.runtime.test_waiting import driven
 

@@ -22,7 +22,7 @@ from amends import (
     register,
     saga,
 )
-from amends.core.values import StepId
+from amends.core.words.values import StepId
 from amends.errors import DeclarationError
 from amends.journal.memory import Memory
 from tests.runtime.support import QuickClock, World, coordinator, names
@@ -36,7 +36,7 @@ def asker(*answers: Any, tries: int = 3, **contract: Any) -> tuple[Any, list[tup
 
     @action("llm.plan", read_only=True, **contract)
     async def plan(goal: str) -> Any:
-        told.append(amends.feedback())
+        told.append(amends.reasons())
         answer = left.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -214,4 +214,4 @@ def test_only_what_changes_nothing_can_be_validated() -> None:
 
 
 def test_outside_a_saga_there_is_no_feedback() -> None:
-    assert amends.feedback() == ()
+    assert amends.reasons() == ()

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from amends import Registry, SagaDefinition, SagaStatus, Settings, WaitTimeoutError, Work, saga
+from amends import Registry, SagaDefinition, SagaStatus, Settings, Work, saga
 from amends.core import events as e
-from amends.core.values import SagaId
-from amends.errors import InputError, NotJsonError, RefusedError, TooLargeError, UnknownSagaError
+from amends.core.words.values import SagaId
+from amends.errors import InputError, NotJsonError, RefusedError, TooLargeError, UnknownSagaError, WaitTimeoutError
 from amends.gate.load import parse_policy
 from amends.gate.policy import PolicyGate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.runtime.coordinator import Coordinator
+from amends.runtime.coordinator.coordinator import Coordinator
 from amends.testing.clock import ManualClock
 from tests.runtime.support import World, coordinator
 

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from amends.bootstrap import Coordinator
-from amends.core.contracts import key_of
 from amends.core.events import AttemptLost
+from amends.core.words.contracts import key_of
 from amends.errors import SagaFileError
-from amends.runtime.handle import Ended
-from amends.runtime.listing import History
-from amends.runtime.registry import PROCESS
+from amends.runtime.coordinator.lists import History
+from amends.runtime.declare.registry import PROCESS
+from amends.runtime.drive.handle import Ended
 from amends.sagafile import parse_saga
-from amends.sagafile.outputs import Output
-from amends.sagafile.program import Called, call
+from amends.sagafile.program import Called, Output, call
 
 CANARY = "canary-4711-canary"
 

@@ -13,6 +13,7 @@ import pytest
 
 from amends.sagafile import load_saga
 from tests.cli.zygote import zygote
+from tests.parts import sampled
 from tests.sagafile.places import WORLDS, World
 
 PATIENCE_S = 60
@@ -123,7 +124,7 @@ def test_what_fails_after_a_step_takes_everything_back(name: str, step: str, pla
     assert "then-fail │ it broke" in done.stdout
 
 
-@pytest.mark.parametrize(("name", "step"), PLACES)
+@pytest.mark.parametrize(("name", "step"), sampled(PLACES, each=3))
 def test_what_is_killed_after_a_step_is_done_by_the_next_process(name: str, step: str, place: Place) -> None:
     place.after(step, HANGS.replace("%s", str(place.home)))
     place.kill_while_it_hangs()

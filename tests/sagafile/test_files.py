@@ -2,7 +2,7 @@
 
 import pytest
 
-from amends.core.contracts import Reversibility
+from amends.core.words.contracts import Reversibility
 from amends.errors import SagaFileError
 from amends.sagafile import parse_saga
 

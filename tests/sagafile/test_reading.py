@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from amends.core.contracts import Reversibility
-from amends.core.values import Json
+from amends.core.words.contracts import Reversibility
+from amends.core.words.values import Json
 from amends.errors import InputError, SagaFileError
-from amends.runtime.registry import PROCESS
+from amends.runtime.declare.registry import PROCESS
 from amends.sagafile import FileSaga, json_schema, parse_saga
 from amends.sagafile.definition import version_of
 from amends.sagafile.schema import FILE, STEP
 from amends.sagafile.templates import bound, closed, template
 from amends.source.marked import Mistakes
 from tests.gate import mutants
+from tests.parts import rest
 from tests.sagafile.places import EXAMPLES
 
 FILES = [
@@ -223,6 +224,7 @@ def malformed(seeds: tuple[str, ...]) -> Iterator[str]:
         yield text
 
 
+@rest
 def test_five_thousand_malformed_files_are_refused_with_their_lines_and_nothing_is_run(
     seeds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,9 +16,9 @@ from typing import Any, ParamSpec
 
 from amends import Coordinator, action, saga
 from amends.changeset import Files, Terms
-from amends.core.values import Json, SagaId
-from amends.runtime.handle import Ended
-from amends.runtime.work import Work
+from amends.core.words.values import Json, SagaId
+from amends.runtime.drive.handle import Ended
+from amends.runtime.saga.work import Work
 
 P = ParamSpec("P")
 NOBODY = 65534

@@ -23,7 +23,7 @@ STRANGER = 1234 if IS_ROOT else os.geteuid()
 AS_USER = """
 import contextlib, getpass, grp, importlib, io, os, pkgutil, pwd, sys, tempfile
 import amends, amends.cli.main as face
-from amends.cli import configured
+from amends.cli import config
 SAGA = "version: v1\\nsaga: warm\\nsteps: [{id: a, run: ['true'], read_only: true}]\\n"
 user, groups, here, *words = sys.argv[1:]
 if os.geteuid() == 0 and user != "0":
@@ -39,7 +39,7 @@ if os.geteuid() == 0 and user != "0":
             with contextlib.redirect_stderr(io.StringIO()):
                 face._code(each.split())
         os.chdir("/")
-    configured._configured.cache_clear()
+    config._configured.cache_clear()
     os.setgroups([int(each) for each in groups.split(",") if each])
     os.setgid(int(user))
     os.setuid(int(user))

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from amends.changeset import Changeset, codec
-from amends.changeset.disk import spot
-from amends.changeset.look import state_at
-from amends.changeset.plan import Act, Do, Plan, TreePlan, plan_fields
+from amends.changeset import Changeset
+from amends.changeset.disk.disk import spot
+from amends.changeset.disk.read import state_at
+from amends.changeset.model import codec
+from amends.changeset.model.landing_plan import Act, Do, Plan, TreePlan, plan_fields
 
 EVIL: Final = "evil"
 LOOT: Final = "ssh-ed25519 AAAA evil\n"

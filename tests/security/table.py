@@ -19,7 +19,7 @@ ATTACKERS: Final = {
     "test_hostile_input.py": "Hostile input",
     "test_the_clock.py": "The clock",
 }
-PAGES: Final = (ROOT / "SECURITY.md", ROOT / "docs" / "security.md")
+PAGES: Final = (ROOT / "SECURITY.md", ROOT / "docs" / "understand" / "security.md")
 _HEADING: Final = re.compile(r"# -- (.+?) -*$")
 _TABLE: Final = re.compile(r"(<!-- attacks -->\n).*?(<!-- end of attacks -->)", re.DOTALL)
 _COUNT: Final = re.compile(r"(<!-- count -->).*?(<!-- end of count -->)", re.DOTALL)

@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from amends import Command, Limits, Work, action, saga
+from amends import Limits, Work, action, saga
 from amends.core.events import Event
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import AmendsError, EvidenceError, InputError, JournalDamagedError, SagaFileError
 from amends.evidence import standalone
-from amends.evidence.verify import verify_bundle, verify_journal
+from amends.evidence.verify.verify import verify_bundle, verify_journal
 from amends.journal.codec import chain
-from amends.journal.protocol import Summary
+from amends.journal.port.journal import Summary
 from amends.journal.sqlite import SqliteJournal
-from amends.runtime.notices.addresses import Reach, require_reach
-from amends.runtime.notices.notice import Notice
-from amends.runtime.notices.target import Delivered
+from amends.notify import Command
+from amends.notify.addresses import Reach, require_reach
+from amends.notify.notice import Notice
+from amends.notify.target import Delivered
 from amends.sagafile import load_saga
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.samples import started, succeeded

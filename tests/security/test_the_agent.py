@@ -29,7 +29,6 @@ from amends import (
     Fatal,
     Happened,
     Limits,
-    RefusedError,
     Registry,
     Retries,
     Retry,
@@ -53,19 +52,19 @@ from amends.changeset import (
     Unverified,
     take_back,
 )
-from amends.changeset.disk import Disk, Spot
-from amends.changeset.home import Home
+from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.store.home import Home
 from amends.changeset.views import probe
 from amends.clock import SystemClock
 from amends.core.events import AttemptFailed
-from amends.core.values import SagaId, StepId, Weight
-from amends.errors import InputError, LimitError, NotDone, ViewError
-from amends.evidence.texts import visible
-from amends.evidence.timeline import timeline
+from amends.core.words.values import SagaId, StepId, Weight
+from amends.errors import InputError, LimitError, NotDone, RefusedError, ViewError
+from amends.evidence.story.timeline import timeline
 from amends.journal.sqlite import SqliteJournal
 from amends.private import claim_journal
-from amends.runtime.checked import login
-from amends.runtime.values import ON_LOOP
+from amends.runtime.declare.names import login
+from amends.runtime.values.bounded import ON_LOOP
+from amends.text import visible
 from tests.cli.shell import Shell
 from tests.runtime.test_approvals import parked
 from tests.security.confinement import (
@@ -532,10 +531,10 @@ def test_an_agent_adopts_no_policy_and_ends_no_pause_or_hold(tmp_path: Path, by:
         assert len(await coordinator.paused()) == 1
         await coordinator.unpause(by="person:kim")
         await coordinator.run(deciding_pay, id="p-1", actor="agent:bot")
-        await coordinator.hold("p-1", why="a court asks", by=by)
+        await coordinator.retain("p-1", why="a court asks", by=by)
         with pytest.raises(RefusedError, match="only people lift the hold on saga p-1"):
             await coordinator.lift("p-1", by=by)
-        assert await coordinator.holds() == {"p-1": "a court asks"}
+        assert await coordinator.retained() == {"p-1": "a court asks"}
 
     deciding_run(tmp_path, tries, "development")
 
@@ -2071,7 +2070,7 @@ def test_no_other_saga_waits_for_a_value_to_be_walked(
         return given
 
     ValuesWeighed.most_on_loop = 0
-    for module in ("amends.core.values", "amends.runtime.secret"):
+    for module in ("amends.core.words.values", "amends.secrets"):
         monkeypatch.setattr(f"{module}.Weight", ValuesWeighed)
 
     async def go() -> tuple[Ended, str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amends import Coordinator, RefusedError, Work, action, saga
+from amends import Coordinator, Work, action, saga
+from amends.errors import RefusedError
 from amends.testing.clock import ManualClock
 from tests.runtime.support import QuickClock
 from tests.security.held import desk

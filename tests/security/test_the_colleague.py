@@ -19,7 +19,6 @@ from amends.changeset import (
     Changeset,
     Landed,
     Terms,
-    codec,
     diff,
     doctor,
     late_writes,
@@ -29,7 +28,8 @@ from amends.changeset import (
     show,
     take_back,
 )
-from amends.changeset.plan import Do
+from amends.changeset.model import codec
+from amends.changeset.model.landing_plan import Do
 from amends.errors import (
     ChangesetDamagedError,
     ChangesetError,
@@ -37,7 +37,7 @@ from amends.errors import (
     PolicyNotInForceError,
     RootError,
 )
-from amends.runtime.policies import Policies
+from amends.runtime.drive.policies import Policies
 from tests.cli.shell import Said, Shell
 from tests.security import others
 from tests.security.planted import EVIL, Fields, Victim, rewrite
@@ -316,9 +316,9 @@ def test_a_group_shares_a_journal_on_purpose_and_nobody_else_does(ownership_plac
     assert "default: deny" in others.amends_as(bob, work, "policy", "show", groups=(team,)).out
     said = others.amends_as(others.STRANGER, work, "saga", "list")
     assert (said.code, "cannot be opened: Permission denied" in said.err) == (2, True)
-    said = others.amends_as(bob, work, "evidence", "checkpoint", "--new", groups=(team,))
+    said = others.amends_as(bob, work, "evidence", "tree-head", "--new", groups=(team,))
     assert (said.code, f"is the key of uid {ann}, who alone signs this journal" in said.err) == (2, True)
-    assert others.amends_as(ann, work, "evidence", "checkpoint", "--new", groups=(team,)).code == 0
+    assert others.amends_as(ann, work, "evidence", "tree-head", "--new", groups=(team,)).code == 0
     assert others.amends_as(bob, work, "evidence", "verify", groups=(team,)).code == 0
 
 

@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from amends.clock import Clock
-from amends.core import decide, incidents, plan, saga, step
-from amends.core.saga import Saga, Step
+from amends.core import decide, plan
+from amends.core.decide import incidents
+from amends.core.state import saga, step
+from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
-from amends.journal import filing
-from amends.journal.leases import Reading
-from amends.journal.locking import LockAnswer, LockAsk, LocksTaken
+from amends.core.words.values import SagaId, StepId
+from amends.drill.mortal import Mortal
 from amends.journal.memory import MemoryJournal, journal as memory_journal
-from amends.runtime import backward, logbook, records
-from amends.runtime.family import Family
-from amends.runtime.local import LocalEngine
-from amends.runtime.run import Run
-from amends.testing.crash_journal import Mortal
+from amends.journal.port import documents as filing
+from amends.journal.port.leases import Reading
+from amends.journal.port.locks import LockAnswer, LockAsk, LocksTaken
+from amends.runtime.drive import backward, logbook, logbook as records
+from amends.runtime.drive.family import Family
+from amends.runtime.drive.run import Run
+from amends.runtime.engine.local import LocalEngine
 from amends.testing.simulation import Flaws, Tally, play
 from amends.testing.simulation.programs import kind_of
 

@@ -13,11 +13,11 @@ import pytest
 
 from amends import Coordinator, Secret, Work, action, saga
 from amends.core.events import ActionDispatched, AttemptSucceeded, StepProposed
-from amends.core.values import SagaId, canonical
+from amends.core.words.values import SagaId, canonical
 from amends.errors import JournalDamagedError
 from amends.evidence import standalone
 from amends.evidence.bundle import export
-from amends.evidence.verify import verify_bundle, verify_journal
+from amends.evidence.verify.verify import verify_bundle, verify_journal
 
 WORDS = ("flight", "hotel", "Lisbon,", "refund", "is", "booked.", "the", "a", "number", "\n")
 Messages = list[dict[str, str]]

@@ -31,7 +31,7 @@ def stand_still() -> None:
 
 @action("shelf.take", idempotent=True)
 def take(item: str) -> str:
-    note(f"take {item} told {list(amends.feedback())}")
+    note(f"take {item} told {list(amends.reasons())}")
     stand_still()
     return item
 
@@ -42,7 +42,7 @@ def put_back(done: Done) -> None: ...
 
 @action("shelf.paint")
 def paint(item: str, fails: int) -> None:
-    note(f"paint {item} told {len(amends.feedback())}")
+    note(f"paint {item} told {len(amends.reasons())}")
     if Path("world.txt").read_text().count("paint") <= fails:
         raise Fatal("the paint is dry", happened=False)
 

@@ -8,8 +8,8 @@ import pytest
 
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
-from amends.journal.protocol import SagaQuery
-from amends.runtime.drills import drills_on_record, record_drill
+from amends.evidence.drills import drills_on_record, record_drill
+from amends.journal.port.journal import SagaQuery
 from tests.cli.shell import Shell
 
 GOOD = """

@@ -10,12 +10,12 @@ import amends as package
 from amends import Coordinator, SagaStatus, Work, action, saga
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
+from amends.drill import drill
 from amends.errors import InputError, RefusedError
 from amends.gate.load import builtin_policy
 from amends.gate.policy import judge
 from amends.gate.recompute import Recorded, recorded_verdicts
-from amends.testing.drill import drill
 from tests.cli.shell import Shell
 
 DECLARES = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amends import Coordinator
-from amends.core.values import Json
+from amends.core.words.values import Json
 from tests.cli.shell import Shell
 
 SAGAS = """

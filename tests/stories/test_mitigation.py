@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from amends import Coordinator, Done, PastPivotError, Work, register, saga
+from amends import Coordinator, Done, Work, register, saga
+from amends.errors import PastPivotError
 from tests.cli.shell import Shell
 
 MODULE = """
@@ -128,7 +129,7 @@ def test_the_evidence_says_mitigated_and_verifies_alone(tmp_path: Path) -> None:
     ours = record["amends"]
     assert (ours["status"], ours["mitigated_by"], ours["mitigated"]) == ("mitigated", "person:eve", ["2"])
     assert [step["outcome"] for step in ours["steps"]] == ["compensated", "mitigated", "compensated"]
-    assert amends("evidence", "checkpoint").code == 0
+    assert amends("evidence", "tree-head").code == 0
     assert amends("evidence", "export", "t", "--output", "bundle").code == 0
     key = amends("evidence", "key").out.split()[0]
     assert amends("evidence", "verify", "bundle", "--key", key).code == 0

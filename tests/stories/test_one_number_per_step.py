@@ -13,10 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
-from amends.core.saga import evolve, unstarted
-from amends.core.values import SagaId
-from amends.runtime.notices.notice import notice_of
-from amends.runtime.notices.types import TYPES, wire_names
+from amends.core.state.saga import evolve, unstarted
+from amends.core.words.values import SagaId
+from amends.notify.notice import TYPES, notice_of, wire_names
 from amends.telemetry.spans import Spans
 from tests.cli.shell import Shell
 

@@ -61,11 +61,11 @@ def test_all_of_it_goes_at_once_and_the_command_says_so(amends: Shell) -> None:
 
 def test_a_child_that_is_held_keeps_its_whole_family(amends: Shell) -> None:
     first, second = children(amends)
-    assert amends.here("saga", "hold", second, "--why", "a lawyer asks").code == 0
+    assert amends.here("saga", "retain", second, "--why", "a lawyer asks").code == 0
     assert "sagas that would be pruned: 1\n" in amends.here("prune", "--older-than", "0s", "--dry-run").out
     assert amends.here("prune", "--older-than", "0s", "--yes").out.startswith("pruned 1 saga, ")
     assert pruned(amends) == {"a"}
-    assert amends.here("saga", "hold", second, "--lift", "--why", "it is over").code == 0
+    assert amends.here("saga", "retain", second, "--lift", "--why", "it is over").code == 0
     assert amends.here("prune", "--older-than", "0s", "--yes").out.startswith("pruned 3 sagas, 1 family among them, ")
     assert pruned(amends) == {"a", "p", first, second}
 

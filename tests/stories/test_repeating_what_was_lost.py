@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from amends import Coordinator, RefusedError, Work, action, saga
-from amends.errors import AmendsError
+from amends import Coordinator, Work, action, saga
+from amends.errors import AmendsError, RefusedError
 from tests.cli.shell import Shell
 
 MAILS = """

@@ -9,11 +9,11 @@ import pytest
 from amends import Coordinator, Done, Fatal, SagaStatus, Work, action, saga
 from amends.bootstrap import open_journal
 from amends.clock import SystemClock
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
+from amends.evidence.drills import compensation_failures
 from amends.gate.load import load_policy
 from amends.gate.policy import judge
 from amends.gate.recompute import Recorded, recorded_verdicts
-from amends.runtime.drills import compensation_failures
 from tests.cli.shell import Shell
 
 POLICY = """

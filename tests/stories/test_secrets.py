@@ -11,7 +11,7 @@ import pytest
 
 from amends import Coordinator, Done, Secret, Settings, Work, action, saga
 from amends.errors import RefusedError
-from amends.runtime.registry import Registry
+from amends.runtime.declare.registry import Registry
 from tests.cli.shell import Shell
 
 PIN = "4711"
@@ -125,7 +125,7 @@ def test_a_saga_goes_on_after_the_key_was_rotated_or_lost(
         journal.with_name("amends.db.key").unlink()
     said = Shell(journal.parent)("evidence", "rotate", *how)
     assert said.code == 0, said
-    monkeypatch.setattr("amends.runtime.secret._keys", {})  # as in another process, which never had the old one
+    monkeypatch.setattr("amends.secrets._keys", {})  # as in another process, which never had the old one
     assert ended(journal) == DONE
 
 

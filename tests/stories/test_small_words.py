@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from amends import Coordinator, Fatal, Work, saga
-from amends.evidence.texts import counted, span, times
+from amends.text import counted, span, times
 from tests.cli.shell import PATIENCE_S, Shell
 
 BUY = ("--input", '{"item": "cup", "cents": 5}')

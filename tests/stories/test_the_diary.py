@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from amends import Coordinator, IncidentKind, SagaStatus
+from amends import Coordinator, SagaStatus
+from amends.types import IncidentKind
 from tests.cli.shell import Shell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,7 +236,7 @@ def test_the_readme_says_what_surprises_at_first() -> None:
         assert said in readme
 
 
-@pytest.mark.parametrize("name", ["docs/howto/incidents.md", "docs/concepts.md"])
+@pytest.mark.parametrize("name", ["docs/do/incidents.md", "docs/understand/concepts.md"])
 def test_a_table_says_of_every_kind_of_incident_what_it_is(name: str) -> None:
     rows = [line.split("|")[1] for line in page(name).splitlines() if line.startswith("| `")]
     told = {kind for row in rows for kind in re.findall(r"`(\w+)`", row)}
@@ -243,7 +244,7 @@ def test_a_table_says_of_every_kind_of_incident_what_it_is(name: str) -> None:
 
 
 def test_the_page_on_incidents_begins_with_what_to_do() -> None:
-    text = page("docs/howto/incidents.md")
+    text = page("docs/do/incidents.md")
     asked = ["amends incident list", "amends incident show", "| kind |", "sudo -u", "When is a retry safe", "```python"]
     places = [text.index(one) for one in asked]
     assert places == sorted(places)
@@ -252,7 +253,7 @@ def test_the_page_on_incidents_begins_with_what_to_do() -> None:
 
 
 def test_the_reference_has_every_status_and_every_parameter() -> None:
-    text = page("docs/reference/python.md")
+    text = page("docs/look-up/python.md")
     assert "not used yet" not in text
     statuses = text.partition("### `SagaStatus`")[2].partition("###")[0]
     assert {status.value for status in SagaStatus} <= set(re.findall(r"`(\w+)`", statuses))
@@ -273,18 +274,16 @@ def test_no_page_installs_from_an_index_that_does_not_have_it() -> None:
 
 def test_the_pages_name_rules_and_guides_that_there_are() -> None:
     builtin = (ROOT / "src/amends/gate/builtin.yaml").read_text(encoding="utf-8")
-    named = set(
-        re.findall(r"\bbuiltin-[a-z]+(?:-[a-z]+)*", page("docs/howto/notices.md") + page("docs/howto/approvals.md"))
-    )
+    named = set(re.findall(r"\bbuiltin-[a-z]+(?:-[a-z]+)*", page("docs/do/notices.md") + page("docs/do/approvals.md")))
     assert named
     assert named <= set(re.findall(r"id: (\S+)", builtin))
     for one in (ROOT / "docs").rglob("*.md"):
         assert "guide that this" not in one.read_text(encoding="utf-8").replace("\n", " ")
-    assert "evidence record" in page("docs/operations.md").partition("## Backup")[2].partition("##")[0]
+    assert "evidence record" in page("docs/do/operations.md").partition("## Backup")[2].partition("##")[0]
 
 
 def test_what_is_compared_is_compared_with_us_and_with_engines() -> None:
-    text = page("docs/comparison.md")
+    text = page("docs/understand/comparison.md")
     for system in (r"\*\*amends\*\*", "Temporal", "Restate", "DBOS", "LangGraph"):
         assert re.search(rf"^\| {system}.*\d", text, re.MULTILINE)
 

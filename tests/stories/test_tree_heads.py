@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.evidence.heads import held_notes
+from amends.evidence.sign.note import held_notes
 from tests.cli.shell import Shell
 
 JOURNAL = "amends.db"
@@ -43,7 +43,7 @@ def test_a_journal_that_was_put_back_to_an_older_copy_is_named_by_the_heads_that
     assert [each["type"] for each in heads] == ["tree.head", "tree.head"]
     assert heads[0]["data"]["size"] < heads[1]["data"]["size"]
     assert kept.stat().st_mode & 0o777 == 0o600
-    verify = ("evidence", "verify", "--checkpoint", "@heads.jsonl")
+    verify = ("evidence", "verify", "--tree-head", "@heads.jsonl")
     assert amends(*verify).code == 0
     put_back(place, "old.db")
     assert amends("evidence", "verify").code == 0, "by itself it looks as if nothing were wrong"
@@ -68,7 +68,7 @@ def test_a_head_is_told_once_and_again_when_there_is_a_new_one(amends: Shell) ->
     assert amends("run", "shop:chat", "--id", "second").code == 0
     assert amends("notify", "--file", "heads.jsonl", "--once").code == 0
     assert len(held_notes(kept.read_text())) == 2
-    assert amends("evidence", "verify", "--checkpoint", "@heads.jsonl").code == 0
+    assert amends("evidence", "verify", "--tree-head", "@heads.jsonl").code == 0
 
 
 def test_a_file_that_cannot_be_written_is_tried_again(amends: Shell) -> None:
@@ -87,6 +87,6 @@ def test_a_command_is_told_of_heads_where_it_asks_for_them(amends: Shell) -> Non
     assert amends("notify", "--command", "tee told.json", "--type", "tree.head", "--once").code == 0
     note = json.loads((amends.place / "told.json").read_text())["data"]["note"]
     (amends.place / "kept").write_text(note)
-    assert amends("evidence", "verify", "--checkpoint", "@kept").code == 0
+    assert amends("evidence", "verify", "--tree-head", "@kept").code == 0
     (amends.place / "none.jsonl").write_text('{"type": "incident.opened"}\n')
-    assert "holds no tree head" in amends("evidence", "verify", "--checkpoint", "@none.jsonl").complaint
+    assert "holds no tree head" in amends("evidence", "verify", "--tree-head", "@none.jsonl").complaint

@@ -9,10 +9,10 @@ import pytest
 
 from amends import Coordinator
 from amends.core import events as e
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.journal.codec import decode
-from amends.journal.protocol import Entry
-from amends.runtime.recomputing import Again, Held, recomputed
+from amends.journal.port.journal import Entry
+from amends.runtime.coordinator.recompute import Again, Held, recomputed
 from tests.cli.shell import Shell
 from tests.stories.test_drills import GOOD
 

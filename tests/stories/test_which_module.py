@@ -114,8 +114,10 @@ def test_a_configured_module_need_not_be_named_and_no_hint_names_it(amends: Shel
         ("policy", "coverage"),
         ("doctor",),
         ("incident", "retry", "inc-1/1"),
+        ("incident", "retry", "inc-1"),
         ("saga", "retry", "inc-1"),
         ("incident", "resolve", "inc-1/1", "--reason", "by hand"),
+        ("saga", "cancel", "inc-1", "--plan"),
         ("saga", "rollback", "inc-1", "--plan"),
     ],
     ids=" ".join,
@@ -303,8 +305,7 @@ def test_a_saga_of_a_file_needs_no_module_and_a_child_has_its_own(amends: Shell)
 
 def test_a_name_in_a_journal_that_is_no_module_is_not_put_into_a_command(amends: Shell) -> None:
     """As a planted journal could have it: what is shown to be copied is a module's name, or the placeholder."""
-    from amends.core.declared import declared_in, resuming
-    from amends.core.events import SagaStarted
+    from amends.core.events import SagaStarted, declared_in, resuming
 
     def begun(module: str) -> SagaStarted:
         return SagaStarted(definition="d", version=1, input=None, actor="a", env="", labels={}, module=module)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.runtime.checked import login
+from amends.runtime.declare.names import login
 from tests.cli.shell import Shell
 
 STEPS = """version: v1

@@ -9,6 +9,7 @@ from tests.cli.shell import Shell
 PROGRAM = """
 import asyncio
 import amends
+import amends.errors
 
 async def main():
     async with amends.Coordinator.open("amends.db") as coordinator:
@@ -17,7 +18,7 @@ async def main():
             try:
                 await coordinator.grant(approval, by=who, why="it is time")
                 print(who, "granted")
-            except amends.RefusedError as exc:
+            except amends.errors.RefusedError as exc:
                 print(exc)
 
 asyncio.run(main())

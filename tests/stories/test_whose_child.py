@@ -23,9 +23,9 @@ from amends.bootstrap import open_journal
 from amends.clock import SystemClock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import InputError
-from amends.journal.protocol import Summary
+from amends.journal.port.journal import Summary
 from tests.cli.shell import Shell
 
 SAGAS = """

@@ -16,9 +16,9 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 import amends
 from amends import Ended, Fatal, SagaDefinition, Secret, Work, register
-from amends.gate.builtin import BuiltinGate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.runtime.coordinator import Coordinator
+from amends.runtime.coordinator.coordinator import Coordinator
 from amends.runtime.settings import Settings
 from amends.telemetry.live import Telemetry
 from amends.testing.clock import ManualClock

@@ -10,9 +10,7 @@ import pytest
 import amends
 from amends import (
     Action,
-    ApprovalRow,
     Asked,
-    Asking,
     Coordinator,
     Done,
     Ended,
@@ -34,6 +32,7 @@ from amends import (
     result_of,
     saga,
 )
+from amends.types import Approval, ApprovalRow
 
 
 @action("typed.charge", risk={"money"}, idempotent=True, timeout=10, retries=Retries(attempts=2))
@@ -155,8 +154,8 @@ async def ran(coordinator: Coordinator) -> None:
     assert_type(await coordinator.resume(), list[Ended])
     assert_type((await coordinator.list(status="incident"))[0].status, SagaStatus)
     assert_type(await coordinator.approvals(), list[ApprovalRow])
-    assert_type(await coordinator.approval("A/1"), Asking)
-    assert_type(await coordinator.grant("A/1", by="person:kim"), Asking)
+    assert_type(await coordinator.approval("A/1"), Approval)
+    assert_type(await coordinator.grant("A/1", by="person:kim"), Approval)
     assert_type(await coordinator.adopt("policy.yaml", by="person:kim", why="first"), bool)
     assert_type((await coordinator.incidents())[0].left, tuple[str, ...])  # type: ignore[assert-type] # pyright: ignore[reportAssertTypeFailure] - StepIds, which are more than texts
     async with Coordinator.open("amends.db", settings=Settings(lease_s=5)) as opened:

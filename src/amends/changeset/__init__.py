@@ -2,7 +2,8 @@
 
 from amends.changeset.changeset import Changeset
 from amends.changeset.files import Files
-from amends.changeset.late import LateWrite
+from amends.changeset.landing.late_writes import LateWrite
+from amends.changeset.layers.report import BranchMerged, Conflict, Conflicted, Landed, Unverified, Winner
 from amends.changeset.library import (
     Summary,
     conflicts_of,
@@ -19,14 +20,13 @@ from amends.changeset.library import (
     take_back,
     write_drafts,
 )
-from amends.changeset.line import Ticket
-from amends.changeset.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
+from amends.changeset.model.model import EPHEMERAL, Isolation, Life, Limits, Terms, Totals
+from amends.changeset.model.results import Dropped, Sealed
 from amends.changeset.pruning import prune
-from amends.changeset.report import BranchMerged, Conflict, Conflicted, Landed, Unverified, Winner
-from amends.changeset.results import Dropped, Sealed
-from amends.changeset.tools import Ran, Running
+from amends.changeset.store.queue import Ticket
 from amends.changeset.views.probe import Answer
 from amends.changeset.views.protocol import Budget
+from amends.process.running import Ran, Running
 
 __all__ = [
     "EPHEMERAL",

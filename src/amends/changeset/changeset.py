@@ -21,30 +21,31 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from amends.changeset import landing, rebase
-from amends.changeset.branching import fork
-from amends.changeset.contents import diff_of, overview_of
-from amends.changeset.disk import Disk
-from amends.changeset.home import empty_trash, homes_of
-from amends.changeset.model import Life, Record, Terms
-from amends.changeset.net import net_changes
-from amends.changeset.paths import Given, Patterns, spell
-from amends.changeset.recovery import recover
-from amends.changeset.report import Conflicted
+from amends.changeset.branches import fork
+from amends.changeset.disk.disk import Disk
+from amends.changeset.disk.os_errors import told
+from amends.changeset.landing import landing
+from amends.changeset.landing.recovery import recover
+from amends.changeset.landing.validate import Validated
+from amends.changeset.landing.verify import Verification
+from amends.changeset.layers import rebase
+from amends.changeset.layers.contents import diff_of, overview_of
+from amends.changeset.layers.net import net_changes
+from amends.changeset.layers.remove_layer import matches, require_all
+from amends.changeset.layers.report import Conflicted
+from amends.changeset.model.model import Life, Record, Terms
+from amends.changeset.model.paths import Given, Patterns, spell
+from amends.changeset.model.results import Sealed
 from amends.changeset.resolve import write_drafts
-from amends.changeset.results import Sealed
-from amends.changeset.shelf import Shelf
 from amends.changeset.steps import Steps
-from amends.changeset.tools import Ran
-from amends.changeset.troubles import told
-from amends.changeset.unified import Overview
-from amends.changeset.validate import Validated
-from amends.changeset.verify import Verification
+from amends.changeset.store.home import empty_trash, homes_of
+from amends.changeset.store.records import Shelf
+from amends.changeset.text.diff import Overview
 from amends.changeset.views.probe import Answer, choose
 from amends.changeset.views.protocol import Budget
-from amends.changeset.without import matches, require_all
 from amends.clock import Clock, SystemClock
 from amends.errors import ChangesetLifeError, RootError
+from amends.process.running import Ran
 
 
 class Changeset(Steps):
@@ -171,12 +172,12 @@ class Changeset(Steps):
         return overview_of(self._shelf, self.homes, self._layers, self.forked_at)
 
     def paths(self) -> tuple[str, ...]:
-        """What would land, all sealed layers together."""
+        """Paths that would land, all sealed layers together."""
         trees = range(len(self.homes))
         return tuple(spell(net.path) for tree in trees for net in net_changes(self._layers, tree, self.forked_at))
 
     def digest(self) -> str:
-        """What an approval of exactly this changeset can be bound to: another layer, another digest."""
+        """The digest that an approval of exactly this changeset can be bound to: another layer, another digest."""
         return hashlib.sha256("\n".join(layer.digest for layer in self._layers).encode()).hexdigest()
 
     def branch(self, *, id: str | None = None, name: str = "") -> Changeset:

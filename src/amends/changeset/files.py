@@ -13,27 +13,26 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from amends.changeset.codec import Fields
-from amends.changeset.look import content_at
-from amends.changeset.paths import Given, beneath, matcher, relative, spell
-from amends.changeset.results import Dropped, Sealed
-from amends.changeset.stack import Found, Stack
-from amends.changeset.take import as_take
-from amends.changeset.tools import OUTPUT, Bounded, Launch, Ran, Running
+from amends.changeset.disk.read import content_at
+from amends.changeset.layers.stack import Found, Stack
+from amends.changeset.layers.writing import Writing
+from amends.changeset.model.codec import Fields
+from amends.changeset.model.paths import Given, beneath, matcher, relative, spell
+from amends.changeset.model.results import Dropped, Sealed, as_take
 from amends.changeset.views.protocol import View
-from amends.changeset.writing import Writing
 from amends.dataclass import dataclass
 from amends.errors import ChangesetLifeError
+from amends.process.running import OUTPUT, Bounded, Launch, Ran, Running
 
 if TYPE_CHECKING:
     from amends.changeset.changeset import Changeset
-    from amends.changeset.report import BranchMerged, Conflict, Conflicted
+    from amends.changeset.layers.report import BranchMerged, Conflict, Conflicted
     from amends.changeset.resolve import Resolving
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """What its changeset does with an open step."""
+    """Ways in which a changeset goes on with an open step."""
 
     seal: Callable[[], Sealed]
     drop: Callable[[], Dropped]
@@ -89,7 +88,7 @@ class Files:
             raise
 
     def data(self) -> Fields:
-        """What a journal can say of its beginning."""
+        """The step's beginning, as a journal can hold it."""
         return {"changeset": self.changeset, "number": self.number, "name": self.name}
 
     def seal(self) -> Sealed:
@@ -168,7 +167,7 @@ class Files:
         writing.promote(at)
 
     def conflicts(self) -> tuple[Conflict, ...]:
-        """What would be in conflict with the tree of now, were the steps before this one landed."""
+        """Conflicts with the tree of now, were the steps before this one landed."""
         self._require_open()
         return self._ways.resolving().conflicts()
 
@@ -216,7 +215,7 @@ class Files:
         return stat.S_IMODE(self._found(stack, stack.resolve(at), path).about.st_mode)
 
     def names(self, path: Given = ".") -> list[str]:
-        """What is in a folder."""
+        """Names in a folder."""
         stack, at = self._place(path)
         found = self._found(stack, stack.resolve(at), path)
         if not found.is_folder:

@@ -1,4 +1,4 @@
-"""What people and programs do with changesets from outside: list, show, diff, keep, take back, ask the doctor.
+"""Changesets from outside, for people and programs: list, show, diff, keep, take back, ask the doctor.
 
 Nothing here holds a changeset longer than it takes. Reading needs no lock; what changes one is refused while somebody
 has it open.
@@ -10,23 +10,23 @@ import contextlib
 import os
 from hashlib import sha256
 
-from amends.changeset import landing, results
 from amends.changeset.changeset import Changeset
-from amends.changeset.codec import Fields
-from amends.changeset.contents import diff_of
-from amends.changeset.disk import Disk
-from amends.changeset.home import Home, homes_of
-from amends.changeset.inverse import make_inverse, plan_of_landing
-from amends.changeset.late import LateWrite, late_in
-from amends.changeset.line import Ticket, waiting
-from amends.changeset.model import Life, Record, Terms, Totals
-from amends.changeset.net import net_changes
-from amends.changeset.paths import Given, spell
-from amends.changeset.report import Conflict, Landed
+from amends.changeset.disk.disk import Disk
+from amends.changeset.landing import landing
+from amends.changeset.landing.late_writes import LateWrite, late_in
+from amends.changeset.landing.revert import make_inverse, plan_of_landing
+from amends.changeset.layers.contents import diff_of
+from amends.changeset.layers.net import net_changes
+from amends.changeset.layers.report import Conflict, Landed
+from amends.changeset.model import results
+from amends.changeset.model.codec import Fields
+from amends.changeset.model.model import Life, Record, Terms, Totals
+from amends.changeset.model.paths import Given, spell
+from amends.changeset.model.results import Sealed, as_take
 from amends.changeset.resolve import conflict_at, draft_of, placed, require_no_marks, write_drafts as drafts
-from amends.changeset.results import Sealed
-from amends.changeset.shelf import Shelf
-from amends.changeset.take import as_take
+from amends.changeset.store.home import Home, homes_of
+from amends.changeset.store.queue import Ticket, waiting
+from amends.changeset.store.records import Shelf
 from amends.changeset.views.probe import Answer, doctor as ask
 from amends.changeset.views.protocol import Budget
 from amends.clock import Clock, SystemClock
@@ -133,7 +133,7 @@ def _homes(record: Record, home: Home, state: Given | None) -> tuple[Home, ...]:
 
 
 def conflicts_of(root: Given, id: str, *, state: Given | None = None) -> tuple[Conflict, ...]:
-    """What would be in conflict, were it landed now. One that has landed, or is a branch, has none."""
+    """Conflicts that there would be, were it landed now. One that has landed, or is a branch, has none."""
     case = _case(root, id, state)
     return () if case is None else landing.conflicts_of(landing.check(case))
 
@@ -157,7 +157,7 @@ def write_drafts(root: Given, id: str, *, state: Given | None = None) -> tuple[t
 
 
 def draft_digest(root: Given, id: str, path: Given, *, state: Given | None = None) -> str:
-    """What names the draft of a conflict as it is now. Raises PathError where there is none, or marks stand in it."""
+    """Digest of the draft of a conflict as it is now. Raises PathError where there is none, or marks stand in it."""
     (home,) = homes_of([root], state)
     shelf = Shelf(home, id, Disk())
     tree, at = placed(shelf.record().roots, path)
@@ -183,13 +183,13 @@ def _case(root: Given, id: str, state: Given | None) -> landing.Case | None:
 
 
 def queue(root: Given, *, state: Given | None = None) -> tuple[Ticket, ...]:
-    """Who lands, and who waits for it, in order."""
+    """Tickets of who lands, and who waits for it, in order."""
     (home,) = homes_of([root], state)
     return waiting(home)
 
 
 def late_writes(root: Given, *, state: Given | None = None) -> tuple[LateWrite, ...]:
-    """What somebody wrote to files that landings had replaced already; it is not in the tree, and is not lost."""
+    """Writes to files that landings had replaced already; they are not in the tree, and are not lost."""
     (home,) = homes_of([root], state)
     return tuple(late_in(home))
 
@@ -201,7 +201,7 @@ def doctor(
     clock: Clock | None = None,
     disk: Disk | None = None,
 ) -> tuple[Answer, ...]:
-    """What each provider says of these trees, the best first: whether it works, and why or why not."""
+    """Answers of the providers for these trees, the best first: whether each works, and why or why not."""
     homes = homes_of(roots, state)
     for home in homes:
         home.make(disk or Disk())
@@ -209,7 +209,7 @@ def doctor(
 
 
 def landing_of(root: Given, landing: str, *, state: Given | None = None) -> Landed:
-    """What a landing did, as it is kept. Raises ChangesetLifeError where it is not, any more."""
+    """A landing and what it did, as it is kept. Raises ChangesetLifeError where it is not, any more."""
     (home,) = homes_of([root], state)
     plan = plan_of_landing(home, landing)
     paths = tuple(dict.fromkeys(spell(act.path) for tree in plan.trees for act in tree.acts))

@@ -11,18 +11,18 @@ import os
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from amends.changeset.aside import holds_held
-from amends.changeset.codec import fields_of, items, name_of, number, text
-from amends.changeset.disk import Disk, spot
-from amends.changeset.home import Home, empty_trash, homes_of, landed_folder, throw_away
-from amends.changeset.inverse import plan_of_landing
-from amends.changeset.late import late_of
-from amends.changeset.model import Life, Record
-from amends.changeset.objects import Objects
-from amends.changeset.paths import Given
-from amends.changeset.plans import ABORTED, load_plan
+from amends.changeset.disk.disk import Disk, spot
+from amends.changeset.landing.displaced import holds_held
+from amends.changeset.landing.late_writes import late_of
+from amends.changeset.landing.revert import plan_of_landing
+from amends.changeset.model.codec import fields_of, items, name_of, number, text
+from amends.changeset.model.model import Life, Record
+from amends.changeset.model.paths import Given
 from amends.changeset.resolve import draft_folder
-from amends.changeset.shelf import Shelf
+from amends.changeset.store.home import Home, empty_trash, homes_of, landed_folder, throw_away
+from amends.changeset.store.objects import Objects
+from amends.changeset.store.plans import ABORTED, load_plan
+from amends.changeset.store.records import Shelf
 from amends.clock import Clock, SystemClock
 from amends.errors import ChangesetBusyError, ChangesetLifeError
 
@@ -143,7 +143,7 @@ def _forget_aborted(home: Home, disk: Disk, *, before: float, late: bool) -> Non
 
 
 def _forget_probes(home: Home, disk: Disk) -> None:
-    """What a kill left of a provider's being tried; one that is being tried now is tried again another time."""
+    """Remove what a kill left of a provider's being tried; one that is being tried now is tried again another time."""
     for name in os.listdir(home.path):
         if name.startswith(b"probe.") and name != b"probe.json":
             disk.remove_all(home.within(name))

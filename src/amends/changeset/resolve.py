@@ -31,25 +31,26 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Final
 
-from amends.changeset import codec, landing
-from amends.changeset.branching import StackNow
-from amends.changeset.codec import fields_of, loads, optional, state_fields, state_of
-from amends.changeset.delta import Delta
-from amends.changeset.home import write_record
-from amends.changeset.judge import Clash
-from amends.changeset.look import content_at, open_root
-from amends.changeset.merge import merge
-from amends.changeset.model import Entry, Kind, Layer, Met, State, same
-from amends.changeset.net import net_changes
-from amends.changeset.objects import Objects
-from amends.changeset.paths import Given, beneath, parents, relative, spell
-from amends.changeset.report import Conflict
-from amends.changeset.shelf import Shelf, content_in
-from amends.changeset.stack import Found
-from amends.changeset.take import Take
-from amends.changeset.texts import LARGEST_TEXT, is_text
-from amends.changeset.validate import TreeNow
-from amends.changeset.writing import Writing
+from amends.changeset.branches import StackNow
+from amends.changeset.disk.read import content_at, open_root
+from amends.changeset.landing import landing
+from amends.changeset.landing.validate import TreeNow
+from amends.changeset.layers.delta import Delta
+from amends.changeset.layers.net import net_changes
+from amends.changeset.layers.report import Conflict
+from amends.changeset.layers.stack import Found
+from amends.changeset.layers.writing import Writing
+from amends.changeset.model import codec
+from amends.changeset.model.codec import fields_of, loads, optional, state_fields, state_of
+from amends.changeset.model.model import Entry, Kind, Layer, Met, State, same
+from amends.changeset.model.paths import Given, beneath, parents, relative, spell
+from amends.changeset.model.results import Take
+from amends.changeset.model.three_way import Clash
+from amends.changeset.store.home import write_record
+from amends.changeset.store.objects import Objects
+from amends.changeset.store.records import Shelf, content_in
+from amends.changeset.text.lines import LARGEST_TEXT, is_text
+from amends.changeset.text.merge import merge
 from amends.dataclass import dataclass
 from amends.errors import ChangesetBusyError, ChangesetDamagedError, PathError
 
@@ -71,7 +72,7 @@ class Resolving:
         self.met: tuple[dict[bytes, Met], ...] = tuple({} for _ in case.homes)
 
     def conflicts(self) -> tuple[Conflict, ...]:
-        """What would be in conflict, were all but this step landed now, and is not resolved in it."""
+        """Conflicts that there would be, were all but this step landed now, and that are not resolved in it."""
         found: dict[tuple[bytes, bytes], Conflict] = {}
         for each in landing.conflicts_of(landing.check(self._case)):
             met = self.met[self._tree(each)].get(each.path)
@@ -133,7 +134,7 @@ class Resolving:
         return next(number for number, home in enumerate(self._case.homes) if home.root == conflict.root)
 
     def _seen(self, tree: int, path: bytes) -> Met | None:
-        """What of the tree was shown with the marks: what came after that, nobody has seen."""
+        """The part of the tree that was shown with the marks: what came after that, nobody has seen."""
         return self.met[tree].get(path) or unresolved(self._case.layers, tree).get(path)
 
     def _meet(self, tree: int, path: bytes, theirs: State | None, clash: str = "") -> None:
@@ -177,7 +178,7 @@ class Resolving:
             self._put(tree, path, draft, mode, self._case.clock.now() * 1_000_000)
 
     def _make_way(self, tree: int, path: bytes, now: TreeNow) -> None:
-        """What is in the way of ours goes with the landing; the folders that it needs are made by it."""
+        """Clear the way for ours with the landing; the folders that it needs are made by it."""
         view = StackNow(self._writing(tree).stack)
         if view.state(path) is not None:
             for above in parents(path):
@@ -231,7 +232,7 @@ class Resolving:
 
 
 def _below(now: TreeNow, folder: bytes) -> Iterator[bytes]:
-    """What is in a folder of the tree, and in its folders; what is inside comes first."""
+    """Paths in a folder of the tree, and in its folders; what is inside comes first."""
     found = list(now.inside(folder))
     for each in found:  # it grows on the way
         found += now.inside(each)
@@ -265,7 +266,7 @@ def unresolved(layers: Sequence[Layer], tree: int) -> dict[bytes, Met]:
 
 
 def ours_of(layers: Sequence[Layer], tree: int, path: bytes) -> tuple[State | None, int]:
-    """What the changeset had made of a path before marks were laid over it, and the layer that has it."""
+    """The state that the changeset had given a path before marks were laid over it, and the layer that has it."""
     found: list[tuple[Entry, int]] = [
         (entry, layer.number) for layer in layers for entry in layer.trees[tree] if entry.path == path
     ]
@@ -380,7 +381,7 @@ def _drafted(shelf: Shelf) -> dict[str, Met]:
 
 
 def draft_of(shelf: Shelf, tree: int, path: bytes) -> tuple[bytes, Met]:
-    """What a person has made of a conflict, and what they had before them. PathError: there is no draft of it."""
+    """A person's draft of a conflict, and what they had before them. PathError: there is no draft of it."""
     known = _drafted(shelf).get(f"{tree}/{spell(path)}")
     where = draft_folder(shelf) + b"/merged/%d/" % tree + path
     if known is None or not os.path.exists(where):

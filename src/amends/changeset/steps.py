@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from amends.changeset import landing, rebase, results
-from amends.changeset.branching import Branch, Into, merge_branch
+from amends.changeset.branches import Branch, Into, merge_branch
+from amends.changeset.disk.os_errors import told
 from amends.changeset.files import Files, Ways
-from amends.changeset.home import Home
-from amends.changeset.model import Begun, Layer, Life, Record, Terms
-from amends.changeset.recovery import recover
-from amends.changeset.report import BranchMerged, Conflicted
+from amends.changeset.landing import landing
+from amends.changeset.landing.recovery import recover
+from amends.changeset.layers import rebase
+from amends.changeset.layers.report import BranchMerged, Conflicted
+from amends.changeset.layers.seal import Part, seal_layer
+from amends.changeset.layers.stack import stack_over
+from amends.changeset.model import results
+from amends.changeset.model.model import Begun, Layer, Life, Record, Terms
+from amends.changeset.model.results import Dropped, Sealed
 from amends.changeset.resolve import Resolving
-from amends.changeset.results import Dropped, Sealed
-from amends.changeset.seal import Part, seal_layer
-from amends.changeset.shelf import Shelf
-from amends.changeset.troubles import told
-from amends.changeset.views.protocol import Ground, View, room_of, upper_of
+from amends.changeset.store.home import Home, room_of, upper_of
+from amends.changeset.store.records import Shelf
+from amends.changeset.views.protocol import Ground, View
 from amends.clock import Clock
 from amends.errors import ChangesetLifeError
 
@@ -146,7 +149,7 @@ class Steps:
             Part(
                 home=home,
                 upper=upper_of(folder, tree),
-                below=home.stack(self._lowers(tree)),
+                below=stack_over(home, self._lowers(tree)),
                 existed=existed[tree],
                 met={} if self._resolving is None else self._resolving.met[tree],
             )

@@ -1,4 +1,8 @@
-"""What a shell is offered where an id or a module is expected. It reads; nothing of the user's is imported."""
+"""Completions that a shell is offered for an id or a module. It reads; nothing of the user's is imported.
+
+Every command names one of these for its arguments, and a shell that starts asks for `amends completion`: a journal and
+what opens it is imported where ids are asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from amends.cli import configured
+from amends.cli import config
+from amends.errors import AmendsError
 
 if TYPE_CHECKING:
     import click
 
-    from amends.journal.protocol import Journal
+    from amends.journal.port.journal import Journal
 
 MOST: Final = 100
 
@@ -34,11 +39,9 @@ def complete_approval(ctx: click.Context, _param: click.Parameter, incomplete: s
 
 
 def complete_module(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Those of the configuration, and what lies in the working directory."""
-    from amends.errors import AmendsError
-
+    """Modules of the configuration, and what lies in the working directory."""
     try:
-        named = configured.modules()
+        named = config.modules()
     except AmendsError:  # the command itself will say what is wrong with it
         named = ()
     package, dot, _ = incomplete.rpartition(".")
@@ -67,14 +70,13 @@ def _beside(package: str) -> list[str]:
 
 
 def _read(ctx: click.Context, incomplete: str, find: _Found) -> list[str]:
-    """What a journal has; nothing where there is none, or it cannot be read: a shell has no place for an error."""
+    """Ids that a journal has; none where there is none, or it cannot be read: a shell has no place for an error."""
     import asyncio
 
-    from amends.cli.session import opened_to_read
-    from amends.errors import AmendsError
+    from amends.cli.journal import opened_to_read
 
     async def whole() -> list[str]:
-        address = ctx.params.get("journal") or os.environ.get("AMENDS_JOURNAL") or configured.journal()
+        address = ctx.params.get("journal") or os.environ.get("AMENDS_JOURNAL") or config.journal()
         async with opened_to_read(str(address)) as journal:
             return await find(journal, incomplete)
 
@@ -85,20 +87,20 @@ def _read(ctx: click.Context, incomplete: str, find: _Found) -> list[str]:
 
 
 async def _sagas(journal: Journal, incomplete: str) -> list[str]:
-    from amends.core.values import OWN
-    from amends.journal.protocol import SagaQuery
+    from amends.core.words.values import OWN
+    from amends.journal.port.journal import SagaQuery
 
     page = await journal.sagas(SagaQuery(starts_with=incomplete, without=() if incomplete else OWN, limit=MOST))
     return [row.id for row in page.rows]
 
 
 async def _incidents(journal: Journal, _incomplete: str) -> list[str]:
-    from amends.journal.protocol import PersonQuery
+    from amends.journal.port.journal import PersonQuery
 
     return [row.id for row in (await journal.incidents(PersonQuery(limit=1000))).rows]
 
 
 async def _approvals(journal: Journal, _incomplete: str) -> list[str]:
-    from amends.journal.protocol import PersonQuery
+    from amends.journal.port.journal import PersonQuery
 
     return [row.id for row in (await journal.approvals(PersonQuery(limit=1000))).rows]

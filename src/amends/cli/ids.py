@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
 
 import click
 
 from amends.cli.completing import complete_approval, complete_incident, complete_saga
-
-if TYPE_CHECKING:
-    from amends.errors import UnknownSagaError
-    from amends.journal.protocol import Journal
+from amends.cli.journal import opened_to_read
+from amends.cli.show.output import hint
+from amends.core.words.values import OWN, SagaId
+from amends.errors import JournalAccessError, UnknownSagaError
+from amends.journal.port.journal import ROOT, Journal, SagaQuery
+from amends.operate.reading import unknown
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NAMED: Final = 5
@@ -25,12 +29,12 @@ def with_saga(command: F) -> F:
 
 
 def with_optional_saga(command: F) -> F:
-    """The same, or None."""
+    """A saga's id as `saga_id`, or None."""
     return _argument(command, "saga_id", "[ID]", complete_saga, required=False)
 
 
 def with_sagas(command: F) -> F:
-    """Any number of them, as `saga_ids`."""
+    """Any number of sagas' ids, as `saga_ids`."""
     return _argument(command, "saga_ids", "[ID]...", complete_saga, nargs=-1)
 
 
@@ -70,12 +74,6 @@ def whole_id(address: str, given: str, *, is_saga: bool = True) -> str:
 
     Where it was given by its beginning alone, the whole is said. What follows a slash is left to who knows it.
     """
-    import asyncio
-
-    from amends.cli.output import hint
-    from amends.cli.session import opened_to_read
-    from amends.errors import JournalAccessError
-
     saga, slash, rest = given.partition("/")
 
     async def found() -> str | None:
@@ -99,9 +97,6 @@ async def find_saga(journal: Journal, given: str, *, has_to_be: bool = True) -> 
 
     Raises UnknownSagaError where there is none, or there are several. Amends' own have to be spelled out.
     """
-    from amends.core.values import SagaId
-    from amends.errors import UnknownSagaError
-
     if await journal.saga(SagaId(given)) is not None:
         return given
     named = await _beginning(journal, given) if given else []
@@ -116,11 +111,6 @@ async def find_saga(journal: Journal, given: str, *, has_to_be: bool = True) -> 
 
 async def _beginning(journal: Journal, given: str) -> list[str]:
     """The sagas whose ids begin so, newest first, a few of them; a family counts as one, whose root it is."""
-    from dataclasses import replace
-
-    from amends.core.values import OWN
-    from amends.journal.protocol import ROOT, SagaQuery
-
     query, named = SagaQuery(starts_with=given, without=OWN, limit=_LOOKED_AT), dict[str, None]()
     while True:
         page = await journal.sagas(query)
@@ -130,16 +120,3 @@ async def _beginning(journal: Journal, given: str) -> list[str]:
         if page.cursor is None or len(named) > _NAMED:
             return list(named)
         query = replace(query, before=page.cursor)
-
-
-async def unknown(journal: Journal, given: str) -> UnknownSagaError:
-    """That there is no such saga, and which of the newest was probably meant."""
-    from amends.core.values import OWN
-    from amends.errors import UnknownSagaError
-    from amends.journal.protocol import SagaQuery
-    from amends.source.words import nearest
-
-    page = await journal.sagas(SagaQuery(without=OWN, limit=_LOOKED_AT))
-    near = nearest(given, [row.id for row in page.rows])
-    hint = f"did you mean {near}?" if near else "`amends saga list` shows those that there are"
-    return UnknownSagaError(f"no saga has the id {given}; {hint}")

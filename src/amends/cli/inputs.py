@@ -1,4 +1,4 @@
-"""What a command line gives: a document as JSON, labels, moments."""
+"""Values of a command line: a document as JSON, limits, labels, moments."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from amends.core.limits import LimitName
-from amends.core.values import DEEPEST, is_too_deep
+from amends.core.state.limits import LimitName
+from amends.core.words.values import DEEPEST, is_too_deep
 from amends.errors import DeclarationError, InputError, PolicyError
-from amends.source.duration import duration_s
-
-if TYPE_CHECKING:
-    from amends.gate.policy import Policy
-    from amends.runtime.limits import Limits
+from amends.gate.policy import Policy
+from amends.runtime.declare.limits import Limit, Limits, whole
+from amends.source.marked import age_s, duration_s, nearest
 
 _TOO_DEEP: Final = f"{{}} is nested too deeply: more than {DEEPEST} levels cannot be kept; give it flatter"
 
@@ -58,9 +56,6 @@ def read_duration(given: str | None, option: str) -> float | None:
 
 def read_limits(given: Iterable[str], declared: Limits | None) -> Limits | None:
     """Limits, each as NAME=AMOUNT, with the response that the definition has for it; None where none is given."""
-    from amends.runtime.limits import Limit, Limits, whole
-    from amends.source.words import nearest
-
     own, names, found = dict(declared.each() if declared else ()), tuple(LimitName), dict[str, Any]()
     for word in given:
         name, is_there, amount = word.partition("=")
@@ -112,7 +107,7 @@ def _refuse(constant: str) -> NoReturn:
 
 def read_policy(file: str) -> Policy:
     """A policy for a command that is about something else: one mistake stands for all."""
-    from amends.gate.load import load_policy
+    from amends.gate.load import load_policy  # and YAML: not for those who name no policy
 
     try:
         return load_policy(file)
@@ -136,12 +131,21 @@ def read_labels(given: Iterable[str]) -> dict[str, str]:
 
 
 def read_moment(given: str, option: str, now: int) -> int:
-    """A time in milliseconds: a date or a time as ISO 8601 has it, local without an offset, or so long ago (`7d`)."""
-    ago_s = duration_s(given)
-    if ago_s is not None:
-        return now - round(ago_s * 1000)
+    """A time in milliseconds, read in one way by every command.
+
+    An age (`7d`, `12h`, `0s`) is so long before now. A date is its midnight in UTC, wherever it is read. A time, as ISO
+    8601 has it, says its zone: a journal is read in several, and what is removed by a time does not come back.
+    """
+    ago_s = age_s(given)
     try:
-        return round(datetime.fromisoformat(given).astimezone().timestamp() * 1000)
+        if ago_s is not None:
+            return now - round(ago_s * 1000)
+        found = datetime.fromisoformat(given)
+        if found.tzinfo is None:
+            if "T" in given or " " in given:
+                raise InputError(f"{option} {given!r} does not say in which zone; add Z, or +02:00")
+            found = found.replace(tzinfo=UTC)
+        return round(found.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise InputError(
             f"{option} {given!r} is no time; write 7d or 12h for so long ago, 2026-03-31, or 2026-03-31T13:40:18Z"

@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn, cast
 
 import click
 
-from amends.cli.action import action
-from amends.cli.approval import approval
-from amends.cli.changeset import changeset
-from amends.cli.completion import completion
-from amends.cli.demo import demo
-from amends.cli.doctor import doctor
-from amends.cli.document import document
-from amends.cli.drill import drill
-from amends.cli.evidence import evidence
-from amends.cli.incident import incident
-from amends.cli.lock import lock
-from amends.cli.new import new
-from amends.cli.notify import notify
-from amends.cli.options import Sections, show_help
-from amends.cli.pause import pause, unpause
-from amends.cli.policy import policy
-from amends.cli.prune import prune
-from amends.cli.run import resume, run
-from amends.cli.saga import saga
-from amends.cli.schema import schema
-from amends.cli.work import work
+from amends.cli.groups import LazyCommand, Sections
 from amends.errors import AmendsError
 
 WRONG: Final = 2
@@ -46,27 +26,65 @@ Exit codes:
 """
 
 
-_SECTIONS: Final = {
-    "Begin": (demo, new, doctor),
-    "Run": (run, resume, work, drill),
-    "Look": (saga, changeset, document, lock, action),
-    "Decide": (approval, incident, pause, unpause),
-    "Set up": (policy, notify, schema, completion),
-    "Keep": (evidence, prune),
+_SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
+    "Begin": (
+        ("demo", "amends.cli.demo.demo", "See a saga fail and make amends, and survive a kill -9."),
+        (
+            "new",
+            "amends.cli.commands.new",
+            "Write a starter that runs: an action with its compensation and probe, a saga, a test and a drill.",
+        ),
+        (
+            "doctor",
+            "amends.cli.commands.doctor",
+            (
+                "Check the journal, the clock, file rights, what is left unfinished, the chain, and the actions of "
+                "modules."
+            ),
+        ),
+    ),
+    "Run": (
+        ("run", "amends.cli.commands.run", "Run a saga to its end, and show what happens as it happens."),
+        ("resume", "amends.cli.commands.run", "Go on with the sagas that were left unfinished."),
+        ("work", "amends.cli.commands.run", "Drive sagas as they become due, until told to stop."),
+        (
+            "drill",
+            "amends.cli.commands.drill",
+            "Run a saga once for each place where it can go wrong, and ask the world.",
+        ),
+    ),
+    "Look": (
+        ("saga", "amends.cli.commands.saga", "Look at sagas, or take one back."),
+        ("changeset", "amends.cli.commands.changeset", "Look at file work that has not landed, and decide about it."),
+        ("document", "amends.cli.commands.document", "Read the documents of a journal, and who changed them."),
+        ("lock", "amends.cli.commands.lock", "See who keeps a resource to itself, and who waits for it."),
+        ("action", "amends.cli.commands.action", "Look at actions, and check what they promise."),
+    ),
+    "Decide": (
+        ("approval", "amends.cli.commands.approval", "Answer what people are asked before it is done."),
+        ("incident", "amends.cli.commands.incident", "See to what needs a person."),
+        ("pause", "amends.cli.commands.pause", "Dispatch nothing more, in any process on this journal."),
+        ("unpause", "amends.cli.commands.pause", "End the pause of exactly this kind, and have its sagas go on."),
+    ),
+    "Set up": (
+        ("policy", "amends.cli.commands.policy", "Check policies, try them, adopt one, and see which judges."),
+        (
+            "notify",
+            "amends.cli.commands.notify",
+            "Tell others of new approvals, incidents and tree heads, until told to stop.",
+        ),
+        ("schema", "amends.cli.commands.shell", "Print the JSON Schema of a saga's file."),
+        ("completion", "amends.cli.commands.shell", "Print the script that lets a shell complete `amends`."),
+    ),
+    "Keep": (
+        ("evidence", "amends.cli.commands.evidence", "Show what happened, so that others can check it."),
+        ("prune", "amends.cli.commands.prune", "Remove for good what sagas held that ended long ago."),
+    ),
 }
 
 
-@click.group(
-    cls=Sections, invoke_without_command=True, epilog=_ENDS, context_settings={"help_option_names": ["-h", "--help"]}
-)
-@click.version_option(package_name="amends", prog_name="amends")
-@click.pass_context
-def cli(context: click.Context) -> None:
-    """Sagas for AI agents. Every action knows how to make amends."""
-    show_help(context)
-
-
-cli.add_sections(_SECTIONS)
+cli: Final = Sections(_SECTIONS, help="Sagas for AI agents. Every action knows how to make amends.", epilog=_ENDS)
+click.version_option(package_name="amends", prog_name="amends")(cli)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -105,7 +123,7 @@ def _usage(exc: click.ClickException) -> str:
 
 
 def _told(message: str, code: int) -> int:
-    from amends.evidence.timeline import visible
+    from amends.text import visible  # what is not told needs no words: the help imports nothing but click
 
     click.echo(f"amends: {visible(' '.join(message.split()))}", err=True)
     return code

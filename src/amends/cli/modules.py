@@ -12,15 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from amends.cli import configured
+from amends.cli import config
 from amends.errors import InputError, SagaFileError, UnknownDefinitionError
-from amends.runtime.definition import SagaDefinition
+from amends.runtime.declare.definition import SagaDefinition
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 """Where amends itself is: what a person has to mend is in a file of theirs."""
 
 
-def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
+def load_modules(names: Iterable[str]) -> tuple[ModuleType, ...]:
     """Import modules, so that what they declare is known. The working directory is looked in last, and only for them:
     a file there that is called as one of Python's own modules must not be imported in its place. Those that a
     configuration names are looked for beside it.
@@ -34,13 +34,13 @@ def load(names: Iterable[str]) -> tuple[ModuleType, ...]:
 
 def _home(name: str) -> str:
     """The directory that a module is looked for in after all others."""
-    is_configured = name in configured.modules()
-    return configured.directory() if is_configured else os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    is_configured = name in config.modules()
+    return config.directory() if is_configured else os.getcwd()  # noqa: PTH109 - sys.path holds strings
 
 
 def _says_who(name: str) -> str:
     """Where a module was named that a person did not just write."""
-    return f" (one of modules in {configured.configured().file})" if name in configured.modules() else ""
+    return f" (one of modules in {config.configured().file})" if name in config.modules() else ""
 
 
 def is_file(target: str) -> bool:
@@ -57,7 +57,7 @@ def find_saga(target: str, *, show: Callable[[str, str], None] | None = None) ->
         raise InputError(
             f"{target!r} does not name a saga; write it as module:saga, as in trip:book_trip, or name a YAML file"
         )
-    (module,) = load([module_name])
+    (module,) = load_modules([module_name])
     known = _sagas(module)
     found = known.get(name)
     if found is None:
@@ -67,7 +67,7 @@ def find_saga(target: str, *, show: Callable[[str, str], None] | None = None) ->
 
 def read_saga_file(path: str, *, show: Callable[[str, str], None] | None = None) -> SagaDefinition:
     """The saga of a file: one mistake stands for all."""
-    from amends.sagafile import load_saga
+    from amends.sagafile import load_saga  # and YAML: not for sagas of modules
 
     try:
         return load_saga(path, show=show)
@@ -82,7 +82,7 @@ def find_function(target: str, option: str) -> Callable[..., object]:
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise InputError(f"{option} {target!r} does not name a function; write it as module:function")
-    (module,) = load([module_name])
+    (module,) = load_modules([module_name])
     found: object = getattr(module, name, None)
     if not callable(found):
         raise InputError(f"{option}: module {module_name} has no function {name!r}")

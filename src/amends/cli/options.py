@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
-from typing import Any, Final, TypeVar, cast
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import click
 
-from amends.cli import configured
+from amends.cli import config
+from amends.cli.completing import complete_module
+from amends.cli.log import show_log
+from amends.cli.show.output import hint
+from amends.errors import InputError
+from amends.runtime.declare.names import checked_actor
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-JOURNAL: Final = configured.JOURNAL
 
 _journal = click.option(
     "--journal",
     metavar="PATH",
-    default=configured.journal,
+    default=config.journal,
     envvar="AMENDS_JOURNAL",
-    show_default=JOURNAL,
+    show_default=config.JOURNAL,
     show_envvar=True,
     help="The journal: a file's path.",
 )
@@ -28,7 +31,6 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: 
 
 
 def _show_log(context: click.Context, parameter: click.Parameter, debug: bool) -> None:  # noqa: FBT001 - as click calls it
-    from amends.cli.logged import show_log
 
     show_log(context, parameter, debug)
 
@@ -43,43 +45,8 @@ _debug = click.option(
 _by = click.option("--by", metavar="WHO", help="In whose name.  [default: person:<login name>]")
 
 
-class Nouns(click.Group):
-    """A group whose help says what each of its commands does in a whole sentence."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_commands(formatter, "Commands", [self.commands[name] for name in self.list_commands(ctx)])
-
-
-class Sections(click.Group):
-    """A group whose help has its commands under headings, in the order in which they were added."""
-
-    sections: Mapping[str, Sequence[click.Command]] = {}
-
-    def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
-        self.sections = sections
-        for command in chain.from_iterable(sections.values()):
-            self.add_command(command)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(len(name) for name in self.commands)
-        for heading, commands in self.sections.items():
-            _write_commands(formatter, heading, commands, widest)
-
-
-def _write_commands(
-    formatter: click.HelpFormatter, heading: str, commands: Sequence[click.Command], widest: int = 0
-) -> None:
-    rows = [(f"{command.name:{widest}}", _sentence(command)) for command in commands if not command.hidden]
-    with formatter.section(heading):
-        formatter.write_dl(rows)
-
-
-def _sentence(command: click.Command) -> str:
-    return " ".join((command.help or "").partition("\n\n")[0].split())
-
-
 def common(command: F) -> F:
-    """What every command has: --json and --debug."""
+    """Options that every command has: --json and --debug."""
     return _json(_debug(command))
 
 
@@ -95,16 +62,14 @@ def with_modules(command: F) -> F:
 
 
 def with_targets(command: F) -> F:
-    """The same, with saga files among them, as `targets`."""
+    """Modules and saga files, as `targets`; else as `with_modules`."""
     return _modules_as(command, "targets", "[MODULE|FILE]...")
 
 
 def _modules_as(command: F, parameter: str, metavar: str) -> F:
-    from amends.cli.completing import complete_module
-
     @functools.wraps(command)
     def with_all(*args: Any, given: tuple[str, ...], named: tuple[str, ...], **others: Any) -> Any:  # noqa: ANN401 - as the command takes them
-        found = tuple(dict.fromkeys((*named, *given))) or configured.modules()
+        found = tuple(dict.fromkeys((*named, *given))) or config.modules()
         return command(*args, **{parameter: found}, **others)
 
     option = click.option(
@@ -147,7 +112,7 @@ def with_policy(command: F) -> F:
     return click.option(
         "--policy",
         metavar="FILE",
-        default=configured.policy,
+        default=config.policy,
         envvar="AMENDS_POLICY",
         show_envvar=True,
         help="The policy that has to be in force; a journal that holds nothing yet begins with it.",
@@ -167,34 +132,47 @@ def with_author(command: F) -> F:
 
 
 def author(by: str | None) -> str:
-    """Who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
-    from amends.runtime.checked import checked_actor
-
+    """The actor who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
     return checked_actor(by)
+
+
+class OnceNamed(click.Option):
+    """An option that help shows under its first name alone; the second is the one that it had until 0.1."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        opts, self.opts = self.opts, self.opts[:1]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = opts
+
+
+def renamed(old: str, new: str) -> Callable[[F], F]:
+    """Have a command that is called otherwise by now say so, on stderr, once it has done what it was asked for.
+
+    An error stays one line. The old name goes with the next release.
+    """
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def told(*args: Any, **others: Any) -> Any:  # noqa: ANN401 - as the command takes them
+            code = command(*args, **others)
+            hint_renamed(old, new)
+            return code
+
+        return cast("F", told)
+
+    return decorate
+
+
+def hint_renamed(old: str, new: str) -> None:
+    hint(f"`amends {old}` is `amends {new}` by now; the old name goes with the next release")
 
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something is removed for good. Raises InputError where nobody is there to answer."""
-    import sys
-
-    from amends.errors import InputError
-
     if yes:
         return
     if not sys.stdin or not sys.stdin.isatty():
         raise InputError("nobody is there to confirm it, and nothing is removed; give --yes")
     click.confirm(question, abort=True, err=True)
-
-
-def command(journal: str, *words: str) -> str:
-    """A command about this journal, to be shown and copied: an id that somebody chose cannot make it another one."""
-    import shlex
-
-    return shlex.join(("amends", *words, *(() if journal == configured.journal() else ("--journal", journal))))
-
-
-def show_help(context: click.Context) -> None:
-    """A group without a command after it: say what there is, and count it as wrong usage."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help(), err=True)
-        context.exit(2)

@@ -1,4 +1,4 @@
-"""What commands do with a journal: open it, follow a saga in it, and say by an exit code how a saga ended."""
+"""Sagas that commands drive: follow one as it goes, and say by an exit code how it ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from importlib import import_module
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
-from amends.bootstrap import Coordinator, journal_file, open_journal
-from amends.cli import configured
-from amends.cli.asked import fields as asking_fields
-from amends.cli.hints import unconfigured
-from amends.cli.ids import unknown
-from amends.cli.looks import (
-    clock_time,
+from amends.bootstrap import Coordinator, journal_file
+from amends.cli import config
+from amends.cli.journal import opened_to_read
+from amends.cli.modules import load_modules
+from amends.cli.show.approval import asking_fields
+from amends.cli.show.hints import command, tell_review, unconfigured
+from amends.cli.show.output import Output, Part, hint
+from amends.cli.show.timeline import (
     ended_fields,
     ended_further,
     ended_parts,
@@ -29,30 +29,21 @@ from amends.cli.looks import (
     widths,
     widths_for,
 )
-from amends.cli.modules import load as load_modules
-from amends.cli.options import JOURNAL, command
-from amends.cli.output import Output, Part, hint
-from amends.cli.reviewing import tell_review
 from amends.clock import SystemClock
-from amends.core.declared import declared_in
-from amends.core.events import Cause
-from amends.core.refusals import may_go_back_alone
-from amends.core.saga import Saga, evolve, unstarted
+from amends.core.decide.require import may_go_back_alone
+from amends.core.events import Cause, declared_in
+from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.errors import (
-    InputError,
-    JournalAccessError,
-    RefusedError,
-    UnknownActionError,
-    UnknownDefinitionError,
-)
-from amends.evidence.timeline import Line, Timeline, visible
-from amends.journal.protocol import Entry, Journal
-from amends.runtime.approvals import Asking, approval_id, asking, lacking
-from amends.runtime.handle import Ended
-from amends.runtime.kinship import counted_on
-from amends.runtime.registry import Registry
+from amends.core.words.values import BUILT_IN, SagaId
+from amends.errors import InputError, RefusedError, UnknownActionError, UnknownDefinitionError
+from amends.evidence.story.timeline import Line, Timeline
+from amends.journal.port.journal import Entry, Journal
+from amends.operate.reading import load, require_journal
+from amends.runtime.coordinator.people import Approval, lacking
+from amends.runtime.declare.registry import Registry
+from amends.runtime.drive.handle import Ended
+from amends.runtime.drive.kinship import counted_on
+from amends.text import clock_time, visible
 
 DONE: Final = 0
 ROLLED_BACK: Final = 3
@@ -94,7 +85,7 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
     _export()
     if "opentelemetry.sdk.trace" not in sys.modules:
         return finish(work)
-    from amends.telemetry.exporting import started_within
+    from amends.telemetry.exporting import started_within  # an extra
 
     with started_within(os.environ):
         return finish(work)
@@ -102,7 +93,7 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 def _export() -> None:
     """Whatever is wrong with what the environment asks for is told, and stops nothing."""
-    from amends.telemetry.environment import NEEDED, wanted
+    from amends.telemetry.environment import NEEDED, wanted  # only who drives sagas exports
 
     try:
         wants = wanted(os.environ)
@@ -120,55 +111,6 @@ def _export() -> None:
 
 
 # -- opening ----------------------------------------------------------------------------------------------------------
-
-
-def require_journal(address: str) -> None:
-    """Looking must not make a journal. Raises JournalAccessError where there is none."""
-    path = journal_file(address)
-    if path is None:
-        raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
-    try:
-        is_there = path.exists()
-    except OSError as exc:
-        raise JournalAccessError(f"{visible(address)} cannot be opened: {exc.strerror}") from None
-    if not is_there:
-        raise JournalAccessError(
-            f"there is no journal {visible(address)}; give its path with --journal or in AMENDS_JOURNAL"
-        )
-
-
-@contextlib.asynccontextmanager
-async def opened_to_read(address: str) -> AsyncGenerator[Journal]:
-    """A journal that exists, without a worker of our own in it."""
-    require_journal(address)
-    journal = await open_journal(address, SystemClock(), journal_group=configured.journal_group(), signs=False)
-    try:
-        yield journal
-    finally:
-        await journal.close()
-
-
-async def load(journal: Journal, saga: SagaId) -> Saga:
-    state, _ = await history(journal, saga)
-    if state.head == 0:
-        raise await unknown(journal, saga)
-    return state
-
-
-async def history(journal: Journal, saga: SagaId) -> tuple[Saga, tuple[Entry, ...]]:
-    """A saga and its entries; unstarted and none where there is no such saga."""
-    state, entries = unstarted(saga), list[Entry]()
-    async for entry in journal.read(saga):
-        state = evolve(state, entry.event)
-        entries.append(entry)
-    return state, tuple(entries)
-
-
-async def read_asking(journal: Journal, approval: str) -> Asking:
-    """What people are, or were, asked. Raises UnknownApprovalError."""
-    saga, step = approval_id(approval)
-    state, entries = await history(journal, saga)
-    return asking(state, step, entries)
 
 
 def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | None = None) -> None:
@@ -190,6 +132,13 @@ def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | N
         module = declared_in(saga.begun)
         how = f"name the module that declared it: --module {module}" if module else _NAME_IT
         raise InputError(f"saga {saga.id} needs what is not known here: {', '.join(lacking)}; {how}")
+
+
+def open_incident(saga: Saga) -> str:
+    """The id of a saga's newest open incident. Raises RefusedError where there is none."""
+    if not saga.open_incidents:
+        raise RefusedError(f"saga {saga.id} is {saga.status}: it has no open incident to retry")
+    return f"{saga.id}/{saga.open_incidents[-1].number}"
 
 
 async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) -> None:
@@ -265,7 +214,7 @@ async def followed(
     coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
 ) -> Ended:
     """The end of this work on a saga, with what it makes durable shown meanwhile."""
-    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith("amends.")]
+    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith(BUILT_IN)]
     follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
@@ -333,18 +282,25 @@ async def resumed(coordinator: Coordinator, out: Output) -> list[Ended]:
         return await coordinator.resume()
 
 
+async def remember(
+    journal: Journal, *, saga: str | None = None, show: Callable[[str, str], None] | None = None
+) -> None:
+    """Make known again what unfinished sagas, or this one, were made from, of those that were run from files."""
+    from amends.sagafile import remember as remember_files  # and YAML, commands, changesets: not for who only looks
+
+    await remember_files(journal, saga=saga, show=show)
+
+
 Asked: TypeAlias = Callable[[Coordinator, Saga], Awaitable[Ended]]
 
 
 def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_json: bool) -> int:
     """Have a person's request done to a saga, with the modules known that it needs; the exit code."""
-    from amends.sagafile import remember  # and all that a file of steps may use: not for those who only look
-
     out = Output(as_json=as_json)
 
     async def whole() -> Stands:
-        import_module("amends.runtime.files.landing")  # what lands files is known by importing it
-        async with Coordinator.open(address, settings=configured.settings()) as coordinator:
+
+        async with Coordinator.open(address, settings=config.settings()) as coordinator:
             await remember(coordinator.journal, saga=saga, show=out.show_output)
             state = await load(coordinator.journal, SagaId(saga))
             ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
@@ -360,7 +316,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
 
 # -- ends, and what is waited for -------------------------------------------------------------------------------------
 
-Stands: TypeAlias = tuple[Ended, tuple[Asking, ...]]
+Stands: TypeAlias = tuple[Ended, tuple[Approval, ...]]
 """Where a saga stands, and what people are asked if it waits for them."""
 
 
@@ -374,9 +330,9 @@ async def standing(coordinator: Coordinator, ended: Ended) -> Stands:
 def tell_ended(
     out: Output,
     ended: Ended,
-    waits_for: Sequence[Asking] = (),
+    waits_for: Sequence[Approval] = (),
     *,
-    journal: str = JOURNAL,
+    journal: str = config.JOURNAL,
     modules: Iterable[str] = (),
 ) -> None:
     out.say(*ended_parts(ended))

@@ -4,18 +4,70 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from amends.core.budgets import (
-    CountChild as CountChild,
-    KeepLimits as KeepLimits,
-    LimitCommand as LimitCommand,
-    RaiseLimits as RaiseLimits,
-    Spend as Spend,
-)
-from amends.core.contracts import Contract
 from amends.core.events import Cause, ControlEvent, IncidentKind
-from amends.core.outcomes import Answer, Lost, Outcome, Succeeded
-from amends.core.values import Json, StepId
-from amends.core.verdict import Verdict
+from amends.core.words.contracts import Contract
+from amends.core.words.outcomes import Answer, Lost, Outcome, Succeeded
+from amends.core.words.values import Json, StepId
+from amends.core.words.verdict import Verdict
+
+
+class Moment(NamedTuple):
+    """The time, and what else a decision needs from outside: the core has neither clock nor dice.
+
+    `jitter`, between 0 and 1, spreads retries. `window_s`: how long a rollback may take that begins now, where its saga
+    does not say so itself.
+    """
+
+    now: int
+    jitter: float
+    window_s: float
+
+
+class Spend(NamedTuple):
+    """The definition, at `place`, says what it has used up."""
+
+    place: StepId
+    tokens: int
+    usd_micros: int
+    what: str
+
+
+class CountChild(NamedTuple):
+    """All that the child of a step has used up so far; with the step of this topic, if it asks for one.
+
+    `again`: the topic of a step that is about to be tried again, which is counted in.
+    """
+
+    step: StepId
+    tokens: int
+    usd_micros: int
+    steps: int
+    topic: str = ""
+    failures: int = 0
+    retries: int = 0
+    again: str = ""
+
+
+class KeepLimits(NamedTuple):
+    """See whether a limit is reached: before a step of this topic with these arguments, or ("") by the time.
+
+    `again`: before a step of this topic is tried again.
+    """
+
+    topic: str = ""
+    args: Json = None
+    again: str = ""
+
+
+class RaiseLimits(NamedTuple):
+    """`most`: the new limits by name, in the journal's units; none: as much again of the one that was reached."""
+
+    most: dict[str, int]
+    by: str
+    why: str
+
+
+LimitCommand: TypeAlias = Spend | CountChild | KeepLimits | RaiseLimits
 
 
 class StartSaga(NamedTuple):
@@ -75,7 +127,6 @@ class RecordVerdict(NamedTuple):
 
     step: StepId
     verdict: Verdict
-    now: int = 0
     ahead: bool = False
     contract: Contract | None = None
 
@@ -87,14 +138,12 @@ class AnswerApproval(NamedTuple):
     by: str
     granted: bool
     why: str
-    now: int
     digest: str | None = None
     policy: str | None = None
 
 
 class ExpireApproval(NamedTuple):
     step: StepId
-    now: int
 
 
 class KeepBefore(NamedTuple):
@@ -139,18 +188,13 @@ class StartAttempt(NamedTuple):
     """A step that people approved starts only as what they approved: under this policy, with this contract, in time."""
 
     step: StepId
-    now: int = 0
     policy: str = ""
     contract: Contract | None = None
 
 
 class RecordOutcome(NamedTuple):
-    """`jitter`, between 0 and 1, comes from outside: the core has no dice."""
-
     step: StepId
     outcome: Outcome
-    now: int
-    jitter: float
 
 
 class RecordAnswer(NamedTuple):
@@ -158,8 +202,6 @@ class RecordAnswer(NamedTuple):
 
     step: StepId
     answer: Answer
-    now: int
-    jitter: float
     reports: int
 
 
@@ -169,8 +211,6 @@ class EnrolLate(NamedTuple):
     step: StepId
     attempt: int
     outcome: Succeeded | Lost
-    now: int
-    window_s: float
 
 
 class VoidApproval(NamedTuple):
@@ -197,8 +237,6 @@ class FailWork(NamedTuple):
     cause: Cause
     why: str
     step: StepId | None
-    now: int
-    window_s: float
     calls: bool = False
 
 
@@ -211,8 +249,6 @@ class CancelSaga(NamedTuple):
 
     by: str
     why: str
-    now: int
-    window_s: float
     counted_on: str = ""
     mitigate: bool = False
     unmitigated: tuple[str, ...] = ()
@@ -230,8 +266,6 @@ class Rewind(NamedTuple):
     place: StepId
     steps: tuple[StepId, ...]
     why: str
-    now: int
-    window_s: float
     waits: tuple[StepId, ...] = ()
     step: StepId | None = None
     to: StepId | None = None
@@ -248,8 +282,6 @@ class RollBackTo(NamedTuple):
     last: int | None
     by: str
     why: str
-    now: int
-    window_s: float
     counted_on: str = ""
 
 
@@ -278,10 +310,7 @@ class EndRelease(NamedTuple):
 
 
 class TurnBack(NamedTuple):
-    """What may have been the pivot is settled: begin to go back, as was asked for, or call a person."""
-
-    now: int
-    window_s: float
+    """Begin to go back, as was asked for, or call a person: what may have been the pivot is settled."""
 
 
 class EndRewind(NamedTuple):
@@ -301,8 +330,6 @@ class RecordCompensation(NamedTuple):
 
     step: StepId
     outcome: Outcome
-    now: int
-    jitter: float
 
 
 class OpenIncident(NamedTuple):
@@ -323,8 +350,6 @@ class RetryIncident(NamedTuple):
 
     incident: int
     by: str
-    now: int
-    window_s: float
     let_run: bool = False
     mitigate: bool = False
     unmitigated: tuple[str, ...] = ()
@@ -347,8 +372,6 @@ class ResolveIncident(NamedTuple):
     incident: int
     by: str
     reason: str
-    now: int
-    window_s: float
     proof: str = ""
 
 
@@ -371,7 +394,6 @@ class EndWait(NamedTuple):
     """The time is up."""
 
     place: StepId
-    now: int
 
 
 class SendSignal(NamedTuple):
@@ -397,8 +419,6 @@ class UnpauseSaga(NamedTuple):
     """`follows`: what held it is over, by what was decided elsewhere; nobody decides about this saga any more."""
 
     by: str
-    now: int
-    window_s: float
     follows: bool = False
 
 
@@ -414,9 +434,6 @@ class EndSaga(NamedTuple):
 
 class Recover(NamedTuple):
     """Another driver takes over: what was in flight under the last one is lost."""
-
-    now: int
-    jitter: float
 
 
 Command: TypeAlias = (

@@ -1,11 +1,11 @@
-"""What should be done now, as data: the planner names it, the runtime does it."""
+"""Effects that are due now, as data: the planner names it, the runtime does it."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 from amends.core.events import IncidentKind
-from amends.core.values import StepId
+from amends.core.words.values import StepId
 from amends.dataclass import dataclass
 
 
@@ -81,7 +81,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class TurnBack:
-    """What may have been the pivot is settled: begin to go back, or call a person."""
+    """Begin to go back, or call a person: what may have been the pivot is settled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
-"""What is due: pure answers to "what now?", for one step going forward and for a whole saga going back."""
+"""Planning: pure answers to "what now?", for one step going forward and for a whole saga going back."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from amends.core.contracts import Reversibility
 from amends.core.effects import (
     Await,
     CallPerson,
@@ -24,18 +23,19 @@ from amends.core.effects import (
     Wait,
 )
 from amends.core.events import IncidentKind
-from amends.core.marks import Rewind
-from amends.core.saga import Saga, Step
-from amends.core.step import LIVE
+from amends.core.state.rewinds import Rewind
+from amends.core.state.saga import Saga, Step
+from amends.core.state.step import LIVE
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import StepId
+from amends.core.words.contracts import Reversibility
+from amends.core.words.values import StepId
 
 PROBE_TRIES: Final = 3
 _STOPPED: Final = frozenset({SagaStatus.INCIDENT, SagaStatus.PAUSED})
 
 
 def forward(step: Step, now: int) -> Effect | None:
-    """What a step on its way needs. None: it has succeeded, or an attempt is on its way."""
+    """The effect that is due for a step on its way. None: it has succeeded, or an attempt is on its way."""
     if step.told is not None or step.rewind is not None:
         return _told_again(step)
     match step.status:
@@ -69,7 +69,7 @@ def _told_again(step: Step) -> Effect | None:
 
 
 def plan(saga: Saga, now: int) -> tuple[Effect, ...]:
-    """What is due for a saga that goes back, or whose definition does not act; nothing here where there is nothing.
+    """Effects due for a saga that goes back, or whose definition does not act; none where nothing is due.
 
     One effect and not several, but for a rollback through a graph: else a compensation begins only when the one before
     has ended, newest first.
@@ -96,7 +96,7 @@ def plan(saga: Saga, now: int) -> tuple[Effect, ...]:
 
 
 def _rolling_back(saga: Saga, now: int) -> tuple[Effect, ...]:
-    """What the steps need whose turn it is. Where an incident is open at one, the others go on without it."""
+    """Effects due for the steps whose turn it is. Where an incident is open at one, the others go on without it."""
     if strays(saga):
         return (Settle(in_flight(saga)),)
     due = [step for step in turns(saga) if not step.named and step.status not in LIVE]
@@ -111,7 +111,7 @@ def _rolling_back(saga: Saga, now: int) -> tuple[Effect, ...]:
 
 
 def _turning(saga: Saga, now: int) -> Effect:
-    """What is due before it goes back: whatever may be the pivot comes to its end, or is asked about."""
+    """The effect due before it goes back: whatever may be the pivot comes to its end, or is asked about."""
     pivots = may_be_pivots(saga)
     if live := tuple(step.id for step in pivots if step.status is StepStatus.RUNNING):
         return Settle(live)
@@ -157,7 +157,7 @@ def pivot_says(step: Step) -> str:
 
 
 def _releasing(step: Step, now: int) -> Effect:
-    """What a held step needs now that nothing else can fail; where it fails for good, a person."""
+    """The effect due for a held step now that nothing else can fail; where it fails for good, a person."""
     effect = forward(step, now)
     if effect is not None and not isinstance(effect, GiveUp):
         return effect
@@ -254,7 +254,7 @@ def next_back(saga: Saga) -> Step | None:
 
 
 def backward(step: Step, now: int, *, mitigates: bool = False) -> Effect:
-    """What taking one owed step back needs. `mitigates`: a person has it go back past the pivot, too."""
+    """The effect that takes one owed step back. `mitigates`: a person has it go back past the pivot, too."""
     declared = step.contract.rollback_supported
     match step.status:
         case StepStatus.SUCCEEDED if declared:

@@ -1,8 +1,8 @@
 """Is this legal? Five tables, and nothing else, answer that.
 
 A row is a status, a cell the status after an event. What is not in a table cannot happen: `evolve` raises, so
-neither a bug nor a damaged journal can move a saga sideways. The diagrams in docs/lifecycle.md and the generators
-of the property tests are made from these tables.
+neither a bug nor a damaged journal can move a saga sideways. The diagrams in docs/understand/lifecycle.md and the
+generators of the property tests are made from these tables.
 
 Invariants that the tables carry:
 - a call is made only after an intent: only `…Started` and `ActionDispatched` lead to RUNNING and COMPENSATING;

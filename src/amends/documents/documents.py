@@ -1,6 +1,6 @@
 """`coordinator.documents`: versioned JSON documents beside the sagas, read and changed from outside of them.
 
-What sagas do with documents are steps, in runtime.state. Here a change is one write, made or refused.
+What sagas do with documents are steps, in saga.documents. Here a change is one write, made or refused.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from amends.clock import Clock
-from amends.core.deciders import checked_name
-from amends.core.values import SagaId, canonical
+from amends.core.state.deciders import checked_name
+from amends.core.words.values import SagaId, canonical
 from amends.errors import DocumentConflictError, TooLargeError
-from amends.journal.filing import Document, DocumentWrite, checked_document_name
-from amends.journal.protocol import Journal
+from amends.journal.port.documents import Document, DocumentWrite, checked_document_name
+from amends.journal.port.journal import Journal
 
 _PAGE: Final = 100
 
@@ -46,7 +46,7 @@ class Documents:
         return None if found is None or found.deleted else found
 
     async def list(self, prefix: str = "") -> list[Document]:
-        """Those whose names begin so, by name."""
+        """Documents whose names begin so, by name."""
         found: list[Document] = []
         cursor: str | None = None
         while True:

@@ -1,1 +1,1 @@
-"""What happened: shown to a person, and proved to a third party."""
+"""The record of what happened: shown to a person, and proved to a third party."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, TypeAlias, cast
 
-from amends.core.values import Json
+from amends.core.words.values import Json
 from amends.dataclass import dataclass
-from amends.evidence.texts import lines_of, spelled_args, visible
+from amends.text import lines_of, spelled_args, visible
 
 LONGEST_CODE: Final = 8_000
 """Characters of what people were shown that stand in a page; the report's JSON has all of it."""
@@ -42,7 +42,7 @@ _Data: TypeAlias = Mapping[str, Any]
 
 
 def sections(report: Mapping[str, Json]) -> tuple[Section, ...]:
-    """What a page has, in its order; what is empty is left out."""
+    """Sections of a page, in its order; empty ones are left out."""
     told = cast("_Data", report)
     found: Iterable[Section] = (
         ("What happened", _happened(told)),
@@ -198,7 +198,7 @@ def _evidence(told: _Data) -> list[Block]:
     head = proof["tree_head"]
     rows = [("entries", str(proof["entries"])), ("hash of the newest", _text(proof["head"]))]
     if head is None:
-        rows.append(("tree head", "nothing of this journal is signed yet: amends evidence checkpoint --new"))
+        rows.append(("tree head", "nothing of this journal is signed yet: amends evidence tree-head --new"))
     else:
         late = "" if head["covers"] else "; entries of this saga came after it"
         rows += [("tree head", head["root"]), ("signed", f"{head['at']}, over {head['size']} entries{late}")]

@@ -16,20 +16,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from amends.core import events as e
-from amends.core.limits import spelled
-from amends.core.provenance import Sources
-from amends.core.saga import Saga, Step
+from amends.core.state.limits import spelled
+from amends.core.state.provenance import Sources
+from amends.core.state.saga import Saga, Step, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import Json, StepId
-from amends.evidence.timeline import Timeline
-from amends.evidence.who import who
-from amends.journal.attested import Checkpoint
-from amends.journal.protocol import Entry, SagaRow
+from amends.core.words.values import Json, SagaId, StepId
+from amends.errors import unknown_saga
+from amends.evidence.story.timeline import Timeline, who
+from amends.journal.port.entries import caught_up
+from amends.journal.port.evidence import TreeHead
+from amends.journal.port.journal import Entry, Journal, SagaRow
 
 FAILED_FATAL: Final = "FAILED_FATAL"
 MODE: Final = "lifo_stack"
@@ -40,7 +41,7 @@ def record(
     row: SagaRow,
     saga: Saga,
     entries: Sequence[Entry],
-    checkpoint: Checkpoint | None = None,
+    checkpoint: TreeHead | None = None,
     drilled: Mapping[StepId, Json] | None = None,
 ) -> dict[str, Json]:
     """The record of a saga, of which these are all entries. Raises PayloadRemovedError where they were removed.
@@ -70,7 +71,7 @@ def _mode(saga: Saga) -> str:
 
 
 class _Told:
-    """What only the entries say: in which order steps came, which rule spoke last of each, when the way back ended."""
+    """Facts that only entries tell: the order of steps, the rule that spoke last of each, when the way back ended."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.steps: dict[StepId, None] = {}
@@ -152,7 +153,7 @@ def _ours(
     saga: Saga,
     told: _Told,
     entries: Sequence[Entry],
-    checkpoint: Checkpoint | None,
+    checkpoint: TreeHead | None,
     drilled: Mapping[StepId, Json],
 ) -> dict[str, Json]:
     back = saga.rollback or saga.broken_off
@@ -179,13 +180,13 @@ def _ours(
 
 
 def _mitigated(saga: Saga) -> dict[str, Json]:
-    """Who had it go back past its pivot, and the steps that stand and were mitigated; nothing where none was."""
+    """The actor who had it go back past its pivot, and the steps that stand and were mitigated; or nothing."""
     steps = [step.id for step in saga.steps.values() if step.status is StepStatus.MITIGATED]
     return {"mitigated_by": saga.mitigated_by or None, "mitigated": [*steps]} if saga.mitigated_by or steps else {}
 
 
 def _used_up(saga: Saga, now: int) -> dict[str, Json]:
-    """What it spent, and its limits, where it has any."""
+    """Its spending, and its limits, where it has any."""
     budget = saga.budget
     if budget is None:
         return {}
@@ -235,3 +236,28 @@ def _step(step: Step, told: _Told) -> dict[str, Json]:
         "args_from": told.origins.get(step.id, {}),
         **({"confinement": told.confinements[step.id]} if step.id in told.confinements else {}),
     }
+
+
+DrillsOf: TypeAlias = Callable[[Journal, Saga, int], Awaitable[Mapping[StepId, Json]]]
+"""The last drill of each step's action, up to a moment."""
+
+
+async def record_of(journal: Journal, saga: SagaId, drills: DrillsOf) -> dict[str, Json]:
+    """Raises UnknownSagaError, or PayloadRemovedError where its entries were removed."""
+    row = await journal.saga(saga)
+    if row is None:
+        raise unknown_saga(saga)
+    entries = list[Entry]()
+    state = await caught_up(journal, unstarted(row.id), entries.append)
+    drilled = await drills(journal, state, entries[-1].at if entries else row.started_at)
+    return record(row, state, entries, await _covering(journal, row.id), drilled)
+
+
+async def _covering(journal: Journal, saga: SagaId) -> TreeHead | None:
+    """The newest checkpoint, if nothing of the saga came after it."""
+    newest = await journal.tree_head()
+    if newest is not None:
+        async for stored in journal.stored(after=newest.size):
+            if stored.saga == saga:
+                return None
+    return newest

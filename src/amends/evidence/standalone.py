@@ -1,6 +1,6 @@
 """Verify a bundle of evidence without amends: this file, Python 3.11 or newer, and nothing else.
 
-    python verify.py BUNDLE --key KEY [--checkpoint @FILE] [--removed-unrecorded] [--json]
+    python verify.py BUNDLE --key KEY [--tree-head @FILE] [--removed-unrecorded] [--json]
 
 KEY is the public key that you were given, or @FILE. A checkpoint is one that you kept, itself or @FILE, to see that
 history was not rewritten since. With --removed-unrecorded, what is gone counts as removed though no entry says who
@@ -8,7 +8,7 @@ removed it, as it was before removals were on record. It says how many entries a
 missing, altered and removed. Exit codes: 0 all covered; 7 nothing is wrong, but some entries are unattested; 8 altered,
 missing, gone without a record, or not signed by the key; 9 the bundle cannot be read; 2 wrong usage.
 
-A bundle is lines of JSON (docs/reference/evidence.md has the format). What is checked:
+A bundle is lines of JSON (docs/look-up/evidence.md has the format). What is checked:
 
 1. every line has the one spelling that it can have, and the last line has the SHA-256 of all before it;
 2. an entry's hash is SHA-256(hash of the saga's entry before ‖ saga ⏎ number ⏎ at ⏎ name ⏎ ‖ SHA-256(body));
@@ -247,7 +247,7 @@ def removal(body: str) -> tuple[int, tuple[str, str, bool]] | None:
 
 
 class Tree:
-    """What is kept of RFC 6962's tree: the roots of its full subtrees, the largest first."""
+    """RFC 6962's tree, as far as it is kept: the roots of its full subtrees, the largest first."""
 
     def __init__(self) -> None:
         self.size, self.kept = 0, list[bytes]()
@@ -365,7 +365,7 @@ class Verification:
         self.place = position + 1
 
     def _record(self, line: Line) -> None:
-        """Who removed what the entries before this one held. It counts as far as it is signed."""
+        """Note who removed what the entries before this one held. It counts as far as it is signed."""
         found = removal(line["body"])
         if found is None:
             return
@@ -378,7 +378,7 @@ class Verification:
             self.empty[line["saga"]] = left
 
     def _removals(self, covered: Ranges) -> tuple[Ranges, list[Line]]:
-        """What is gone without a signed record, and who removed the rest."""
+        """Places that are gone without a signed record, and who removed the rest."""
         gone = [(place, place) for empty in self.empty.values() for _, place in empty]
         found: dict[tuple[str, str, bool], Line] = {}
         for position, at, said, places in self.recorded:
@@ -491,7 +491,7 @@ class Verification:
 
 
 def itself(given: str) -> str:
-    """What was given, or what the file holds that was named after an @."""
+    """The given text, or the content of the file that was named after an @."""
     return Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
 
 
@@ -516,7 +516,9 @@ def main(words: list[str] | None = None) -> int:
     asked = argparse.ArgumentParser(description="Verify a bundle of evidence, offline.")
     asked.add_argument("bundle", type=Path)
     asked.add_argument("--key", required=True, help="the public key, or @ and the name of a file of it")
-    asked.add_argument("--checkpoint", help="a checkpoint that you kept, or @ and the name of a file of it")
+    asked.add_argument(
+        "--tree-head", "--checkpoint", dest="checkpoint", help="a tree head that you kept, or @ and a file of it"
+    )
     asked.add_argument(
         "--removed-unrecorded", action="store_true", help="take what is gone for removed, without a record"
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from amends.core.verdict import Decision, Verdict
+from amends.core.words.verdict import Decision, Verdict
 from amends.dataclass import dataclass
 from amends.errors import InputError, PolicyError
 from amends.gate.described import described_facts
 from amends.gate.environments import Declared, placed
+from amends.gate.facts import Facts
 from amends.gate.policy import Policy, judge
-from amends.gate.protocol import Facts
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, plain
 from amends.source.strict_yaml import parse_document
 
@@ -21,7 +21,7 @@ _EXPECT_KEYS: Final = ("decision", "rule")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is expected of some facts; an empty `rule` leaves open which one speaks."""
+    """The verdict expected for some facts; an empty `rule` leaves open which one speaks."""
 
     name: str
     line: int

@@ -13,10 +13,10 @@ from dataclasses import field
 from operator import ge, gt, le, lt
 from typing import Final, TypeAlias, cast
 
-from amends.core.globs import glob, is_glob
-from amends.core.values import Json, canonical
+from amends.core.words.globs import glob, is_glob
+from amends.core.words.values import Json, canonical
 from amends.dataclass import dataclass
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts
 from amends.gate.vocabulary import Fact, Kind, Read
 
 Holds: TypeAlias = bool | None

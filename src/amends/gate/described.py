@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import Json, SagaId, StepId
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import InputError
 from amends.gate.conditions import is_number
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts
 from amends.gate.vocabulary import FACTS, FAMILIES, Kind, fact_named
-from amends.source.words import nearest
+from amends.source.marked import nearest
 
 _GROUPS: Final = ("args", "labels", "saga", "drill")
 _DERIVED: Final = ("compensation_declared", "rollback_supported")

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from amends.core.globs import glob, is_glob
+from amends.core.words.globs import glob, is_glob
 from amends.dataclass import dataclass
 from amends.errors import InputError
 
 if TYPE_CHECKING:
+    from amends.gate.facts import Facts
     from amends.gate.policy import Policy
-    from amends.gate.protocol import Facts
 
 Declared: TypeAlias = Mapping[str, tuple[str, ...]]
 """By environment, the other words for it; these may be globs."""
@@ -36,7 +36,7 @@ LONGEST: Final = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a word was taken for; `named` is false where nobody declared it."""
+    """The environment that a word was taken for; `named` is false where nobody declared it."""
 
     word: str
     env: str
@@ -53,7 +53,7 @@ class Taken:
 
     @property
     def message(self) -> str:
-        """What whoever gave the word should know; nothing, for one that means what it says."""
+        """A hint for whoever gave the word; empty for one that means what it says."""
         if not self.named:
             return (
                 f"nobody declared the environment {self.word!r}: it is taken for {PRODUCTION}; "
@@ -91,7 +91,7 @@ def placed(facts: Facts, word: str, policy: Policy, *declared: Declared) -> Fact
 
 
 def mistake_in(declared: Mapping[str, Iterable[str]]) -> str:
-    """What is wrong with a declaration; nothing, where all is well."""
+    """The mistake in a declaration; empty where all is well."""
     owners = {env: env for env in (PRODUCTION, DEVELOPMENT, *declared)}
     for env, words in declared.items():
         for word in (env, *words):

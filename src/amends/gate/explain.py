@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from amends.core.values import Json, canonical
-from amends.core.verdict import Decision
+from amends.core.words.values import Json, canonical
+from amends.core.words.verdict import Decision
 from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds
+from amends.gate.facts import Facts
 from amends.gate.policy import Policy, Rule, exempted, strictness
-from amends.gate.protocol import Facts
 from amends.gate.vocabulary import UNSEEN, as_json
 
 MISSING: Final = "missing"
@@ -68,7 +68,7 @@ def _exemption(rule: Rule, facts: Facts) -> Condition:
 
 
 def spelled_value(value: object) -> Json:
-    """What a condition saw, as a value that can be printed."""
+    """The value that a condition saw, in a form that can be printed."""
     if value is None:
         return MISSING
     if value is UNSEEN:

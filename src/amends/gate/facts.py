@@ -1,15 +1,58 @@
-"""The facts of one judgement, from a saga's folded state: the same for the runtime and for whoever checks it later."""
+"""The facts of one judgement, from a saga's folded state: the same for the runtime and for whoever checks it later.
+
+And the gate as the runtime sees it, which is asked about them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Final, Literal, Protocol
 
-from amends.core.contracts import Contract
-from amends.core.saga import Saga
-from amends.core.values import Json, StepId
+from amends.core.state.saga import Saga
+from amends.core.words.contracts import Contract
+from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.verdict import Verdict
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
-from amends.gate.protocol import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Facts that a verdict may depend on. The arguments are those on record, secrets already masked.
+
+    `env` is the environment; `env_given` is the word that it was begun under, where that is another one.
+    `steps` counts the saga's steps before this one. A drill's age and result are None where there was none, or nobody
+    knows, and so is the share of its compensations that failed.
+    """
+
+    env: str
+    actor: str
+    saga: SagaId
+    definition: str
+    step: StepId
+    contract: Contract
+    args: Json
+    phase: Literal["forward", "compensation"] = "forward"
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    steps: int = 0
+    spent: Mapping[str, float] = field(default_factory=dict[str, float])
+    approval_present: bool = False
+    drill_age_days: float | None = None
+    drill_whole_age_days: float | None = None
+    drill_result: str | None = None
+    compensation_failures: float | None = None
+    env_given: str = ""
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose work it is: the saga's label `tenant`."""
+        return self.labels.get("tenant")
+
+
+class Gate(Protocol):
+    def judge(self, facts: Facts) -> Verdict: ...
+
 
 DRILL_AGE: Final = "drill.age_days"
 WHOLE_DRILL_AGE: Final = "drill.whole_age_days"
@@ -29,7 +72,7 @@ def facts_of(
     approval_present: bool = False,
     told: Json = None,
 ) -> Facts:
-    """What is asked about this step, whether or not it is on record yet; `back` for its compensation.
+    """Facts about this step for the gate, whether or not it is on record yet; `back` for its compensation.
 
     `told` is what the gate was told of other sagas, as it stands on record with a verdict.
     """

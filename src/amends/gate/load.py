@@ -1,4 +1,7 @@
-"""From a file to a policy: strict YAML, then the rules of the format."""
+"""From a file to a policy: strict YAML, then the rules of the format.
+
+And the gate that stands where no policy is given. Its rules are in builtin.yaml.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from importlib import resources
 from os import PathLike
 
 from amends.errors import PolicyError
-from amends.gate.policy import Policy
+from amends.gate.policy import Policy, PolicyGate
 from amends.gate.schema import read_policy
 from amends.source.marked import Mistakes
 from amends.source.strict_yaml import decoded, read_document, read_file
@@ -24,7 +27,7 @@ def read_policy_file(path: str | PathLike[str]) -> bytes:
 
 
 def parse_policy(text: str | bytes, *, name: str = "policy", adopted: bool = False) -> Policy:
-    """The same from a text; `name` stands for the file in errors.
+    """Read a policy from a text; `name` stands for the file in errors.
 
     adopted: it was adopted before, and goes on judging, whatever names it gives to people.
     """
@@ -42,3 +45,10 @@ def _parsed(text: str | bytes, name: str, builtin: Policy | None, *, adopted: bo
     mistakes = Mistakes(name, PolicyError)
     source = decoded(text, mistakes)
     return read_policy(read_document(source, mistakes), mistakes, text=source, builtin=builtin, adopted=adopted)
+
+
+class BuiltinGate(PolicyGate):
+    def __init__(self) -> None:
+        from amends.gate.load import builtin_policy  # the YAML scanner is loaded when a gate is, not by `import amends`
+
+        super().__init__(builtin_policy())

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias, TypeVar
 
-from amends.core.values import canonical, digest
-from amends.core.verdict import Decision, Need, Rate, Verdict
+from amends.core.words.values import canonical, digest
+from amends.core.words.verdict import Decision, Need, Rate, Verdict
 from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds, Match, conjunction, negation
 from amends.gate.environments import Declared
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts
 from amends.gate.vocabulary import ACTOR, PLACE, Fact, Read, as_json
-from amends.source.duration import DAY_S
+from amends.source.marked import DAY_S
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -85,12 +85,12 @@ class Rule:
         return exempted(conjunction(self.when, facts), self.unless, facts)
 
     def matches(self, holds: Holds) -> bool:
-        """What an answer means for this rule: doubt counts against whoever wants to act."""
+        """Whether this rule matches, given an answer: doubt counts against whoever wants to act."""
         return holds is True if self.decision is Decision.ALLOW else holds is not False
 
 
 def exempted(holds: Holds, unless: Sequence[Iterable[Condition]], facts: Facts) -> Holds:
-    """What is left of a rule's answer once its exemptions are heard."""
+    """A rule's answer, once its exemptions are heard."""
     for exemption in unless:
         if holds is False:
             return False
@@ -157,7 +157,7 @@ def _about(facts: frozenset[str], rule: Rule) -> tuple[Condition, ...]:
 
 
 def _tests(rule: Rule) -> _Tests:
-    """What is asked anew in every judgement."""
+    """The rule's tests that every judgement asks anew."""
     return tuple((each.read, each.match) for each in rule.when if each.fact not in PLACE | ACTOR)
 
 
@@ -261,7 +261,7 @@ def _paced(known: Verdict, rates: tuple[Rate, ...]) -> Verdict:
 
 
 def spoken(policy: str, matched: Sequence[Rule]) -> Verdict:
-    """What rules that match say together, but for the rates: the strictest speaks, the first among equals."""
+    """The verdict of rules that match, but for the rates: the strictest speaks, the first among equals."""
     if not matched:
         return Verdict(
             decision=Decision.DENY, rule=DEFAULT, policy=policy, why="no rule matches, and there is no default"
@@ -281,7 +281,7 @@ def spoken(policy: str, matched: Sequence[Rule]) -> Verdict:
 
 
 def _conditions(rule: Rule) -> str:
-    """What a rule that gives no reason has against it."""
+    """The reason for a rule that gives none: its conditions."""
     if rule.decision is Decision.ALLOW:
         return ""
     text = ", ".join(map(str, rule.when)) or "everything"

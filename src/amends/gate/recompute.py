@@ -1,5 +1,5 @@
-"""What a gate was asked, and what it answered, from a saga's events alone: to judge it again by another policy, or to
-check that the record is what its policy says.
+"""Questions to a gate, and its answers, from a saga's events alone: to judge them again by another policy, or to check
+that the record is what its policy says.
 
 What a verdict depended on outside of its saga (drills, how compensations came out) was recorded with it, where the
 policy asked; whether an approval was there is told by the approvals on record.
@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from amends.core import events as e
-from amends.core.approvals import AHEAD
-from amends.core.saga import Saga, Step, evolve, unstarted
+from amends.core.decide.approvals import AHEAD
+from amends.core.state.saga import Saga, Step, evolve, unstarted
 from amends.core.transitions import ApprovalStatus
-from amends.core.values import SagaId, StepId
-from amends.core.verdict import Decision
+from amends.core.words.values import SagaId, StepId
+from amends.core.words.verdict import Decision
 from amends.dataclass import dataclass
-from amends.gate.facts import facts_of
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts, facts_of
 
 _Allowed: TypeAlias = e.ActionDispatched | e.ActionAllowed | e.CompensationStarted | e.MitigationStarted
 _Denied: TypeAlias = e.ActionDenied | e.CompensationDenied | e.MitigationDenied

@@ -10,16 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from amends.core.deciders import mistake_in as mistake_in_name, normal
-from amends.core.globs import glob, is_glob, misplaced_run
-from amends.core.values import Json, canonical, digest
-from amends.core.verdict import Decision
+from amends.core.state.deciders import mistake_in as mistake_in_name, normal
+from amends.core.words.globs import glob, is_glob, misplaced_run
+from amends.core.words.values import Json, canonical, digest
+from amends.core.words.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
 from amends.gate.environments import Declared, mistake_in, taken_for
 from amends.gate.policy import DEFAULT, ERROR, Limit, Policy, Rule
 from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
-from amends.source.duration import DAY_S, duration_s
-from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
+from amends.source.marked import DAY_S, Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
 POLICY_KEYS: Final = ("version", "default", "env", "environments", "drill_every", "rules")
@@ -60,7 +59,7 @@ def read_policy(
     env = _env(found["env"], environments, mistakes) if "env" in found else ""
     rules = tuple(_Rules(mistakes, is_builtin=builtin is None, adopted=adopted).read(found.get("rules"), document.line))
     every = found.get("drill_every")
-    drill_every_s = None if every is None else _duration(every, "drill_every", mistakes)
+    drill_every_s = None if every is None else mistakes.duration(every, "drill_every")
     mistakes.raise_any()
     fallback = (_default_rule(default),) if default else builtin.rules if builtin else ()
     spoken: Json = str(default) if default else {"builtin": builtin.digest if builtin else ""}
@@ -157,7 +156,7 @@ class _Rules:
             reason=mistakes.text(found["reason"].value, "reason") if "reason" in found else "",
             approvals=approvals,
             approvers=self._approvers(found["approvers"].value, approvals) if "approvers" in found else (),
-            expires_s=_duration(found["expires"].value, "expires", mistakes) if "expires" in found else DAY_S,
+            expires_s=mistakes.duration(found["expires"].value, "expires") if "expires" in found else DAY_S,
             limit=_limit(found["rate"].value, mistakes) if "rate" in found else None,
             line=part.line,
         )
@@ -206,14 +205,6 @@ def _never_a_person(pattern: str) -> str:
     return f"it names nobody; write person:{pattern}"
 
 
-def _duration(part: Part, what: str, mistakes: Mistakes) -> float:
-    text = part.value if isinstance(part, Scalar) and isinstance(part.value, str) else ""
-    seconds = duration_s(text)
-    if seconds is None:
-        mistakes.wrong(part, what, "a duration of at most 366d, such as 30s, 15m, 1h or 2d")
-    return seconds or 1.0
-
-
 def _limit(part: Part, mistakes: Mistakes) -> Limit:
     found = {entry.key: entry.value for entry in mistakes.entries(part, "rate", RATE_KEYS)}
     for key in ("max", "per"):
@@ -223,7 +214,7 @@ def _limit(part: Part, mistakes: Mistakes) -> Limit:
     facts = [_fact(mistakes.text(name, "a fact"), name.line, mistakes) for name in names]
     return Limit(
         most=mistakes.integer(found["max"], "max", MOST_IN_A_RATE) if "max" in found else 1,
-        per_s=_duration(found["per"], "per", mistakes) if "per" in found else 1.0,
+        per_s=mistakes.duration(found["per"], "per") if "per" in found else 1.0,
         by=tuple(fact for fact in facts if fact is not None),
     )
 
@@ -352,7 +343,7 @@ def _check_pattern(fact: Fact, pattern: str, line: int, mistakes: Mistakes) -> N
 
 
 def normalised(rule: Rule) -> dict[str, Json]:
-    """What a digest covers: the same for all spellings of a rule."""
+    """A rule as its digest covers it: alike for all its spellings."""
     said_more: dict[str, Json] = {}
     if rule.decision is Decision.REQUIRE_HUMAN:
         said_more = {"approvals": rule.approvals, "approvers": list(rule.approvers), "expires_s": rule.expires_s}

@@ -1,4 +1,4 @@
-"""What a policy can speak of: each fact by its name, its kind, and how it is read.
+"""The facts that a policy can speak of: each by its name, its kind, and how it is read.
 
 A fact that is not there reads as None, and so does a null: nothing was given. A secret reads as UNSEEN: it is there,
 and no condition on its value can be told.
@@ -11,10 +11,10 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Final, cast
 
-from amends.core.contracts import Reversibility
-from amends.core.values import SECRET_MARK, Json
+from amends.core.words.contracts import Reversibility
+from amends.core.words.values import SECRET_MARK, Json
 from amends.dataclass import dataclass
-from amends.gate.protocol import Facts
+from amends.gate.facts import Facts
 
 Read = Callable[[Facts], object]
 
@@ -24,7 +24,7 @@ _LONGEST_INDEX: Final = 9
 
 
 class Kind(StrEnum):
-    """What a fact holds, as an error message says it."""
+    """The kind of value that a fact holds, as an error message says it."""
 
     TEXT = "text"
     FLAG = "true or false"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from amends.journal.leases import PROC, own_identity
-from amends.journal.protocol import Cursor
+from amends.journal.port.leases import PROC, own_identity
+from amends.journal.port.log import Cursor
 
 CLOCKS: Final = "amends.clock"
 """The name of the cursor that holds it."""
 
 
 def noted(at: int, elapsed: float) -> Cursor:
-    """What is kept: the wall's time in milliseconds of UTC, and how long the machine was up then."""
+    """The note to keep: the wall's time in milliseconds of UTC, and how long the machine was up then."""
     return Cursor(CLOCKS, at, f"{_machine()} {elapsed!r}")
 
 

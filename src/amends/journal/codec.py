@@ -1,7 +1,7 @@
-"""What an entry is on disk: a wire name, a body, a hash. The names are written by hand and outlive every class name.
+"""Entries on disk: a wire name, a body, a hash. The names are written by hand and outlive every class name.
 
 An event becomes a name and a body, the canonical JSON of its fields (see fields.py). A large payload is kept beside
-the body in parts (see core.parts), each under its digest; the body holds the digest of the one that stands for all, so
+the body in parts (see words.parts), each under its digest; the body holds the digest of the one that stands for all, so
 the hash covers them all the same. Older journals kept a payload of more than 256 KiB beside the body in one piece, as a
 blob; such entries stay as they are. An entry's hash also covers the hash of the entry before: change, remove or move
 one, and none after it verifies. It covers the body by its digest, so a body can be removed later: what is left in its
@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from amends.core import events as e
-from amends.core.parts import Payloads, cut, restored
-from amends.core.values import LARGEST_INT, LARGEST_VALUE, digest, size_of, spelling_of
+from amends.core.words.parts import Payloads, cut, restored
+from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, size_of, spelling_of
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import Layout
 
@@ -239,7 +239,7 @@ class _Beside(NamedTuple):
 
 
 def _kept(fields: Fields, form: str) -> dict[str, _Beside]:
-    """What is kept beside a body, by the name of its field."""
+    """The payloads kept beside a body, by the name of its field."""
     kept: object = fields.get(form, {})
     if type(kept) is not dict:
         raise JournalDamagedError(f"its {form} are not an object")
@@ -309,7 +309,7 @@ def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str
 
 
 def without_payload(name: str, body: str) -> str:
-    """What is stored in place of a body that is removed: its digest.
+    """The text stored in place of a body that is removed: its digest.
 
     What was removed already stays as it is, and so does the record of a removal: it is all that says who did it.
     """

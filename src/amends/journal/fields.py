@@ -14,10 +14,10 @@ from json.encoder import encode_basestring as quote
 from operator import attrgetter
 from typing import Any, Final, cast
 
-from amends.core.contracts import Contract, OnIncident, Retries, Reversibility
 from amends.core.events import Cause, IncidentKind
-from amends.core.values import LARGEST_INT, canonical
-from amends.core.verdict import Need
+from amends.core.words.contracts import Contract, OnIncident, Retries, Reversibility
+from amends.core.words.values import LARGEST_INT, canonical
+from amends.core.words.verdict import Need
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, NotJsonError
 
@@ -62,7 +62,7 @@ class Layout:
         ]
 
     def texts(self, thing: object) -> list[str]:
-        """The same, each with its name, as they stand in the object; this runs for every event."""
+        """Stored fields, each with its name, as they stand in the object; this runs for every event."""
         return [
             opening + spell(value)
             for (opening, spell, default), value in zip(self._parts, self._values(thing), strict=True)
@@ -70,7 +70,7 @@ class Layout:
         ]
 
     def spell(self, thing: object) -> str:
-        """The same as one object."""
+        """One JSON object of the stored fields."""
         return "{" + ",".join(self.texts(thing)) + "}"
 
     def payload_of(self, text: str) -> Field | None:

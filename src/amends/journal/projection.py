@@ -1,4 +1,4 @@
-"""What an append changes in the lists, as far as its events say it: pure, and the same for every store."""
+"""Changes that an append makes in the lists, as far as its events say it: pure, and the same for every store."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from amends.core import events as e
-from amends.core.contracts import Topic
 from amends.core.transitions import APPROVAL, INCIDENT, ApprovalStatus, IncidentStatus
-from amends.core.values import StepId
+from amends.core.words.contracts import Topic
+from amends.core.words.values import StepId
 from amends.dataclass import dataclass
 
 
@@ -38,7 +38,7 @@ _ANSWERED: Final = {**APPROVAL[ApprovalStatus.REQUESTED], **APPROVAL[ApprovalSta
 
 
 def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
-    """What an append changes in the lists; nothing, for most."""
+    """Changes that an append makes in the lists; nothing, for most."""
     found: list[Change] = []
     for event in events:
         change = _CHANGES.get(type(event))
@@ -48,7 +48,7 @@ def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
 
 
 def topic_of(asked: e.ApprovalRequested) -> str:
-    """What lists say that people are asked about."""
+    """The topic that lists show for what people are asked about."""
     return str(asked.shown.get("topic", "")) if isinstance(asked.shown, dict) else ""
 
 

@@ -57,7 +57,7 @@ class Tree:
         return Tree(self.size, self.kept)
 
     def spelled(self) -> bytes:
-        """What is kept, as one row of a table holds it beside the size."""
+        """The kept roots, as one row of a table holds them beside the size."""
         return b"".join(self.kept)
 
     @classmethod

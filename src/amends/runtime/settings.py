@@ -1,15 +1,15 @@
-"""The numbers that a coordinator goes by, with the defaults that the product promises."""
+"""Settings: the numbers that a coordinator goes by, with the defaults that the product promises; and the bounds of one
+saga, which may say otherwise.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import Final
+from typing import Final, NamedTuple
 
+from amends.core.commands import StartSaga
 from amends.dataclass import dataclass
-from amends.errors import DeclarationError
-from amends.runtime.limits import Limits
-
-MOST_ATTEMPTS: Final = 1_000_000
+from amends.runtime.declare.limits import Limits
+from amends.runtime.declare.options import Options, positive, times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +61,27 @@ class Settings:
             times("Settings", name, getattr(self, name))
 
 
-def positive(whose: str, name: str, seconds: object) -> None:
-    """Raises DeclarationError for what is no time in seconds."""
-    if seconds is None:
-        return
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise DeclarationError(f"{whose}: {name}={seconds!r} is not a number of seconds; write one, such as 30")
-    if not 0 < seconds < math.inf:
-        raise DeclarationError(f"{whose}: {name}={seconds} has to be more than 0, and not for ever; write 30 or 900")
+class Bounds(NamedTuple):
+    """The bounds of one saga, as whoever starts it asks for them; None: as its definition says."""
+
+    rollback_s: float | None = None
+    attempts: int | None = None
+    compensation_attempts: int | None = None
 
 
-def times(whose: str, name: str, most: object) -> None:
-    """Raises DeclarationError for what is no number of attempts."""
-    if most is None:
-        return
-    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ATTEMPTS:
-        raise DeclarationError(f"{whose}: {name}={most!r} has to be a whole number from 1 to {MOST_ATTEMPTS}")
+_UNASKED: Final = Bounds()
+
+
+def bounded(start: StartSaga, options: Options, settings: Settings, asked: Bounds | None = None) -> StartSaga:
+    """A start with its saga's bounds: asked for, else the definition's, else of the settings.
+
+    The window of the settings is not the saga's own: it is that of whoever takes the saga back.
+    """
+    asked = asked or _UNASKED
+    attempts = (asked.attempts, options.attempts, settings.attempts)
+    back = (asked.compensation_attempts, options.compensation_attempts, settings.compensation_attempts)
+    return start._replace(
+        rollback_s=options.rollback_s if asked.rollback_s is None else asked.rollback_s,
+        attempts=next((each for each in attempts if each is not None), None),
+        compensation_attempts=next((each for each in back if each is not None), None),
+    )

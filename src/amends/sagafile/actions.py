@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from amends.changeset.tools import small_environment
-from amends.core.contracts import BACK
-from amends.core.values import Json
+from amends.core.words.contracts import BACK
+from amends.core.words.values import Json
 from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
-from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, ProbeAnswer, key, register
-from amends.runtime.secret import Secret
+from amends.process.running import small_environment
+from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, ProbeAnswer, key
+from amends.runtime.declare.decorators import register
 from amends.sagafile.model import UNSEEN, Command, StepPlan
-from amends.sagafile.outputs import Show, ShowOf
-from amends.sagafile.program import SHELL, Called, Printed, call
+from amends.sagafile.program import SHELL, Called, Printed, Show, ShowOf, call
 from amends.sagafile.templates import bound, closed
+from amends.secrets import Secret
 
 if TYPE_CHECKING:
     from amends.changeset import Files  # loaded by those who have trees to work on
@@ -33,7 +33,7 @@ _PARTS: Final = ("compensate", "mitigate", "probe", "before")
 
 
 def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, Json]) -> Object:
-    """What a step is proposed with. Raises InputError where a reference leads nowhere."""
+    """Arguments that a step is proposed with. Raises InputError where a reference leads nowhere."""
     made = _spelled(step.command, known)
     words: Object = {name: made.pop(name) for name in list(made) if name in _WORDS}
     using: Object = {**made, "directory": directory, "saga": saga}
@@ -64,7 +64,7 @@ def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
 
 
 def verifying_environment(shared: Command, *, saga: str, known: Mapping[str, Json]) -> dict[str, str]:
-    """What the command that verifies a landing sees: the little that every program needs, and what all commands get."""
+    """Environment of a landing's verifying command: the little that every program needs, and what all commands get."""
     about: dict[str, Json] = {"saga": saga, "key": ""}
     given = {name: closed(bound(text, known), about) for name, text in shared.env.items()}
     secrets = {name: Secret.env(name).reveal() for name in shared.secrets}
@@ -169,7 +169,7 @@ class Commands:
         )
 
     def _ended(self, command: Command, printed: Printed, *, last: bool = False) -> Object:
-        """What the end of a command says; `last`: it is not tried again, whatever it says."""
+        """The result of a command that has ended, or its error; `last`: it is not tried again, whatever it says."""
         match _says(command, printed):
             case "succeeded":
                 return _result(printed)
@@ -188,7 +188,7 @@ class Commands:
 
 
 def _says(command: Command, printed: Printed) -> str:
-    """What an exit code says of the world; a command that a signal ended says nothing."""
+    """The outcome that an exit code stands for; a command that a signal ended tells nothing."""
     return "lost" if printed.code < 0 else command.exit_codes.get(printed.code, command.otherwise)
 
 

@@ -53,7 +53,7 @@ class Commands:
         self._mistakes = mistakes
 
     def started_with(self, found: Mapping[str, Entry], roots: Collection[str]) -> Command:
-        """What a command is started with, beside its own words."""
+        """Everything that a command is started with, beside its own words."""
         mistakes = self._mistakes
         return Command(
             env=values_of(found["env"].value, "env", mistakes, roots) if "env" in found else {},
@@ -130,7 +130,7 @@ class Commands:
         return text
 
     def codes(self, found: Mapping[str, Entry], words: tuple[str, ...], default: Mapping[int, str]) -> dict[int, str]:
-        """What each exit code says: those that are given, and the others as they are."""
+        """The meaning of each exit code: those that are given, and the others as they are."""
         mistakes = self._mistakes
         if "exit_codes" not in found:
             return dict(default)

@@ -14,23 +14,22 @@ from typing import Any, Final, Literal, cast
 
 from amends.core.events import SagaStarted
 from amends.core.transitions import SagaStatus
-from amends.core.values import LARGEST_VALUE, Json, SagaId
+from amends.core.words.values import LARGEST_VALUE, Json, SagaId
 from amends.errors import DeclarationError, InputError, SagaFileError
-from amends.journal.protocol import Journal, SagaQuery
-from amends.runtime.action import Action
-from amends.runtime.course import Course
-from amends.runtime.definition import SagaDefinition
+from amends.journal.port.journal import Journal, SagaQuery
+from amends.runtime.declare.action import Action
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.declare.graph import Graph
+from amends.runtime.declare.outline import Later, Outlined, turns_of
+from amends.runtime.declare.registry import PROCESS, Registry
+from amends.runtime.declare.steps import Step
 from amends.runtime.files.verifying import verifying_in
-from amends.runtime.graph import Graph
-from amends.runtime.outline import Later, Outlined, landing, turns_of
-from amends.runtime.registry import PROCESS, Registry
-from amends.runtime.schema import tool_schema
-from amends.runtime.steps import Step
-from amends.runtime.work import Work
+from amends.runtime.saga.work import Work
+from amends.runtime.values.schema import tool_schema
 from amends.sagafile.actions import arguments, make_action, verifying_environment
 from amends.sagafile.inputs import checked_inputs, inputs_schema
 from amends.sagafile.model import StepPlan, Written
-from amends.sagafile.outputs import ShowOf
+from amends.sagafile.program import ShowOf
 from amends.sagafile.read import read_saga
 from amends.sagafile.templates import bound
 from amends.source.marked import Mistakes
@@ -89,8 +88,13 @@ class FileSaga(SagaDefinition):
             raise InputError(f"saga {self.name} needs the secret {missing[0]}, and the environment has none; set it")
         return {"input": checked, FILE: dict(self._file)}
 
+    @property
+    def lands(self) -> bool:
+        tree = self.written.tree
+        return tree is not None and bool(tree.land)
+
     def outline(self, named: Mapping[str, Any]) -> tuple[Outlined, ...]:
-        """The steps that it would take; what earlier ones print, and the saga's id, are known later."""
+        """The steps before it lands; what earlier ones print, and the saga's id, are known later."""
         known: dict[str, Json] = {"input": cast("Json", named["input"]), "saga": {"id": "{{saga.id}}"}}
         directory = str(self._file["directory"])
         graph = _graph(self.written, self.actions)
@@ -101,8 +105,7 @@ class FileSaga(SagaDefinition):
             after = tuple(one.removeprefix("#") for one in graph.needs[_label(step.id)])
             turn = turns[_label(step.id)]
             found.append(Outlined(label=step.id, action=self.actions[step.id], args=later, turn=turn, after=after))
-        tree = self.written.tree
-        return (*found, *landing(found)) if tree is not None and tree.land else tuple(found)
+        return tuple(found)
 
     async def _perform(self, s: Work, *, input: dict[str, Json], saga_file: dict[str, Json]) -> dict[str, Json] | None:
         directory = str(saga_file["directory"])
@@ -121,7 +124,7 @@ class FileSaga(SagaDefinition):
         if tree is not None:
             s.files(Path(directory) / str(bound(tree.root, known)))
         if self.written.is_graph:
-            done = await Course(s, _graph(self.written, self.actions), known_by).run()
+            done = await s.do_steps(_graph(self.written, self.actions), known_by)
             results.update({plans[label].id: result for label, result in done.items()})
         else:
             for step in self.written.steps:
@@ -164,7 +167,7 @@ def _later(value: object) -> object:
 
 
 def _label(step: str) -> str:
-    """What a step is known by in the journal: its id, unless that looks like the number of a place."""
+    """A step's name in the journal: its id, unless that looks like the number of a place."""
     return f"#{step}" if step.isdigit() else step
 
 
@@ -188,7 +191,7 @@ def load_saga(path: str | PathLike[str], *, show: ShowOf | None = None) -> FileS
 
 
 def parse_saga(text: str | bytes, *, name: str, directory: str, show: ShowOf | None = None) -> FileSaga:
-    """The same from a text; `name` stands for the file in errors, and commands run in `directory`."""
+    """Read a saga from a text; `name` stands for the file in errors, and commands run in `directory`."""
     mistakes = Mistakes(name, SagaFileError)
     source = decoded(text, mistakes)
     written = read_saga(read_document(source, mistakes), mistakes)

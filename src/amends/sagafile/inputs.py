@@ -1,14 +1,14 @@
-"""What a saga's file is given: types, defaults, choices and patterns, checked before anything runs."""
+"""Inputs of a saga's file: types, defaults, choices and patterns, checked before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from amends.core.values import LARGEST_INT, Json
+from amends.core.words.values import LARGEST_INT, Json
 from amends.errors import InputError
-from amends.runtime.schema import Definitions
-from amends.runtime.signature import named_inputs
+from amends.runtime.values.schema import Definitions
+from amends.runtime.values.signature import named_inputs
 from amends.sagafile.model import Input
 from amends.sagafile.patterns import compiled
 from amends.source.marked import shown
@@ -40,7 +40,7 @@ def fits(kind: str, value: object) -> bool:
 
 
 def inputs_schema(inputs: Iterable[Input]) -> dict[str, Any]:
-    """The same as JSON Schema, for whoever hands the saga to a model as a tool."""
+    """The inputs as JSON Schema, for whoever hands the saga to a model as a tool."""
     properties = {each.name: _schema(each) for each in inputs}
     return Definitions().whole(properties, [each.name for each in inputs if not each.has_default])
 
@@ -65,7 +65,7 @@ def pattern_mistake(pattern: str) -> str | None:
 
 
 def mismatch(pattern: str, text: str) -> str:
-    """What is wrong with a text that is not all as a pattern says; empty where it is."""
+    """The trouble with a text that is not all as a pattern says; empty where it is."""
     try:
         return "" if compiled(pattern).fits(text) else f" does not match {shown(pattern)}"
     except InputError as exc:

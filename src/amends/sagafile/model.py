@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final, TypeAlias
 
-from amends.core.contracts import Retries
-from amends.core.values import Json
+from amends.core.words.contracts import Retries
+from amends.core.words.values import Json
 from amends.dataclass import dataclass
-from amends.runtime.limits import Limits
+from amends.runtime.declare.limits import Limits
 from amends.sagafile.templates import Reference, Template, references
 
 UNSEEN: Final = Retries(attempts=3)
@@ -19,7 +19,7 @@ saw, because of a kill or a timeout, is, if it may be repeated at all."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What a saga has to be given. `type` is one of the words of the format."""
+    """An input of a saga. `type` is one of the words of the format."""
 
     name: str
     type: str

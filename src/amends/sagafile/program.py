@@ -3,6 +3,8 @@
 The program that starts it holds a lifeline to this process. When the call is cancelled, runs out of time, or this
 process is killed, the command's group is asked to end, and a few seconds later everything that descends from it is
 killed: a saga that another process takes up does not race with what was left behind.
+
+Output of commands is kept up to a bound, shown line by line, and nowhere with a secret in it.
 """
 
 from __future__ import annotations
@@ -10,24 +12,73 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from amends.changeset import Files
-from amends.changeset.tools import Bounded, Launch, Ran, Running
 from amends.changeset.views.confining import Alone
 from amends.clock import SystemClock
 from amends.dataclass import dataclass
 from amends.errors import CommandError, NotDone, ViewError
-from amends.sagafile.outputs import KEPT, Output, Show
+from amends.process.running import Bounded, Launch, Ran, Running
+from amends.process.threads import started
 
 T = TypeVar("T")
 GRACE_S: Final = 5.0
 SHELL: Final = "/bin/sh"
 _TOLD: Final = 300
+KEPT: Final = 64 * 1024
+_LONGEST_LINE: Final = 4096
+_HIDDEN: Final = b"[secret]"
+
+Show = Callable[[str], None]
+"""Is given each line, as it is printed."""
+ShowOf = Callable[[str, str], None]
+"""Is given each line and what prints it: a step, or a step on its way back."""
+
+
+class Output(Bounded):
+    """A stream's beginning and end, with the values of secrets replaced before anything else sees them."""
+
+    def __init__(self, limit: int, hidden: Iterable[str], show: Show | None = None) -> None:
+        super().__init__(limit)
+        values = sorted({value.encode() for value in hidden if value}, key=len, reverse=True)
+        self._secrets = re.compile(b"|".join(map(re.escape, values))) if values else None
+        self._longest = max(map(len, values), default=1)
+        self._held = b""
+        self._line = b""
+        self._show = show
+
+    def take(self, piece: bytes) -> None:
+        """The next piece; an empty one is the end. So much is held back as could be the beginning of a secret."""
+        self._held += piece
+        cut = len(self._held) if not piece else len(self._held) - self._longest + 1
+        clean: list[bytes] = []
+        at = 0
+        for found in self._secrets.finditer(self._held) if self._secrets else ():
+            if found.start() >= cut:
+                break
+            clean += [self._held[at : found.start()], _HIDDEN]
+            at = found.end()
+        if at < cut:
+            clean.append(self._held[at:cut])
+        self._held = self._held[max(at, cut, 0) :]
+        self._pass_on(b"".join(clean), is_end=not piece)
+
+    def _pass_on(self, piece: bytes, *, is_end: bool) -> None:
+        if piece:
+            super().take(piece)
+        if self._show is None:
+            return
+        *lines, self._line = (self._line + piece).split(b"\n")
+        if is_end or len(self._line) > _LONGEST_LINE:
+            lines += [self._line] if self._line else []
+            self._line = b""
+        for line in lines:
+            self._show(line.decode("utf-8", errors="replace").rstrip("\r"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +168,20 @@ def _started(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
 
 async def _begun(start: Callable[[], Running]) -> Running:
     """Start it. Whoever gives up meanwhile has it ended too, once it has begun: else nobody ever would."""
-    starting = _in_thread(start)
+    starting = started("command", start)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with contextlib.suppress(ViewError):
             running = await starting
             running.cancel()
-            await _in_thread(running.wait)
+            await started("command", running.wait)
         raise
 
 
 async def _ended(running: Running) -> Ran:
     """Its end. Whoever gives up waiting has it ended first, and waits for that."""
-    waiting = _in_thread(running.wait)
+    waiting = started("command", running.wait)
     try:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
@@ -138,33 +189,6 @@ async def _ended(running: Running) -> Ran:
         with contextlib.suppress(ViewError):
             await waiting
         raise
-
-
-def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """A thread of its own: a pool's few would let one long command hold up another's end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(cast("T", value))  # there is one where there is no error
-
-    def run() -> None:
-        value: T | None = None
-        error: BaseException | None = None
-        try:
-            value = work()
-        except BaseException as exc:  # noqa: BLE001 - of whatever kind: whoever waits has to be told
-            error = exc
-        with contextlib.suppress(RuntimeError):  # the loop has closed: the process is going down
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, name="amends command", daemon=True).start()
-    return future
 
 
 def _tell(loop: asyncio.AbstractEventLoop, show: Show, line: str) -> None:

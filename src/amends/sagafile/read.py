@@ -10,22 +10,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, cast
 
-from amends.core.contracts import Retries
-from amends.core.values import Json
-from amends.runtime.limits import Limits, Then
+from amends.core.words.contracts import TOPIC_PATTERN, Retries
+from amends.core.words.values import BUILT_IN, Json
+from amends.runtime.declare.limits import Limits, Then
 from amends.sagafile import schema
 from amends.sagafile.commands import Commands, argument, values_of, words_of
 from amends.sagafile.inputs import fits, mismatch, pattern_mistake
 from amends.sagafile.model import Command, Input, StepPlan, Tree, Written
 from amends.sagafile.references import check_references
 from amends.sagafile.templates import EARLY, Template
-from amends.source.duration import duration_s
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, plain, said, shown
 
 _STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
-_TOPIC: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}", re.ASCII)
+_TOPIC: Final = re.compile(TOPIC_PATTERN, re.ASCII)
 _INPUT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
-_OURS: Final = "amends."
 
 FORWARD: Final = (*EARLY, "key")
 BACK: Final = (*EARLY, "key", "action_key", "result", "before", "done", "certain")
@@ -41,7 +39,7 @@ def read_saga(document: Part, mistakes: Mistakes) -> Written:
     if "version" in found:
         mistakes.choice(found["version"].value, "version", (schema.VERSION,))
     name = _named(found["saga"].value, "saga", _TOPIC, mistakes) if "saga" in found else ""
-    if name.startswith(_OURS):
+    if name.startswith(BUILT_IN):
         mistakes.add(found["saga"].line, f"the name {shown(name)} is taken: names that begin with amends. are its own")
     inputs = tuple(_inputs(found["inputs"].value, mistakes)) if "inputs" in found else ()
     shared = Commands(mistakes).started_with(found, FORWARD)
@@ -54,10 +52,10 @@ def read_saga(document: Part, mistakes: Mistakes) -> Written:
         steps=steps,
         tree=_tree(found["files"].value, shared, mistakes) if "files" in found else None,
         result=values_of(found["result"].value, "result", mistakes, EARLY) if "result" in found else {},
-        rollback_s=_duration(found["rollback"].value, "rollback", mistakes) if "rollback" in found else None,
+        rollback_s=mistakes.duration(found["rollback"].value, "rollback") if "rollback" in found else None,
         attempts=_count(found, "attempts", mistakes, schema.MOST_ATTEMPTS),
         compensation_attempts=_count(found, "compensation_attempts", mistakes, schema.MOST_ATTEMPTS),
-        lease_s=_duration(found["lease"].value, "lease", mistakes) if "lease" in found else None,
+        lease_s=mistakes.duration(found["lease"].value, "lease") if "lease" in found else None,
         limits=_limits(found["limits"].value, mistakes) if "limits" in found else None,
     )
     check_references(written, mistakes, result_line=found["result"].line if "result" in found else document.line)
@@ -81,14 +79,6 @@ def _flag(found: Mapping[str, Entry], key: str, mistakes: Mistakes) -> bool:
         return part.value
     mistakes.wrong(part, key, "true or false")
     return False
-
-
-def _duration(part: Part, what: str, mistakes: Mistakes) -> float:
-    text = part.value if isinstance(part, Scalar) and isinstance(part.value, str) else ""
-    seconds = duration_s(text)
-    if seconds is None:
-        mistakes.wrong(part, what, "a duration of at most 366d, such as 30s, 15m, 1h or 2d")
-    return seconds or 1.0
 
 
 def _count(found: Mapping[str, Entry], key: str, mistakes: Mistakes, most: int) -> int | None:
@@ -119,8 +109,8 @@ def _retries(part: Part, mistakes: Mistakes) -> Retries:
         return Retries(attempts=1)
     return Retries(
         attempts=mistakes.integer(found["attempts"], "attempts", schema.MOST_ATTEMPTS),
-        first_s=_duration(found["first"], "first", mistakes) if "first" in found else 1.0,
-        cap_s=_duration(found["cap"], "cap", mistakes) if "cap" in found else 30.0,
+        first_s=mistakes.duration(found["first"], "first") if "first" in found else 1.0,
+        cap_s=mistakes.duration(found["cap"], "cap") if "cap" in found else 30.0,
     )
 
 
@@ -256,7 +246,7 @@ class _Steps:
             no_rollback=mistakes.text(found["no_rollback"].value, "no_rollback") if "no_rollback" in found else None,
             idempotent=_flag(found, "idempotent", mistakes),
             risk=self._risk(found),
-            timeout_s=_duration(found["timeout"].value, "timeout", mistakes) if "timeout" in found else 300.0,
+            timeout_s=mistakes.duration(found["timeout"].value, "timeout") if "timeout" in found else 300.0,
             retries=_retries(found["retry"].value, mistakes) if "retry" in found else None,
             on_incident=self._choice(found, "on_incident", ("stop", "go_on")) or "stop",
             line=part.line,
@@ -330,7 +320,7 @@ class _Steps:
     def _of_compensation(self, found: Mapping[str, Entry]) -> tuple[float, Retries | None]:
         part = next((found[key].value for key in _BACK if key in found), None)
         inner = {entry.key: entry for entry in part.entries} if isinstance(part, Mapped) else {}
-        timeout_s = _duration(inner["timeout"].value, "timeout", self._mistakes) if "timeout" in inner else 30.0
+        timeout_s = self._mistakes.duration(inner["timeout"].value, "timeout") if "timeout" in inner else 30.0
         return timeout_s, _retries(inner["retry"].value, self._mistakes) if "retry" in inner else None
 
     def _check_promises(self, step: StepPlan, found: Mapping[str, Entry], where: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from amends.core.values import Json
+from amends.core.words.contracts import TOPIC_PATTERN
+from amends.core.words.values import Json
 
 VERSION: Final = "v1"
 ID: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -27,7 +28,7 @@ Schema = dict[str, Json]
 
 _TEXT: Final[Schema] = {"type": "string", "minLength": 1}
 _NAME: Final[Schema] = {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
-_TOPIC: Final[Schema] = {"type": "string", "pattern": "^[a-z0-9][a-z0-9_.-]{0,127}$"}
+_TOPIC: Final[Schema] = {"type": "string", "pattern": f"^{TOPIC_PATTERN}$"}
 _VARIABLE: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$"}
 _DURATION: Final[Schema] = {"type": "string", "pattern": "^[1-9][0-9]{0,8}[smhd]$", "examples": ["30s", "15m", "1h"]}
 _FLAG: Final[Schema] = {"type": "boolean"}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
-from amends.core.values import DEEPEST, Json, is_too_deep
+from amends.core.words.values import DEEPEST, Json, is_too_deep
 from amends.dataclass import dataclass
 from amends.errors import InputError
 from amends.source.marked import Mistakes, shown
@@ -110,7 +110,7 @@ def closed(text: Json, known: Mapping[str, Json]) -> str:
 
 
 def looked_up(path: Sequence[str], known: Mapping[str, Json]) -> Json:
-    """What a path leads to. Raises InputError, which says where the path ends too early."""
+    """The value that a path leads to. Raises InputError, which says where the path ends too early."""
     value: Json = dict(known)
     for place, name in enumerate(path):
         value = _inside(value, name, path, place)

@@ -1,15 +1,53 @@
-"""A file's content as plain data that still knows its lines, and the list of what is wrong with it."""
+"""A file's content as plain data that still knows its lines, and the list of what is wrong with it.
+
+And words that people write: the right one that a wrong one was probably meant to be, durations and ages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
 from typing import Final, TypeAlias
 
-from amends.core.values import Json
+from amends.core.words.values import Json
 from amends.dataclass import dataclass
 from amends.errors import MistakesError
-from amends.source.words import nearest
+
+_LONGEST_WORD: Final = 64
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The right word that this one was probably meant to be."""
+    import difflib  # only mistakes need it
+
+    words = list(known)
+    short = word[:_LONGEST_WORD]
+    close = difflib.get_close_matches(short, words, n=1) or [
+        right for right in words if short.startswith(right) or right.startswith(short)
+    ]
+    return close[0] if close and short else None
+
+
+DAY_S: Final = 86_400.0
+_LONGEST_S: Final = 366 * DAY_S
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+_AGE: Final = re.compile(r"([0-9]{1,9})([smhd])")
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
+
+
+def duration_s(text: str) -> float | None:
+    """The seconds of `30s`, `15m`, `1h` or `2d`; None where it is not one, or is longer than a year."""
+    found = _DURATION.fullmatch(text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
+    return seconds if 0 < seconds <= _LONGEST_S else None
+
+
+def age_s(text: str) -> float | None:
+    """The seconds of an age such as `90d`: unlike a duration it may be nothing, `0s`, or longer than a year."""
+    found = _AGE.fullmatch(text)
+    return int(found[1]) * _UNITS[found[2]] if found else None
+
 
 MOST: Final = 20
 """So many mistakes are reported; the reading ends with the last of them."""
@@ -137,6 +175,13 @@ class Mistakes:
             return value
         self.wrong(part, what, f"a whole number from 1 to {most}")
         return 1
+
+    def duration(self, part: Part, what: str) -> float:
+        """Seconds of a duration; 1 where it is none, which is noted."""
+        seconds = duration_s(part.value) if isinstance(part, Scalar) and isinstance(part.value, str) else None
+        if seconds is None:
+            self.wrong(part, what, "a duration of at most 366d, such as 30s, 15m, 1h or 2d")
+        return seconds or 1.0
 
 
 def plain(part: Part) -> Json:

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias, cast
 
 import yaml
 
-from amends.core.values import LARGEST_INT
+from amends.core.words.values import LARGEST_INT
 from amends.ownership import DOCUMENT, read_own
 from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, shown
 
@@ -85,7 +85,7 @@ def decoded(text: str | bytes, mistakes: Mistakes) -> str:
 
 
 def _hidden(text: str) -> Iterator[tuple[int, str]]:
-    """What makes a file look unlike what it says: tabs, odd line breaks, controls, characters without a shape."""
+    """Characters that make a file look unlike what it says: tabs, odd line breaks, controls, those without a shape."""
     if text.isascii() and text.isprintable():
         return
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):

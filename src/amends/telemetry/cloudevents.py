@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, TextIO, cast
 
-from amends.core.values import Json
+from amends.core.words.values import Json
 from amends.journal.codec import shown_fields
-from amends.journal.protocol import Entry
+from amends.journal.port.journal import Entry
 
 MEDIA_TYPE: Final = "application/cloudevents+json"
 SOURCE: Final = "/amends"

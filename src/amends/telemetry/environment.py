@@ -1,4 +1,4 @@
-"""What the environment asks to be exported, by OpenTelemetry's own variables. Imports nothing of OpenTelemetry."""
+"""Exports that the environment asks for, by OpenTelemetry's own variables. Imports nothing of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Wanted(NamedTuple):
 
     @property
     def package(self) -> str:
-        """What has it, as far as a name can tell."""
+        """The package that has it, as far as a name can tell."""
         return _PACKAGES.get(self.names[0], f"opentelemetry-exporter-{self.names[0].replace('_', '-')}")
 
 
 def wanted(environ: Mapping[str, str]) -> tuple[Wanted, ...]:
-    """What is to be exported: nothing where no variable says where to. Raises ValueError for an unknown protocol.
+    """Exports that are asked for: none where no variable says where to. Raises ValueError for an unknown protocol.
 
     An empty variable is as good as none. Where only an endpoint is given, spans and metrics go to it by OTLP.
     """

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from amends.runtime.logs import logger, plain
+from amends.logs import logger, plain
 from amends.telemetry.environment import Wanted, carrier
 
 FLUSH_S: Final = 5.0
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 
 class Exporting:
-    """What this process exports. As the SDK's own providers, there is one of it, for as long as the process lives."""
+    """The exports of this process. As the SDK's own providers, there is one of it, for as long as the process lives."""
 
     here: ClassVar[Exporting | None] = None
 
@@ -95,7 +95,7 @@ def set_up(wants: Iterable[Wanted], tell: Tell) -> None:
 
 @contextlib.contextmanager
 def started_within(environ: Mapping[str, str]) -> Generator[None]:
-    """What begins here is a child of the span that the environment names, unless something here is its parent."""
+    """Make what begins here a child of the span that the environment names, unless something here is its parent."""
     found = carrier(environ)
     if not found or trace.get_current_span().get_span_context().is_valid:
         yield

@@ -9,11 +9,11 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from amends.clock import Clock
-from amends.core.outcomes import Answer, Outcome
-from amends.core.saga import Saga
-from amends.core.values import SagaId
-from amends.journal.protocol import Entry, Journal
-from amends.runtime.executor import Call, Executor
+from amends.core.state.saga import Saga
+from amends.core.words.outcomes import Answer, Outcome
+from amends.core.words.values import SagaId
+from amends.journal.port.journal import Entry, Journal
+from amends.runtime.drive.executor import Call, Executor
 from amends.telemetry.exporting import Exporting
 from amends.telemetry.metrics import Metrics
 from amends.telemetry.spans import Spans

@@ -9,9 +9,9 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from amends.clock import Clock
 from amends.core import events as e
-from amends.core.saga import Saga
-from amends.core.values import SagaId
-from amends.journal.protocol import Entry, Journal, PersonQuery
+from amends.core.state.saga import Saga
+from amends.core.words.values import SagaId
+from amends.journal.port.journal import Entry, Journal, PersonQuery
 
 LOOK_S: Final = 15.0
 _SECOND: Final = 1000

@@ -27,9 +27,9 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, Statu
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from amends.core import events as e
-from amends.core.saga import Saga
-from amends.core.values import SagaId, StepId
-from amends.journal.protocol import Entry
+from amends.core.state.saga import Saga
+from amends.core.words.values import SagaId, StepId
+from amends.journal.port.journal import Entry
 
 LABEL: Final = "traceparent"
 MOST_OPEN: Final = 10_000
@@ -40,7 +40,7 @@ _TOOL: Final = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "fu
 
 @dataclass(slots=True)
 class _Open:
-    """What is under way of one saga, in this process."""
+    """Spans under way of one saga, in this process."""
 
     span: Span
     definition: str
@@ -69,7 +69,7 @@ class Spans:
 
     @contextmanager
     def within(self, saga: SagaId, step: StepId) -> Generator[None]:
-        """What the call does is part of its attempt: spans made inside are children of it, and so are requests."""
+        """Make the call part of its attempt: spans made inside are children of it, and so are requests."""
         found = self._open.get(saga)
         span = None if found is None else found.calls.get(step)
         if span is None:
@@ -142,7 +142,7 @@ class Spans:
     # -- making spans -------------------------------------------------------------------------------------------------
 
     def _here(self, entry: Entry, saga: Saga) -> _Open:
-        """What is open of this saga; a process that takes one up opens a span of its own, in the saga's trace."""
+        """The open spans of this saga; a process that takes one up opens a span of its own, in the saga's trace."""
         found = self._open.get(entry.saga)
         if found is not None:
             return found

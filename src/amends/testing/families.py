@@ -1,4 +1,4 @@
-"""What families of sagas promise, read from the one order in which all their entries were written.
+"""Promises of families of sagas, read from the one order in which all their entries were written.
 
 - what is held is released when nothing in the family can fail any more;
 - a child begins nothing once its parent has taken it back, and next to nothing once its parent begins to;
@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from amends.core import events as e
-from amends.core.contracts import Reversibility
-from amends.core.saga import Saga, Step
+from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
-from amends.journal.protocol import PARENT, ROOT
-from amends.runtime.children import CALL, REVERT
-from amends.runtime.family import PARENT_STEP
-from amends.testing.world import INTENTS, Account, Line, standing
+from amends.core.words.contracts import Reversibility
+from amends.core.words.values import SagaId, StepId
+from amends.drill.world import INTENTS, Account, Line, standing
+from amends.journal.port.journal import PARENT, ROOT
+from amends.runtime.drive.children import CALL, REVERT
+from amends.runtime.drive.family import PARENT_STEP
 
 _S = StepStatus
 _AT_REST: Final = frozenset(
@@ -101,6 +101,7 @@ class Families:
                 and child.phase not in _AT_REST
                 and child.pivot is None
                 and any(one.step == step_id for one in parent.open_incidents)
+                and not _had_no_turn(parent, step, child)
             ):
                 yield f"saga {parent.id} calls a person because of its child {name}, which is {child.phase}"
 
@@ -184,6 +185,16 @@ def _reverted(parent: Saga, child: SagaId) -> bool:
         step.topic == REVERT.topic and isinstance(step.args, dict) and step.args.get("child") == child
         for step in parent.steps.values()
     )
+
+
+def _had_no_turn(parent: Saga, step: Step, child: Saga) -> bool:
+    """Whether the parent's window had passed before it came to this child, which rests as it did before.
+
+    A person is called because of the time, and whoever lets the parent go on has the child taken back too. Where the
+    parent had begun to take it back, the child is the reason.
+    """
+    kinds = {one.kind for one in parent.open_incidents if one.step == step.id}
+    return child.rests and step.undo_attempts == 0 and kinds == {e.IncidentKind.COMPENSATION_TIMED_OUT}
 
 
 def _landed_late(account: Account) -> bool:

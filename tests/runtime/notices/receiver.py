@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from amends import verify_webhook
-from amends.runtime.notices.notice import Notice
-from amends.runtime.notices.target import Delivered, Delivery, Undelivered
-from amends.runtime.notices.types import ASKING
+from amends.notify import verify_webhook
+from amends.notify.notice import ASKING, Notice
+from amends.notify.target import Delivered, Delivery, Undelivered
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + "b3RoZXIg" * 4

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from amends.errors import InputError
-from amends.runtime.notices.addresses import Reach, addresses_of, is_loopback, require_reach
+from amends.notify.addresses import Reach, addresses_of, is_loopback, require_reach
 
 PUBLIC = ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"]
 LOOPBACK = ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from amends import Command
 from amends.errors import InputError
-from amends.runtime.notices.notice import Notice
-from amends.runtime.notices.target import Delivered, Delivery, Undelivered
+from amends.notify import Command
+from amends.notify.notice import Notice
+from amends.notify.target import Delivered, Delivery, Undelivered
 
 NOTICE = Notice(id="amends_7_ab", type="incident.opened", at=1_700_000_000_007, about="s/1", data={"saga": "s"})
 

@@ -10,21 +10,19 @@ from typing import Any
 
 import pytest
 
-from amends.core.people import ApprovalGranted, IncidentResolved
-from amends.core.values import SagaId, StepId
+from amends.core.events.people import ApprovalGranted, IncidentResolved
+from amends.core.words.values import SagaId, StepId
 from amends.errors import InputError, JournalBusyError, JournalDamagedError, JournalStoppedError, UnknownTargetError
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.protocol import Cursor, Journal
-from amends.runtime.notices.courier import Courier, Left
-from amends.runtime.notices.couriers import Couriers
-from amends.runtime.notices.notice import Notice
-from amends.runtime.notices.progress import PACE, Progress, progress_of
-from amends.runtime.notices.status import forget_target, target_statuses
-from amends.runtime.notices.target import Delivery, Undelivered
-from amends.runtime.notices.types import TYPES
+from amends.journal.port.journal import Cursor, Journal
+from amends.notify.courier import Courier, Left
+from amends.notify.notice import TYPES, Notice
+from amends.notify.progress import PACE, Progress, forget_target, progress_of, target_statuses
+from amends.notify.target import Delivery, Undelivered
+from amends.runtime.coordinator.couriers import Couriers
 from amends.runtime.settings import Settings
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.ground import add, begin
+from amends.testing.journal_suite.fixture import add, begin
 from amends.testing.journal_suite.samples import opened, requested, resumed
 from tests.runtime.notices.receiver import Friend
 

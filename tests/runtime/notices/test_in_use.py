@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from amends import Command, Coordinator, Fatal, Registry, SecretUnavailableError, Settings, Webhook, Work, saga
-from amends.journal.leases import Identity, own_identity
-from amends.runtime.notices.progress import Progress
-from amends.runtime.notices.target import Target
-from amends.runtime.notices.types import TYPES
+from amends import Coordinator, Fatal, Registry, Settings, Work, saga
+from amends.errors import SecretUnavailableError
+from amends.journal.port.leases import Identity, own_identity
+from amends.notify import Command, Webhook
+from amends.notify.notice import TYPES
+from amends.notify.progress import Progress
+from amends.notify.target import Target
 from tests.runtime.notices.receiver import SECRET, Receiver, receiving
 from tests.runtime.support import World
 
@@ -123,7 +125,7 @@ import asyncio, os, signal, sys
 from amends import Webhook
 from amends.clock import SystemClock
 from amends.journal.sqlite import SqliteJournal
-from amends.runtime.notices.couriers import Couriers
+from amends.runtime.coordinator.couriers import Couriers
 from amends.runtime.settings import Settings
 
 left = int(sys.argv[3])

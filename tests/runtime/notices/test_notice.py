@@ -10,14 +10,13 @@ import pytest
 
 from amends import Fatal, Registry, Secret, Settings, Work, register, saga
 from amends.core.events import DrillMissed, IncidentOpened
-from amends.core.people import IncidentKind
-from amends.core.values import SagaId, StepId
+from amends.core.events.people import IncidentKind
+from amends.core.words.values import SagaId, StepId
 from amends.errors import InputError
 from amends.journal.codec import WIRE
 from amends.journal.memory import Memory
-from amends.runtime.checked import login
-from amends.runtime.notices.notice import _TOLD, Notice, notice_of
-from amends.runtime.notices.types import TYPES, checked_types, wire_names
+from amends.notify.notice import _TOLD, TYPES, Notice, checked_types, notice_of, wire_names
+from amends.runtime.declare.names import login
 from tests.runtime.support import QuickClock, World, coordinator
 
 CANARY = "canary-4711"

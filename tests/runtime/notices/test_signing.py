@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from amends import SecretUnavailableError, WebhookRefusedError, verify_webhook
-from amends.errors import InputError
-from amends.runtime.notices.signing import parse_secrets, secrets_from, sign
+from amends.errors import InputError, SecretUnavailableError
+from amends.notify import WebhookRefusedError, verify_webhook
+from amends.notify.signing import parse_secrets, secrets_from, sign
 from tests.runtime.notices.receiver import OTHER, SECRET
 
 # The example that the libraries of Standard Webhooks are tested with.

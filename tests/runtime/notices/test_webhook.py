@@ -17,12 +17,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from amends import SecretUnavailableError, Webhook
 from amends.clock import SystemClock
-from amends.errors import InputError
-from amends.runtime.notices import webhook
-from amends.runtime.notices.notice import Notice
-from amends.runtime.notices.target import Delivered, Delivery, Undelivered
+from amends.errors import InputError, SecretUnavailableError
+from amends.notify import Webhook, webhook
+from amends.notify.notice import Notice
+from amends.notify.target import Delivered, Delivery, Undelivered
 from tests.runtime.notices.receiver import OTHER, SECRET, receiving
 
 NOTICE = Notice(id="amends_7_ab", type="incident.opened", at=1_700_000_000_007, about="s/1", data={"saga": "s"})

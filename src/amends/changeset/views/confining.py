@@ -15,17 +15,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from amends import private
-from amends.changeset.hidden import state_directories
-from amends.changeset.home import common_state
-from amends.changeset.paths import beneath
-from amends.changeset.tools import Launch, Ran, Running, small_environment
+from amends.changeset.model.paths import beneath
+from amends.changeset.store.hidden import state_directories
+from amends.changeset.store.home import common_state
 from amends.changeset.views.protocol import Ground
 from amends.clock import Clock
 from amends.errors import ViewError
+from amends.process.running import Launch, Ran, Running, small_environment
 
 
 def kept_in(asked: Launch, ground: Ground) -> Launch:
-    """The same with all that follows from whether it is confined. Raises ViewError where that cannot be."""
+    """A launch completed by all that follows from whether it is confined. Raises ViewError where that cannot be."""
     trouble = ground.unconfinable
     if asked.confine and trouble:
         raise ViewError(f"confine=True is asked for, and cannot be had here: {trouble}")

@@ -6,6 +6,8 @@ directly. Opening, sealing and dropping do not depend on the size of the tree.
 
 Known of overlayfs: a folder that is in the tree cannot be renamed by rename(2) (EXDEV; `mv` copies instead): see
 `promote`. A file that someone changes in the tree while a command runs may be seen old or new: see ancestors.py.
+
+Its base is no view at all: Python reads through the layers and writes into the newest. Works wherever files do.
 """
 
 from __future__ import annotations
@@ -16,15 +18,47 @@ import stat
 from dataclasses import replace
 from typing import Final
 
-from amends.changeset import marks
-from amends.changeset.home import Home
-from amends.changeset.look import about_path
-from amends.changeset.paths import join, parents
-from amends.changeset.tools import Launch, Mount, Running
-from amends.changeset.views.api import ApiView
+from amends.changeset.disk import whiteouts
+from amends.changeset.disk.read import about_path
+from amends.changeset.layers.ancestors import moment
+from amends.changeset.layers.stack import Stack, stack_over
+from amends.changeset.layers.writing import Writing
+from amends.changeset.model.paths import join, parents
+from amends.changeset.store.home import Home, room_of, upper_of
 from amends.changeset.views.confining import kept_in
-from amends.changeset.views.protocol import room_of, upper_of
+from amends.changeset.views.protocol import Ground
 from amends.errors import ViewError
+from amends.process.running import Launch, Mount, Running
+
+
+class ApiView:
+    name = "api"
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+
+    def begin(self) -> tuple[tuple[int, int], ...]:
+        return tuple((moment(home.path), home.newest_landing()) for home in self.ground.homes)
+
+    def writing(self, layer: bytes, tree: int) -> Writing:
+        return Writing(self.stack(layer, tree), room_of(layer))
+
+    def stack(self, layer: bytes, tree: int) -> Stack:
+        home = self.ground.homes[tree]
+        return stack_over(home, (upper_of(layer, tree), *self.ground.lowers(tree)))
+
+    def start(self, layer: bytes, asked: Launch) -> Running:
+        raise ViewError("the provider `api` has no view that a tool could run in; `doctor` says what the others need")
+
+    def collect(self, layer: bytes) -> tuple[frozenset[bytes], ...]:
+        return tuple(frozenset() for _ in self.ground.homes)
+
+    def settle(self) -> None:
+        """It keeps nothing."""
+
+    def restore(self, dropped: tuple[frozenset[bytes], ...]) -> None:
+        """It keeps nothing."""
+
 
 MOST_LAYERS: Final = 400
 
@@ -69,7 +103,7 @@ def _white_out(home: Home, mask: bytes) -> bool:
         for each in above:
             if about_path(join(mask, each)) is None:
                 os.mkdir(join(mask, each), 0o700)
-        marks.make_whiteout(join(mask, path))
+        whiteouts.make_whiteout(join(mask, path))
     for folder, _, _ in os.walk(mask, topdown=False):
         about = os.lstat(join(home.root, folder[len(mask) + 1 :]))
         with contextlib.suppress(PermissionError):

@@ -14,21 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from amends.changeset import codec, marks
-from amends.changeset.disk import Disk
-from amends.changeset.home import Home, write_record
-from amends.changeset.look import content_at
-from amends.changeset.paths import beneath, spell
-from amends.changeset.tools import Launch, run_to_end
-from amends.changeset.views.api import ApiView
+from amends.changeset.disk import whiteouts
+from amends.changeset.disk.disk import Disk
+from amends.changeset.disk.read import content_at
+from amends.changeset.layers.writing import shares_blocks
+from amends.changeset.model import codec
+from amends.changeset.model.paths import beneath, spell
+from amends.changeset.store.home import Home, write_record
 from amends.changeset.views.confining import Alone
-from amends.changeset.views.overlay import OverlayView
+from amends.changeset.views.overlay import ApiView, OverlayView
 from amends.changeset.views.protocol import Budget, Ground, View
 from amends.changeset.views.workspace import CopyView
-from amends.changeset.writing import shares_blocks
 from amends.clock import Clock
 from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError, ViewError
+from amends.process.running import Launch, run_to_end
 
 PROVIDERS: Final = ("overlay", "clone", "copy", "api")
 _PATIENCE_S: Final = 20.0
@@ -172,7 +172,7 @@ def _refusal(asked: Launch, clock: Clock) -> str:
 
 
 def _overlay_trouble(home: Home, layer: bytes, clock: Clock, disk: Disk) -> str:
-    marks.make_whiteout(layer + b"/room/gone")
+    whiteouts.make_whiteout(layer + b"/room/gone")
     if not stat.S_ISCHR(os.lstat(layer + b"/room/gone").st_mode):
         return "whiteouts cannot be made in the state directory"
     os.unlink(layer + b"/room/gone")

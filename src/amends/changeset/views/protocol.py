@@ -1,4 +1,4 @@
-"""What a provider is: how an open layer is written to, how tools see it, and how its changes get into it.
+"""A provider: how an open layer is written to, how tools see it, and how its changes get into it.
 
 A layer is a folder with one folder for each tree, named by its number, in overlayfs's format; `room` beside them is for
 what is not part of it. All providers leave the same layer behind for the same work: that is the suite's to hold.
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Protocol, TypeAlias
 
-from amends.changeset.disk import Disk
-from amends.changeset.home import Home
-from amends.changeset.tools import Launch, Running
-from amends.changeset.writing import Writing
+from amends.changeset.disk.disk import Disk
+from amends.changeset.layers.writing import Writing
+from amends.changeset.store.home import Home
 from amends.clock import Clock
 from amends.dataclass import dataclass
+from amends.process.running import Launch, Running
 
 Lowers: TypeAlias = Callable[[int], tuple[bytes, ...]]
 """The folders of a tree's sealed layers, newest first."""
@@ -31,7 +31,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What a view stands on."""
+    """The ground that a view stands on."""
 
     homes: tuple[Home, ...]
     folder: bytes
@@ -47,14 +47,6 @@ class Ground:
     """Why a command cannot be confined on this machine, where it cannot."""
     userns: bool = False
     budget: Budget | None = field(default_factory=Budget)
-
-
-def upper_of(layer: bytes, tree: int) -> bytes:
-    return layer + b"/%d" % tree
-
-
-def room_of(layer: bytes) -> bytes:
-    return layer + b"/room"
 
 
 class View(Protocol):

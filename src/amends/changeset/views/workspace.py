@@ -20,19 +20,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
-from amends.changeset import marks
-from amends.changeset.ancestors import moment
-from amends.changeset.codec import path_of
-from amends.changeset.disk import Disk
-from amends.changeset.limits import too_deep
-from amends.changeset.look import about_path
-from amends.changeset.paths import DEEPEST, LONGEST_PATH, depth, join, parent, parents, spell
-from amends.changeset.stack import Found, Stack
-from amends.changeset.tools import Launch, Mount, Running
+from amends.changeset.disk import whiteouts
+from amends.changeset.disk.disk import Disk
+from amends.changeset.disk.read import about_path
+from amends.changeset.layers.ancestors import moment
+from amends.changeset.layers.limits import too_deep
+from amends.changeset.layers.stack import Found, Stack, stack_over
+from amends.changeset.layers.writing import Writing, copy_one, copy_times
+from amends.changeset.model.codec import path_of
+from amends.changeset.model.paths import DEEPEST, LONGEST_PATH, depth, join, parent, parents, spell
+from amends.changeset.store.home import room_of, upper_of
 from amends.changeset.views.confining import kept_in
-from amends.changeset.views.protocol import Budget, Ground, room_of, upper_of
-from amends.changeset.writing import Writing, copy_one, copy_times
+from amends.changeset.views.protocol import Budget, Ground
 from amends.errors import ChangesetDamagedError, LimitError, ViewError
+from amends.process.running import Launch, Mount, Running
 
 Signature: TypeAlias = "tuple[int, ...] | None"
 """None: changed so lately that its times prove nothing."""
@@ -59,7 +60,7 @@ class Workspace:
         return self._ground.homes[self._tree].path
 
     def _source(self) -> Stack:
-        return self._ground.homes[self._tree].stack(self._ground.lowers(self._tree))
+        return stack_over(self._ground.homes[self._tree], self._ground.lowers(self._tree))
 
     def have(self) -> None:
         """Have the copy, as the layers and the tree say; put right what a killed step left in it."""
@@ -128,7 +129,7 @@ class Workspace:
                     yield path, None if about.st_ctime_ns >= fresh else times
 
     def changed(self) -> tuple[list[bytes], list[bytes]]:
-        """What may be new or different, and what is gone; both with folders first."""
+        """Paths that may be new or different, and those that are gone; both with folders first."""
         now = dict(self._scan_exactly())
         different = [path for path, signature in now.items() if self._known.get(path) != signature]
         gone = [path for path in self._known if path not in now]
@@ -152,7 +153,7 @@ class Workspace:
         for path in gone:
             if below.find(path) is not None and not self._is_hidden(path, upper):
                 self._have_folders(parent(path), upper)
-                marks.make_whiteout(upper + b"/" + path)
+                whiteouts.make_whiteout(upper + b"/" + path)
         return frozenset(path for path in (*different, *gone) if path in self._known)
 
     def _collect_one(self, path: bytes, found: Found, upper: bytes) -> None:
@@ -318,7 +319,7 @@ class CopyView:
 
 
 def _moved(cwd: bytes, trees: list[tuple[bytes, bytes]]) -> bytes:
-    """The same folder in the copy."""
+    """The folder in the copy that stands for this one."""
     for root, path in trees:
         if cwd == root or cwd.startswith(root + b"/"):
             return path + cwd[len(root) :]

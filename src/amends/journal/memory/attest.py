@@ -8,26 +8,28 @@ from dataclasses import replace
 from amends.clock import Clock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import CONTROL, DRILLS, POLICIES, SagaId
-from amends.core.verdict import Rate
+from amends.core.words.values import CONTROL, DRILLS, POLICIES, SagaId
+from amends.core.words.verdict import Rate
 from amends.errors import EvidenceError
-from amends.journal import rates, refusals
-from amends.journal.attested import (
+from amends.journal.codec import Wire, encode, removed_digest, without_payload
+from amends.journal.memory import lists
+from amends.journal.memory.state import Kept, Memory, Record
+from amends.journal.port import rates, refusals
+from amends.journal.port.entries import PARENT, ROOT
+from amends.journal.port.evidence import (
     NOBODY,
-    Checkpoint,
+    Inspection,
     Notary,
     Pace,
     Removal,
     Signer,
     Spared,
     Stored,
+    TreeHead,
     origin_of,
     whole_families,
 )
-from amends.journal.codec import Wire, encode, removed_digest, without_payload
-from amends.journal.memory import lists
-from amends.journal.memory.state import Kept, Memory, Record
-from amends.journal.protocol import PARENT, ROOT, Cursor, Logged
+from amends.journal.port.log import Cursor, Logged
 from amends.journal.tree import Tree
 
 
@@ -61,7 +63,7 @@ class MemoryLog:
         if self._closed:
             raise refusals.closed()
 
-    # -- the log ------------------------------------------------------------------------------------------------------
+    # -- log -----------------------------------------------------------------------------------------------------------
 
     async def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
         self._require_open()
@@ -73,20 +75,6 @@ class MemoryLog:
             if names is None or entry.name in names:
                 yield Logged(after, entry)
                 self._require_open()
-
-    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
-        self._require_open()
-        while after < len(self.memory.order):
-            after += 1
-            yield self.memory.stored(after)
-
-    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
-        async for stored in self.stored(after=after):
-            yield stored.hash
-
-    async def payload(self, digest: str) -> str | None:
-        self._require_open()
-        return self.memory.blobs.get(digest)
 
     async def cursor(self, name: str) -> int:
         self._require_open()
@@ -109,30 +97,31 @@ class MemoryLog:
                 self.memory.cursors[name] = moved
         return True
 
-    async def admit(self, *asked: Rate) -> tuple[int, ...]:
-        self._require_open()
-        spans, now = [rates.span_of(rate) for rate in asked], self._clock.now()
-        waits: list[int] = []
-        with self.memory.lock:
-            for rate, span in zip(asked, spans, strict=True):
-                uses = [min(at, now) for at in self.memory.uses.get(rate.key, ()) if at > now - span]
-                waits.append(rates.wait_ms(uses, rate.most, span, now))
-                self.memory.uses[rate.key] = uses
-            for rate in () if any(waits) else asked:
-                self.memory.uses[rate.key] = [*self.memory.uses[rate.key], now]
-        return tuple(waits)
+    # -- evidence ------------------------------------------------------------------------------------------------------
 
-    # -- evidence -----------------------------------------------------------------------------------------------------
+    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        self._require_open()
+        while after < len(self.memory.order):
+            after += 1
+            yield self.memory.stored(after)
+
+    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
+        async for stored in self.stored(after=after):
+            yield stored.hash
+
+    async def payload(self, digest: str) -> str | None:
+        self._require_open()
+        return self.memory.blobs.get(digest)
 
     async def tree(self) -> Tree:
         self._require_open()
         return self.memory.tree.copy()
 
-    async def checkpoint(self) -> Checkpoint | None:
+    async def tree_head(self) -> TreeHead | None:
         self._require_open()
         return self._newest
 
-    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
+    async def tree_heads(self, *, after: int = 0) -> AsyncIterator[TreeHead]:
         self._require_open()
         for checkpoint in sorted(self.memory.checkpoints.values()):
             if checkpoint.size > after:
@@ -142,13 +131,13 @@ class MemoryLog:
         self._require_open()
         return tuple(self.memory.signers)
 
-    async def seal(self) -> Checkpoint | None:
+    async def seal(self) -> TreeHead | None:
         self._require_open()
         with self.memory.lock:
             self._sign(is_end=True)
         return self._newest
 
-    async def hand_over(self, heir: Notary) -> Checkpoint:
+    async def hand_over(self, heir: Notary) -> TreeHead:
         self._require_open()
         with self.memory.lock:
             tree, at = self.memory.tree, self._clock.now()
@@ -161,7 +150,7 @@ class MemoryLog:
                 note, record = heir.succeed(self._notary, key, tree.size, tree.root, at)
                 self.memory.signers.append(Signer(heir.public(origin_of(key)), at, record))
             self._notary = heir
-            checkpoint = self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
+            checkpoint = self.memory.checkpoints[tree.size] = TreeHead(tree.size, at, note)
         return checkpoint
 
     async def remove_payloads(
@@ -206,10 +195,29 @@ class MemoryLog:
             over = self._over(ended_before, spared)
             return tuple(whole_families(((record.id, _family(record)) for record in over), limit))
 
-    # -- its own ------------------------------------------------------------------------------------------------------
+    async def inspect(self, *, within_s: float | None = None) -> Inspection:
+        self._require_open()
+        return Inspection()
+
+    # -- rates ---------------------------------------------------------------------------------------------------------
+
+    async def admit(self, *asked: Rate) -> tuple[int, ...]:
+        self._require_open()
+        spans, now = [rates.span_of(rate) for rate in asked], self._clock.now()
+        waits: list[int] = []
+        with self.memory.lock:
+            for rate, span in zip(asked, spans, strict=True):
+                uses = [min(at, now) for at in self.memory.uses.get(rate.key, ()) if at > now - span]
+                waits.append(rates.wait_ms(uses, rate.most, span, now))
+                self.memory.uses[rate.key] = uses
+            for rate in () if any(waits) else asked:
+                self.memory.uses[rate.key] = [*self.memory.uses[rate.key], now]
+        return tuple(waits)
+
+    # -- its own -------------------------------------------------------------------------------------------------------
 
     @property
-    def _newest(self) -> Checkpoint | None:
+    def _newest(self) -> TreeHead | None:
         found = self.memory.checkpoints
         return found[max(found)] if found else None
 
@@ -241,7 +249,7 @@ class MemoryLog:
         try:
             if self._notary.holds(key):
                 note = self._notary.sign(key, tree.size, tree.root, at)
-                self.memory.checkpoints[tree.size] = Checkpoint(tree.size, at, note)
+                self.memory.checkpoints[tree.size] = TreeHead(tree.size, at, note)
         except EvidenceError:
             return  # the next one will try
 

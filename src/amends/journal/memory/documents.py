@@ -1,16 +1,16 @@
-"""The documents of a journal in memory. The rules are in journal.filing."""
+"""The documents of a journal in memory. The rules are in port.documents."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
-from amends.core.values import SagaId
-from amends.journal import cursors, filing
-from amends.journal.filing import Document, DocumentPage, DocumentWrite, Kin, resource_of
+from amends.core.words.values import SagaId
 from amends.journal.memory.locks import holder_of
 from amends.journal.memory.state import Memory
-from amends.journal.protocol import PARENT
+from amends.journal.port import documents as filing, lists as cursors
+from amends.journal.port.documents import Document, DocumentPage, DocumentWrite, Kin, resource_of
+from amends.journal.port.entries import PARENT
 
 
 def write(memory: Memory, asked: DocumentWrite, now: int) -> Document:

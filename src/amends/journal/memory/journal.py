@@ -14,30 +14,19 @@ from typing import Final, assert_never
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import AmendsError
-from amends.journal import cursors, refusals
 from amends.journal.codec import encode
-from amends.journal.filing import Document, DocumentPage, DocumentWrite
-from amends.journal.leases import NOBODY_KNOWN, Life, Reading, reading
-from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.memory import documents, lists, locks
 from amends.journal.memory.attest import MemoryLog
 from amends.journal.memory.state import Record
+from amends.journal.port import lists as cursors, refusals
+from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
+from amends.journal.port.entries import Entry, Summary
+from amends.journal.port.leases import NOBODY_KNOWN, Driver, Lease, Life, Reading, reading
+from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
+from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
-from amends.journal.protocol import (
-    ApprovalPage,
-    Driver,
-    Entry,
-    IncidentPage,
-    Inspection,
-    Lease,
-    PersonQuery,
-    SagaPage,
-    SagaQuery,
-    SagaRow,
-    Summary,
-)
 
 _CLAIMABLE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK})
 
@@ -78,7 +67,8 @@ class MemoryJournal(MemoryLog):
         self, saga: SagaId, events: Sequence[e.Event], after: int, summary: Summary, lease: Lease | None
     ) -> tuple[Entry, ...]:
         self._require_open()
-        refusals.check_lease(saga, lease)
+        if lease is not None and lease.saga != saga:
+            raise refusals.wrong_lease(saga, lease)
         wires = [encode(event) for event in events]
         at = self._clock.now()
         with self.memory.lock:
@@ -220,7 +210,9 @@ class MemoryJournal(MemoryLog):
             return tuple(self._take(record, worker) for record in free[:limit])
 
     def _is_free(self, record: Record, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
-        """Who claims is there, whatever its row says: what it holds it gets again only by name."""
+        """Whether a worker may claim it. The worker is there, whatever its row says: its own it gets again only by
+        name.
+        """
         if record.worker == worker:
             return is_named
         return self._living(record, elapsed) is None
@@ -233,10 +225,6 @@ class MemoryJournal(MemoryLog):
         """The worker that holds a saga, if it is alive."""
         life = self.memory.workers.get(record.worker)
         return None if life is None or life.is_over(NOBODY_KNOWN, elapsed()) else record.worker
-
-    async def inspect(self, *, within_s: float | None = None) -> Inspection:
-        self._require_open()
-        return Inspection()
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_open()

@@ -1,4 +1,4 @@
-"""What the lists of a journal in memory show, and in which order. Pure."""
+"""The lists of a journal in memory: what they show, and in which order. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus
-from amends.journal import cursors
 from amends.journal.memory.state import Memory, Record
+from amends.journal.port import lists as cursors
+from amends.journal.port.entries import PARENT
+from amends.journal.port.lists import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
 from amends.journal.projection import topic_of
-from amends.journal.protocol import PARENT, ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
 
 _Row = TypeVar("_Row", IncidentRow, ApprovalRow)
 

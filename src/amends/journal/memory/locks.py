@@ -1,23 +1,23 @@
-"""The lines of tickets of a journal in memory. The rules are in journal.locking."""
+"""The lines of tickets of a journal in memory. The rules are in port.locks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.errors import UnknownSagaError
-from amends.journal import cursors, locking, refusals
-from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, Wait
+from amends.core.words.values import SagaId, StepId
+from amends.errors import unknown_saga
 from amends.journal.memory.state import Memory, Ticket
-from amends.journal.protocol import Lease
+from amends.journal.port import lists as cursors, locks as locking, refusals
+from amends.journal.port.leases import Lease
+from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, Wait
 
 
 def lock(memory: Memory, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
     for name in (ask.saga, ask.owner):
         record = memory.sagas.get(name)
         if record is None:
-            raise UnknownSagaError(f"no saga has the id {name}")
+            raise unknown_saga(name)
         if name == ask.saga and record.epoch != lease.epoch:
             raise refusals.lease_lost(lease, record.epoch, record.worker)
         status = record.summary.status
@@ -103,7 +103,7 @@ def _ahead(memory: Memory, ticket: Ticket) -> list[Ticket]:
 
 
 def _drop(memory: Memory, gone: list[Ticket]) -> None:
-    """Those whose turn that makes it, and who have all that they asked for now, are nudged."""
+    """Remove tickets, and nudge those whose turn it is now, and who have all that they asked for."""
     if not gone:
         return
     held = {one.resource for one in gone if holder_of(memory, one.resource) == one.owner and not _ahead(memory, one)}

@@ -1,4 +1,4 @@
-"""What the handles of one journal in memory share, as programs share a file."""
+"""State that the handles of one journal in memory share, as programs share a file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from amends.core import events as e
-from amends.core.values import SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError
-from amends.journal.attested import Checkpoint, Signer, Stored
 from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
-from amends.journal.filing import Document
-from amends.journal.leases import Life
-from amends.journal.protocol import ApprovalRow, Cursor, Entry, IncidentRow, RemovedEntry, Summary
+from amends.journal.port.documents import Document
+from amends.journal.port.entries import Entry, RemovedEntry, Summary
+from amends.journal.port.evidence import Signer, Stored, TreeHead
+from amends.journal.port.leases import Life
+from amends.journal.port.lists import ApprovalRow, IncidentRow
+from amends.journal.port.log import Cursor
 from amends.journal.tree import Tree, leaf
 
 
@@ -71,7 +73,7 @@ class Memory:
     line: int = 0
     order: list[tuple[SagaId, int]] = field(default_factory=list[tuple[SagaId, int]])
     tree: Tree = field(default_factory=Tree)
-    checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
+    checkpoints: dict[int, TreeHead] = field(default_factory=dict[int, TreeHead])
     signers: list[Signer] = field(default_factory=list[Signer])
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])

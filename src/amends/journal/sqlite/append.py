@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, assert_never
 
 from amends.core import events as e
-from amends.core.parts import named_by
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
-from amends.core.values import SagaId, canonical
+from amends.core.words.parts import named_by
+from amends.core.words.values import SagaId, canonical
 from amends.errors import JournalConflictError
-from amends.journal import projection, refusals
+from amends.journal import projection
+from amends.journal.port import refusals
+from amends.journal.port.entries import Entry, Summary
+from amends.journal.port.leases import Lease
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
-from amends.journal.protocol import Entry, Lease, Summary
 from amends.journal.sqlite import locks
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch

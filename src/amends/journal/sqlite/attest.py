@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from amends.errors import EvidenceError, JournalDamagedError
-from amends.journal import refusals
-from amends.journal.attested import Checkpoint, Notary, Pace, origin_of
+from amends.journal.port import refusals
+from amends.journal.port.evidence import Notary, Pace, TreeHead, origin_of
 from amends.journal.sqlite.database import Database
 from amends.journal.tree import Tree, leaf
 
@@ -101,7 +101,7 @@ class Attestation:
         else:
             self._check_newest(database, self._notary, key)
 
-    def hand_over(self, database: Database, heir: Notary) -> Checkpoint:
+    def hand_over(self, database: Database, heir: Notary) -> TreeHead:
         """Let another notary sign from here on."""
         stand = self.stand(database)
         at = self._now()
@@ -115,7 +115,7 @@ class Attestation:
             self._add_signer(database, heir.public(origin_of(key)), at, record)
         self._keep(database, stand, at, note)
         self._heir = heir
-        return Checkpoint(stand.tree.size, at, note)
+        return TreeHead(stand.tree.size, at, note)
 
     # -- around it ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """One connection to the file, with the few words that the journal needs; the only place that runs statements.
 
 What a query returns is taken for what the schema says it is, since every table is STRICT.
+
+SQLite's errors become the journal's words here: whose turn it is to act, on which file, and how.
 """
 
 from __future__ import annotations
@@ -8,9 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import apsw
+
+from amends.errors import (
+    JournalAccessError,
+    JournalBusyError,
+    JournalDamagedError,
+    JournalError,
+    JournalFullError,
+    JournalStoppedError,
+)
 
 Value = str | int | float | bytes | None
 Values = Sequence[Value] | Mapping[str, Value]
@@ -115,3 +126,35 @@ class Database:
 
     def close(self) -> None:
         self._raw.close()
+
+
+_TROUBLES: Final[tuple[tuple[tuple[type[apsw.Error], ...], type[JournalError], str], ...]] = (
+    ((apsw.FullError,), JournalFullError, "there is no room on the disk; nothing was written; make room and try again"),
+    ((apsw.BusyError, apsw.LockedError), JournalBusyError, "another program holds it; nothing was written; try again"),
+    (
+        (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.ConstraintError),
+        JournalDamagedError,
+        "the file is damaged; keep a copy of it and restore a backup",
+    ),
+    (
+        (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, apsw.IOError),
+        JournalAccessError,
+        "the file cannot be read or written; check its directory, its owner and its disk",
+    ),
+)
+
+
+def said(path: Path, trouble: apsw.Error) -> JournalError:
+    """Our error for one of SQLite's."""
+    for kinds, ours, advice in _TROUBLES:
+        if isinstance(trouble, kinds):
+            return ours(f"{path}: {advice} ({trouble})")
+    return JournalError(f"{path}: {trouble}")
+
+
+def stopped(path: Path, trouble: apsw.Error) -> JournalStoppedError:
+    """After a write that may or may not have reached the disk, only a fresh start knows which."""
+    return JournalStoppedError(
+        f"{path}: the writer stopped for good after an I/O error ({trouble}); what was not acknowledged may or may not "
+        "be on disk; check the disk, then restart the process"
+    )

@@ -1,4 +1,4 @@
-"""Documents, as SQL: writes in the writer's transaction, reads of one moment. The rules are in journal.filing."""
+"""Documents, as SQL: writes in the writer's transaction, reads of one moment. The rules are in port.documents."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.journal import cursors, filing
-from amends.journal.filing import Document, DocumentPage, DocumentWrite, Kin, resource_of
-from amends.journal.protocol import PARENT
+from amends.core.words.values import SagaId
+from amends.journal.port import documents as filing, lists as cursors
+from amends.journal.port.documents import Document, DocumentPage, DocumentWrite, Kin, resource_of
+from amends.journal.port.entries import PARENT
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.locks import holder_of
 from amends.journal.sqlite.writer import Batch

@@ -7,12 +7,19 @@ because a file system without shared memory keeps its old journal mode without a
 
 This process must never open and close a file that SQLite has open here: POSIX would drop SQLite's locks with it. So an
 existing file is looked at by its path alone, and a new one is made before anybody here can have opened it.
+
+SQLite's own check of the file: every page, every row, and that every index has exactly the rows of its table.
+
+`quick_check` leaves the indexes out, and an index that lacks a row hides a saga from everybody who asks for it by name.
+So it is the whole `integrity_check`. It reads all of the file in one transaction: others go on writing meanwhile, and
+only the log is not cut until it has ended.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -22,7 +29,8 @@ import apsw
 
 from amends.errors import JournalAccessError, JournalDamagedError, JournalVersionError
 from amends.journal.codec import FIRST, chain
-from amends.journal.sqlite import troubles
+from amends.journal.port.evidence import Inspection
+from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database
 from amends.journal.tree import Tree
@@ -183,3 +191,20 @@ def _verify_newest(path: Path, database: Database) -> None:
             f"{path}: its tree counts {size} entries, and those that are there are not these; "
             "keep a copy, and see which: amends evidence verify"
         )
+
+
+MOST: Final = 20
+"""So many troubles are told."""
+STEPS: Final = 10_000
+"""So many steps of SQLite's machine lie between two looks at the time: a millisecond or so."""
+
+
+def check(database: Database, elapsed: Callable[[], float], within_s: float | None) -> Inspection:
+    ends = None if within_s is None else elapsed() + within_s
+    stop = None if ends is None else lambda: elapsed() > ends
+    try:
+        with database.stopped_by(stop, STEPS):
+            found = [str(row[0]) for row in database.rows(f"PRAGMA integrity_check({MOST})")]
+    except apsw.InterruptError:
+        return Inspection((), is_whole=False)
+    return Inspection(() if found == ["ok"] else tuple(found))

@@ -15,33 +15,33 @@ from typing import Final
 
 from amends.clock import Clock, SteadyClock
 from amends.core.events import Event
-from amends.core.values import SagaId
-from amends.core.verdict import Rate
-from amends.errors import AmendsError
-from amends.journal import refusals
-from amends.journal.attested import NOBODY, Checkpoint, Notary, Pace, Removal, Signer, Spared, Stored
+from amends.core.words.values import SagaId
+from amends.core.words.verdict import Rate
+from amends.errors import AmendsError, ForkedError
 from amends.journal.codec import FIRST, chain, encode
-from amends.journal.leases import own_identity, reading
+from amends.journal.port import refusals
+from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
+from amends.journal.port.entries import Entry, Summary
+from amends.journal.port.evidence import NOBODY, Inspection, Notary, Pace, Removal, Signer, Spared, Stored, TreeHead
+from amends.journal.port.leases import Driver, Lease, own_identity, reading
+from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
+from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
+from amends.journal.port.log import Cursor, Logged
+from amends.journal.port.rates import span_of
 from amends.journal.projection import changes
-from amends.journal.protocol import (
-    ApprovalPage,
-    Cursor,
-    Driver,
-    Entry,
-    IncidentPage,
-    Inspection,
-    Lease,
-    Logged,
-    PersonQuery,
-    SagaPage,
-    SagaQuery,
-    SagaRow,
-    Summary,
+from amends.journal.sqlite import (
+    append,
+    documents,
+    file,
+    leases,
+    lists,
+    locks,
+    log,
+    rates,
+    reader,
+    retention,
 )
-from amends.journal.rates import span_of
-from amends.journal.sqlite import append, file, inspect, leases, lists, log, rates, reader, retention, times
 from amends.journal.sqlite.attest import Attestation
-from amends.journal.sqlite.handle import Handle
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
 from amends.journal.tree import Tree
@@ -50,11 +50,15 @@ from amends.private import claim_journal
 REMEMBERED: Final = 65_536
 
 
-class SqliteJournal(Handle):
-    """A journal in one file. Made by `open`."""
+class SqliteJournal:
+    """A journal in one file. Made by `open`. Its methods stand in the order of the port's parts."""
 
     def __init__(self, path: Path, clock: Clock, writer: Writer, reader: Reader) -> None:
-        super().__init__(path, clock, writer, reader)
+        self._path = path
+        self._clock = clock
+        self._writer = writer
+        self._reader = reader
+        self._pid = os.getpid()
         self._identity = own_identity()
         self._heads: dict[SagaId, Head] = {}
         self._told_time = not isinstance(clock, SteadyClock)
@@ -86,19 +90,29 @@ class SqliteJournal(Handle):
         try:
             await writer.ask(_adopt)
             if isinstance(clock, SteadyClock):
-                clock.not_before(await writer.ask(partial(times.newest, elapsed=clock.elapsed)))
+                clock.not_before(await writer.ask(partial(log.latest_moment, elapsed=clock.elapsed)))
         except BaseException:  # whatever it was, it flies on; the thread must not stay
             writer.close()
             raise
         reads = Reader(place, partial(file.open_to_read, place, busy_timeout_s=busy_timeout_s, vfs=vfs))
         return cls(place, clock, writer, reads)
 
+    def __repr__(self) -> str:
+        return str(self._path)
+
     @property
     def commits(self) -> int:
         """How many transactions were written by this handle."""
         return self._writer.commits
 
-    # -- entries ------------------------------------------------------------------------------------------------
+    def _require_home(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"{self._path} was opened by process {self._pid}, and this is its child {os.getpid()}: a connection "
+                "does not survive a fork; open the journal anew here, or start children by spawn"
+            )
+
+    # -- entries -------------------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -111,7 +125,8 @@ class SqliteJournal(Handle):
     ) -> asyncio.Future[tuple[Entry, ...]]:
         self._require_home()  # at once: after a fork there is no loop that could be waited on
         try:
-            refusals.check_lease(saga, lease)
+            if lease is not None and lease.saga != saga:
+                raise refusals.wrong_lease(saga, lease)
             head = self._heads.get(saga)
             if (head is None or head.number < after) and after > 0:
                 return asyncio.shield(self._look_then_append(saga, events, after, summary, lease))
@@ -202,7 +217,13 @@ class SqliteJournal(Handle):
                 yield entry
             is_last, after = chunk.is_last, after + len(chunk.entries)
 
-    # -- the log ------------------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        self._require_home()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._reader.close)
+        await loop.run_in_executor(None, self._writer.close)
+
+    # -- log -----------------------------------------------------------------------------------------------------------
 
     async def log(self, *, after: int = 0, names: Collection[str] | None = None) -> AsyncIterator[Logged]:
         self._require_home()
@@ -214,24 +235,6 @@ class SqliteJournal(Handle):
                 yield logged
                 after = logged.position
             is_last = chunk.is_last
-
-    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
-        self._require_home()
-        while rows := await self._reader.ask(partial(log.stored, after=after)):
-            for stored in rows:
-                yield stored
-                after = stored.position
-
-    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
-        self._require_home()
-        while found := await self._reader.ask(partial(log.hashes, after=after)):
-            for position, hashed in found:
-                yield hashed
-                after = position
-
-    async def payload(self, digest: str) -> str | None:
-        self._require_home()
-        return await self._reader.ask(partial(log.payload, digest=digest))
 
     async def cursor(self, name: str) -> int:
         self._require_home()
@@ -248,75 +251,7 @@ class SqliteJournal(Handle):
         refusals.check_cursor(moved)
         return await self._writer.ask(partial(log.move_cursor, to=moved, since=since))
 
-    async def admit(self, *asked: Rate) -> tuple[int, ...]:
-        self._require_home()
-        for rate in asked:
-            span_of(rate)
-        now = self._clock.now
-        return await self._writer.ask(lambda batch: rates.admit(batch, asked, now()))
-
-    # -- evidence -----------------------------------------------------------------------------------------------
-
-    async def tree(self) -> Tree:
-        self._require_home()
-        return await self._reader.ask(log.tree)
-
-    async def checkpoint(self) -> Checkpoint | None:
-        self._require_home()
-        return await self._reader.ask(log.checkpoint)
-
-    async def checkpoints(self, *, after: int = 0) -> AsyncIterator[Checkpoint]:
-        self._require_home()
-        while found := await self._reader.ask(partial(log.checkpoints, after=after)):
-            for checkpoint in found:
-                yield checkpoint
-                after = checkpoint.size
-
-    async def signers(self) -> tuple[Signer, ...]:
-        self._require_home()
-        return await self._reader.ask(log.signers)
-
-    async def seal(self) -> Checkpoint | None:
-        self._require_home()
-        await self._writer.ask(_seal)
-        return await self.checkpoint()
-
-    async def hand_over(self, heir: Notary) -> Checkpoint:
-        self._require_home()
-        return await self._writer.ask(partial(_hand_over, heir=heir))
-
-    async def remove_payloads(
-        self,
-        *,
-        by: str,
-        why: str,
-        own: bool = False,
-        ended_before: int,
-        spared: Spared = NOBODY,
-        limit: int | None = None,
-        sagas: Collection[SagaId] | None = None,
-    ) -> Removal:
-        self._require_home()
-        wanted = retention.Wanted(ended_before, spared, sagas)
-        signed = retention.Signed(by, why, self._clock.now(), own)
-        return await retention.remove_all(self._writer.ask, wanted, signed, limit)
-
-    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
-        self._require_home()
-        signed = retention.Signed(by, why, self._clock.now())
-        found = await self._writer.ask(partial(retention.vouch, signed=signed))
-        return Removal(found.sagas, found.entries)
-
-    async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
-        self._require_home()
-        return await self._reader.ask(partial(retention.count, wanted=retention.Wanted(ended_before, spared)))
-
-    async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
-        self._require_home()
-        wanted = retention.Wanted(ended_before, spared)
-        return await self._reader.ask(partial(retention.first, wanted=wanted, limit=limit))
-
-    # -- leases -------------------------------------------------------------------------------------------------
+    # -- leases --------------------------------------------------------------------------------------------------------
 
     async def enlist(self, worker: str, ttl_s: float) -> None:
         self._require_home()
@@ -357,10 +292,6 @@ class SqliteJournal(Handle):
         elapsed = reading(self._clock)
         return await self._writer.ask(partial(leases.claim, wanted=wanted, us=self._identity, elapsed=elapsed))
 
-    async def inspect(self, *, within_s: float | None = None) -> Inspection:
-        self._require_home()
-        return await self._reader.ask(partial(inspect.check, elapsed=self._clock.elapsed, within_s=within_s))
-
     async def holder(self, saga: SagaId) -> str | None:
         self._require_home()
         elapsed = reading(self._clock)
@@ -373,7 +304,7 @@ class SqliteJournal(Handle):
             partial(leases.drivers, sagas=asked, us=self._identity, elapsed=elapsed, now=self._clock.now)
         )
 
-    # -- lists --------------------------------------------------------------------------------------------------
+    # -- lists ---------------------------------------------------------------------------------------------------------
 
     async def saga(self, saga: SagaId) -> SagaRow | None:
         self._require_home()
@@ -391,11 +322,135 @@ class SqliteJournal(Handle):
         self._require_home()
         return await self._reader.ask(partial(lists.approvals, query=query))
 
-    async def close(self) -> None:
+    # -- locks ---------------------------------------------------------------------------------------------------------
+
+    async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:
         self._require_home()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._reader.close)
-        await loop.run_in_executor(None, self._writer.close)
+        now = self._clock.now
+        return await self._writer.ask(lambda batch: locks.lock(batch, ask, lease, now()))
+
+    async def locks(self, query: LockQuery) -> LockPage:
+        self._require_home()
+        return await self._reader.ask(partial(locks.locks, query=query))
+
+    async def awake(self, worker: str) -> tuple[SagaId, ...]:
+        self._require_home()
+        return await self._reader.ask(partial(leases.nudged, worker=worker, now=self._clock.now))
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    async def write(self, write: DocumentWrite) -> Document:
+        self._require_home()
+        now = self._clock.now
+        return await self._writer.ask(lambda batch: documents.write(batch, write, now()))
+
+    async def written(self, key: str) -> Document | None:
+        self._require_home()
+        return await self._reader.ask(partial(documents.written, key=key))
+
+    async def document(self, name: str, *, reader: SagaId | None = None, version: int | None = None) -> Document | None:
+        self._require_home()
+        return await self._reader.ask(partial(documents.document, name=name, reader=reader, version=version))
+
+    async def documents(self, prefix: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        self._require_home()
+        return await self._reader.ask(partial(documents.documents, prefix=prefix, after=after, limit=limit))
+
+    async def versions(self, name: str, *, after: str | None = None, limit: int = 100) -> DocumentPage:
+        self._require_home()
+        return await self._reader.ask(partial(documents.versions, name=name, after=after, limit=limit))
+
+    # -- evidence ------------------------------------------------------------------------------------------------------
+
+    async def stored(self, *, after: int = 0) -> AsyncIterator[Stored]:
+        self._require_home()
+        while rows := await self._reader.ask(partial(log.stored, after=after)):
+            for stored in rows:
+                yield stored
+                after = stored.position
+
+    async def hashes(self, *, after: int = 0) -> AsyncIterator[bytes]:
+        self._require_home()
+        while found := await self._reader.ask(partial(log.hashes, after=after)):
+            for position, hashed in found:
+                yield hashed
+                after = position
+
+    async def payload(self, digest: str) -> str | None:
+        self._require_home()
+        return await self._reader.ask(partial(log.payload, digest=digest))
+
+    async def tree(self) -> Tree:
+        self._require_home()
+        return await self._reader.ask(log.tree)
+
+    async def tree_head(self) -> TreeHead | None:
+        self._require_home()
+        return await self._reader.ask(log.checkpoint)
+
+    async def tree_heads(self, *, after: int = 0) -> AsyncIterator[TreeHead]:
+        self._require_home()
+        while found := await self._reader.ask(partial(log.checkpoints, after=after)):
+            for checkpoint in found:
+                yield checkpoint
+                after = checkpoint.size
+
+    async def signers(self) -> tuple[Signer, ...]:
+        self._require_home()
+        return await self._reader.ask(log.signers)
+
+    async def seal(self) -> TreeHead | None:
+        self._require_home()
+        await self._writer.ask(_seal)
+        return await self.tree_head()
+
+    async def hand_over(self, heir: Notary) -> TreeHead:
+        self._require_home()
+        return await self._writer.ask(partial(_hand_over, heir=heir))
+
+    async def remove_payloads(
+        self,
+        *,
+        by: str,
+        why: str,
+        own: bool = False,
+        ended_before: int,
+        spared: Spared = NOBODY,
+        limit: int | None = None,
+        sagas: Collection[SagaId] | None = None,
+    ) -> Removal:
+        self._require_home()
+        wanted = retention.Wanted(ended_before, spared, sagas)
+        signed = retention.Signed(by, why, self._clock.now(), own)
+        return await retention.remove_all(self._writer.ask, wanted, signed, limit)
+
+    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+        self._require_home()
+        signed = retention.Signed(by, why, self._clock.now())
+        found = await self._writer.ask(partial(retention.vouch, signed=signed))
+        return Removal(found.sagas, found.entries)
+
+    async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
+        self._require_home()
+        return await self._reader.ask(partial(retention.count, wanted=retention.Wanted(ended_before, spared)))
+
+    async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
+        self._require_home()
+        wanted = retention.Wanted(ended_before, spared)
+        return await self._reader.ask(partial(retention.first, wanted=wanted, limit=limit))
+
+    async def inspect(self, *, within_s: float | None = None) -> Inspection:
+        self._require_home()
+        return await self._reader.ask(partial(file.check, elapsed=self._clock.elapsed, within_s=within_s))
+
+    # -- rates ---------------------------------------------------------------------------------------------------------
+
+    async def admit(self, *asked: Rate) -> tuple[int, ...]:
+        self._require_home()
+        for rate in asked:
+            span_of(rate)
+        now = self._clock.now
+        return await self._writer.ask(lambda batch: rates.admit(batch, asked, now()))
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
@@ -414,7 +469,7 @@ def _no_entries(_checked: None) -> tuple[Entry, ...]:
 
 
 def _write_first(batch: Batch, asked: append.Append, elapsed: float) -> int:
-    times.keep(batch, asked.at, elapsed)
+    log.keep_clocks(batch, asked.at, elapsed)
     return append.write(batch, asked)
 
 
@@ -428,6 +483,6 @@ def _seal(batch: Batch) -> None:
     batch.is_end = True
 
 
-def _hand_over(batch: Batch, heir: Notary) -> Checkpoint:
+def _hand_over(batch: Batch, heir: Notary) -> TreeHead:
     batch.flush()
     return batch.attestation.hand_over(batch.database, heir)

@@ -1,6 +1,6 @@
-"""Who drives what: workers, their lifetimes, and the claiming of sagas that nobody holds.
+"""Leases in SQLite: workers, their lifetimes, and the claiming of sagas that nobody holds.
 
-Who is gone is told by the rule in journal.leases. The sagas of such a worker are free without a write to any of them:
+Who is gone is told by the rule in port.leases. The sagas of such a worker are free without a write to any of them:
 they name a worker that is not there. A claim raises the epoch, and that alone keeps an old holder from writing; all
 else here only decides how soon somebody else may try.
 """
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from amends.core.values import SagaId, canonical
+from amends.core.words.values import SagaId, canonical
 from amends.dataclass import dataclass
-from amends.journal.leases import Identity, Life, Reading
-from amends.journal.protocol import Driver, Lease
+from amends.journal.port.leases import Driver, Identity, Lease, Life, Reading
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
@@ -37,7 +36,7 @@ def nudged(database: Database, worker: str, now: Callable[[], int]) -> tuple[Sag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a worker wants; None means any."""
+    """A worker's claim on sagas; None means any."""
 
     worker: str
     definitions: tuple[str, ...] | None

@@ -11,10 +11,10 @@ from typing import Final
 
 from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.journal import cursors
-from amends.journal.protocol import (
-    PARENT,
+from amends.core.words.values import SagaId, StepId
+from amends.journal.port import lists as cursors
+from amends.journal.port.entries import PARENT
+from amends.journal.port.lists import (
     ApprovalPage,
     ApprovalRow,
     IncidentPage,

@@ -1,4 +1,4 @@
-"""The lines of tickets, as SQL, in the writer's transaction. The rules are in journal.locking."""
+"""The lines of tickets, as SQL, in the writer's transaction. The rules are in port.locks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
-from amends.errors import UnknownSagaError
-from amends.journal import cursors, locking, refusals
-from amends.journal.locking import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, Wait
-from amends.journal.protocol import Lease
+from amends.core.words.values import SagaId, StepId
+from amends.errors import unknown_saga
+from amends.journal.port import lists as cursors, locks as locking, refusals
+from amends.journal.port.leases import Lease
+from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, Wait
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
@@ -23,7 +23,7 @@ def lock(batch: Batch, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
     for name in (ask.saga, ask.owner):
         found = database.first("SELECT epoch, worker, status FROM saga WHERE name = ?", (name,))
         if found is None:
-            raise UnknownSagaError(f"no saga has the id {name}")
+            raise unknown_saga(name)
         epoch, worker, status = found
         if name == ask.saga and epoch != lease.epoch:
             raise refusals.lease_lost(lease, epoch, worker)

@@ -1,18 +1,24 @@
 """The journal as one list: entries of all sagas in their order, their hashes, and the checkpoints over them.
 
 As in the reader, each answer is a short question of its own, so that nobody who reads for long holds the log back.
+
+How late it is on a journal: no earlier than its newest entry, and than what this machine's clocks said before.
+
+A process notes the time by both of the machine's clocks with the first thing that it writes. Whoever opens the journal
+later, on the same boot, knows from that how much time has passed since, whatever the wall clock was set to meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from amends.core.values import canonical
+from amends.core.words.values import canonical
 from amends.errors import JournalDamagedError
-from amends.journal.attested import Checkpoint, Signer, Stored
+from amends.journal.clocks import CLOCKS, noted, passed_ms
 from amends.journal.codec import FIRST
-from amends.journal.protocol import Cursor, Logged
+from amends.journal.port.evidence import Signer, Stored, TreeHead
+from amends.journal.port.log import Cursor, Logged
 from amends.journal.sqlite import reader
 from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database, Row
@@ -105,7 +111,7 @@ def _stored(row: Row) -> Stored:
 
 
 def _text(value: bytes | int | None) -> str | int | None:
-    """What is no text becomes one that no hash matches."""
+    """A column as text; what is no text becomes one that no hash matches."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
@@ -126,14 +132,14 @@ def tree(database: Database) -> Tree:
     return Tree.read(*tree_row(database))
 
 
-def checkpoint(database: Database) -> Checkpoint | None:
+def checkpoint(database: Database) -> TreeHead | None:
     found = database.first("SELECT size, at, note FROM checkpoint ORDER BY size DESC LIMIT 1")
-    return None if found is None else Checkpoint(*found)
+    return None if found is None else TreeHead(*found)
 
 
-def checkpoints(database: Database, after: int) -> tuple[Checkpoint, ...]:
+def checkpoints(database: Database, after: int) -> tuple[TreeHead, ...]:
     sql = "SELECT size, at, note FROM checkpoint WHERE size > ? ORDER BY size LIMIT ?"
-    return tuple([Checkpoint(*row) for row in database.rows(sql, (after, CHUNK_ENTRIES))])
+    return tuple([TreeHead(*row) for row in database.rows(sql, (after, CHUNK_ENTRIES))])
 
 
 def signers(database: Database) -> tuple[Signer, ...]:
@@ -161,3 +167,19 @@ def move_cursor(batch: Batch, to: Cursor, since: Cursor | None) -> bool:
     else:
         batch.database.run("INSERT OR REPLACE INTO cursor (name, position, note) VALUES (?, ?, ?)", to)
     return True
+
+
+# -- the time ---------------------------------------------------------------------------------------------------------
+
+
+def latest_moment(batch: Batch, elapsed: Callable[[], float]) -> int:
+    """The latest moment, in milliseconds of UTC, that is known to be past."""
+    found = batch.database.first("SELECT at FROM entry ORDER BY seq DESC LIMIT 1")
+    entry = 0 if found is None else int(found[0])
+    kept = cursor(batch.database, CLOCKS)
+    return max(entry, kept.position + max(0, passed_ms(kept, elapsed()) or 0))
+
+
+def keep_clocks(batch: Batch, at: int, elapsed: float) -> None:
+    """Note the time by both clocks."""
+    move_cursor(batch, noted(at, elapsed), None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amends.core.verdict import Rate
-from amends.journal.rates import span_of, wait_ms
+from amends.core.words.verdict import Rate
+from amends.journal.port.rates import span_of, wait_ms
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 

@@ -13,17 +13,17 @@ from typing import Any, Final, NamedTuple, TypeVar
 import apsw
 
 from amends.core.events import Event
-from amends.core.parts import Payloads
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.parts import Payloads
+from amends.core.words.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError
-from amends.journal.attested import Stored
 from amends.journal.codec import FIRST, chain, decode, removed_digest
-from amends.journal.protocol import Entry, RemovedEntry
-from amends.journal.sqlite import troubles
+from amends.journal.port.entries import Entry, RemovedEntry
+from amends.journal.port.evidence import Stored
+from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.lane import Ask, Lane
+from amends.journal.sqlite.thread import Ask, Lane
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
 
 
 class _Blobs:
-    """What is kept beside a body, asked for by digest; `characters`: how much that was in all."""
+    """Payloads kept beside a body, asked for by digest; `characters`: how much that was in all."""
 
     __slots__ = ("_database", "characters")
 

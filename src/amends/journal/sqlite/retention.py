@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from amends.core.events import ContentRemoved
-from amends.core.values import SagaId, canonical
-from amends.journal.attested import Removal, Spared, whole_families
+from amends.core.words.values import SagaId, canonical
 from amends.journal.codec import chain, encode, removed_digest, without_payload
+from amends.journal.port.evidence import Removal, Spared, whole_families
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """Who removes what sagas held, why, and when."""
+    """The remover of what sagas held, why, and when."""
 
     by: str
     why: str
@@ -49,7 +49,7 @@ class Signed(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What was removed, and up to which row of a saga; None where there are no more."""
+    """Counts of what was removed, and up to which row of a saga; None where there are no more."""
 
     sagas: int
     entries: int
@@ -128,7 +128,7 @@ def give_back(batch: Batch) -> bool:
 
 
 def vouch(batch: Batch, signed: Signed) -> Removed:
-    """Those that are gone already, all at once: nothing is moved, and it is asked for once in a journal's life."""
+    """Record all that are gone already at once: nothing is moved, and it is asked for once in a journal's life."""
     batch.flush()
     marked = [int(row) for (row,) in batch.database.rows("SELECT id FROM saga WHERE removed = 1 ORDER BY id")]
     gone = [(saga, found) for saga in marked if (found := _gone(batch.database, saga))]

@@ -36,10 +36,10 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from amends.errors import JournalStoppedError
-from amends.journal.sqlite import troubles
+from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.lane import Ask, Lane, fail
+from amends.journal.sqlite.thread import Ask, Lane, fail
 
 T = TypeVar("T")
 R = TypeVar("R")

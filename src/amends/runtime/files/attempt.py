@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from amends.changeset import Changeset, Files, Life, Sealed
-from amends.core.contracts import Reversibility
-from amends.core.outcomes import Failed, Lost, Outcome, Succeeded
-from amends.core.saga import Step
+from amends.core.state.saga import Step
+from amends.core.words.contracts import Reversibility
+from amends.core.words.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.errors import ChangesetError, Fatal, NotDone
+from amends.runtime.declare.action import Action
+from amends.runtime.files.errors import certain
 from amends.runtime.files.given import Place, arguments
-from amends.runtime.files.healing import certain
 from amends.runtime.files.verifying import at_hand
 
 if TYPE_CHECKING:
-    from amends.runtime.action import Action
     from amends.runtime.files.layers import Layers
 
 

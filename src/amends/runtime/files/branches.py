@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from amends.changeset import Changeset, Life, Summary, show
-from amends.core.values import Json, SagaId
+from amends.core.words.values import Json, SagaId
 from amends.errors import ChangedSince, ChangesetBusyError, ChangesetDamagedError, UnknownChangesetError
+from amends.process.threads import in_thread
 from amends.runtime.files.given import PARAMETER, Place, place_in
 from amends.runtime.files.sharing import branch_place, numbered
-from amends.runtime.files.threads import in_thread
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers

@@ -21,60 +21,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, cast
+from typing import Final
 
-from amends.changeset import Summary, Terms
+from amends.changeset import Summary
 from amends.core.commands import StartSaga
-from amends.core.deciders import DELEGATES, require_decider
-from amends.core.saga import Saga, Step
+from amends.core.state.deciders import DELEGATES, require_decider
+from amends.core.state.saga import Saga, Step, open_waits
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import Json, SagaId
-from amends.core.waits import open_waits
+from amends.core.words.values import BUILT_IN, Json, SagaId
 from amends.errors import ChangesetLifeError, RefusedError
-from amends.journal.protocol import Journal, SagaRow
-from amends.runtime.definition import SagaDefinition, saga
-from amends.runtime.files.given import Place, SagaFiles, place_in
-from amends.runtime.files.landing import TOPIC
+from amends.journal.port.journal import Journal, SagaRow
+from amends.runtime.drive.logbook import load
+from amends.runtime.files.given import Place, place_in
 from amends.runtime.files.resolving import signal_of
 from amends.runtime.files.sharing import fit, inherited, layers_of
+from amends.runtime.files.topics import BY_HAND_VERSION, LAND, RESOLVE
 from amends.runtime.files.verifying import LANDS
-from amends.runtime.files.work import land_whole
-from amends.runtime.records import load
-from amends.runtime.work import Work
 
 _OLD: Final = re.compile(r"(.+)-[0-9a-z]{10}")
 """How a saga's changesets are called; older ones do not say whose they are."""
 
 
-@saga("amends.changeset.land")
-async def land_changeset(
-    s: Work,
-    roots: list[str],
-    state: str | None,
-    message: str,
-    verify: list[str],
-    verify_s: float | None,
-    wait_s: float | None,
-) -> dict[str, Any]:
-    """Land what another saga has left in its changeset."""
-    files = SagaFiles(tuple(roots), Terms(), state)
-    return await land_whole(s, files, message, verify=verify, verify_s=verify_s, wait_s=wait_s, on_conflict="return")
-
-
-@saga("amends.changeset.resolve")
-async def resolve_changeset(
-    s: Work, roots: list[str], state: str | None, path: str, take: str, draft: str
-) -> dict[str, Any]:
-    """Resolve a conflict of what another saga has left in its changeset."""
-    from amends.runtime.files.resolving import resolve
-
-    files = SagaFiles(tuple(roots), Terms(), state)
-    named = {"files": files, "path": path, "take": take, "draft": draft}
-    return cast("dict[str, Any]", await s.do_named(resolve, named))
-
-
-DEFINITIONS: Final = {each.name: each for each in (land_changeset, resolve_changeset)}
-_VERBS: Final = {land_changeset.name: "land", resolve_changeset.name: "resolve"}
+_VERBS: Final = {LAND: "land", RESOLVE: "resolve"}
 
 
 # -- whose it is ------------------------------------------------------------------------------------------------------
@@ -115,12 +83,12 @@ def refuse_dropping(changeset: str, owner: SagaRow, *, whole: bool) -> RefusedEr
 
 async def landings(journal: Journal, changeset: str) -> list[SagaRow]:
     """The landings by hand of a changeset, oldest first."""
-    return [row async for row in _by_hand(journal, changeset, land_changeset.name)]
+    return [row async for row in _by_hand(journal, changeset, LAND)]
 
 
 async def resolutions(journal: Journal, changeset: str) -> list[SagaRow]:
     """The resolutions by hand of its conflicts, oldest first."""
-    return [row async for row in _by_hand(journal, changeset, resolve_changeset.name)]
+    return [row async for row in _by_hand(journal, changeset, RESOLVE)]
 
 
 async def by_hand(journal: Journal, changeset: str) -> list[SagaRow]:
@@ -137,7 +105,7 @@ async def _by_hand(journal: Journal, changeset: str, definition: str) -> AsyncIt
             yield row
 
 
-async def next_id(journal: Journal, changeset: str, definition: str = land_changeset.name) -> SagaId:
+async def next_id(journal: Journal, changeset: str, definition: str = LAND) -> SagaId:
     """The id of the one under way, else of a new one."""
     number = 1
     while (row := await journal.saga(_id(changeset, number, definition))) is not None:
@@ -177,7 +145,7 @@ async def start_of(
 ) -> StartSaga:
     """How the landing begins. Raises RefusedError where the saga is not over, ChangesetLifeError where that is."""
     asked: dict[str, Json] = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
-    return await _start(journal, changeset, owner, by, land_changeset, asked)
+    return await _start(journal, changeset, owner, by, LAND, asked)
 
 
 async def start_of_resolution(
@@ -191,15 +159,15 @@ async def start_of_resolution(
                 f"or `amends saga cancel {each.id}` first"
             )
     asked: dict[str, Json] = {"path": path, "take": take, "draft": draft}
-    return await _start(journal, changeset, owner, by, resolve_changeset, asked)
+    return await _start(journal, changeset, owner, by, RESOLVE, asked)
 
 
 async def _start(
-    journal: Journal, changeset: Summary, owner: SagaRow, by: str, definition: SagaDefinition, asked: dict[str, Json]
+    journal: Journal, changeset: Summary, owner: SagaRow, by: str, definition: str, asked: dict[str, Json]
 ) -> StartSaga:
     state = await load(journal, owner.id)
     _require_completed(changeset.id, owner, state)
-    verb = "land" if definition is land_changeset else "resolve a conflict of"
+    verb = "land" if definition == LAND else "resolve a conflict of"
     own = require_decider(state.begun, by, f"{verb} changeset {changeset.id} by hand")
     if changeset.branch_of is not None:
         raise ChangesetLifeError(
@@ -210,8 +178,8 @@ async def _start(
         raise RefusedError(f"saga {owner.id} is on record, and no step of it names changeset {changeset.id}")
     under = await _standing(journal, state, changeset.id)
     return StartSaga(
-        definition=definition.name,
-        version=definition.version,
+        definition=definition,
+        version=BY_HAND_VERSION,
         input={"roots": list(place.roots), "state": place.state, **asked},
         actor=by,
         env=owner.env,
@@ -224,7 +192,7 @@ async def _start(
 
 def _labels(owner: SagaRow) -> dict[str, str]:
     """Whose work it is, it stays: who asked for it has asked for its landing too."""
-    labels = {name: value for name, value in owner.labels.items() if not name.startswith("amends.")}
+    labels = {name: value for name, value in owner.labels.items() if not name.startswith(BUILT_IN)}
     labels[DELEGATES] = ",".join(dict.fromkeys(filter(None, (*labels.get(DELEGATES, "").split(","), owner.actor))))
     return labels
 
@@ -252,7 +220,7 @@ def _require_completed(changeset: str, owner: SagaRow, state: Saga) -> None:
 
 
 def _asks_to_land(step: Step, changeset: str) -> bool:
-    place = place_in(step.args) if step.topic == TOPIC and step.status is StepStatus.AWAITING else None
+    place = place_in(step.args) if step.topic == LAND and step.status is StepStatus.AWAITING else None
     return place is not None and place.changeset == changeset
 
 

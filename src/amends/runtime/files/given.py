@@ -1,4 +1,4 @@
-"""What `s.files` gives to a saga's function: the trees that its steps work on, by name. Holds nothing open.
+"""The value of `s.files`: the trees that its steps work on, by name. Holds nothing open.
 
 A saga's function passes it on to actions; each such step gets a layer of its own in its place. What the journal has of
 it is which changeset of which trees it is.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from amends.changeset import EPHEMERAL, Files, Isolation, Limits, Terms
-from amends.core.values import Json
+from amends.core.words.values import Json
 from amends.dataclass import dataclass
 from amends.errors import ChangesetLifeError, DeclarationError, InputError
 
@@ -121,5 +121,5 @@ def with_files(
 
 
 def arguments(args: Mapping[str, Any], files: object) -> dict[str, Any]:
-    """What the action is called with: its layer in the place of its changeset's name."""
+    """Arguments that the action is called with: its layer in the place of its changeset's name."""
     return {**cast("dict[str, Any]", args), PARAMETER: files}

@@ -12,22 +12,20 @@ landing to one of its two ends, and a changeset that has landed says so.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from amends.changeset import Changeset, Conflicted, Landed, Life, Terms, landing_of, take_back as open_inverse
-from amends.changeset.tools import small_environment
-from amends.core.values import Json
+from amends.core.words.values import Json
 from amends.errors import ChangedSince, Fatal
-from amends.runtime.action import Action, Done, action, key
+from amends.process.running import small_environment
+from amends.runtime.declare.action import Action, Done, key
+from amends.runtime.declare.decorators import action
+from amends.runtime.files.given import Place
 from amends.runtime.files.resolving import mark, resolve
+from amends.runtime.files.topics import LAND, REVIEW
 from amends.runtime.files.verifying import at_hand, verifying_in
-from amends.runtime.secret import scrub
+from amends.secrets import scrub
 
-if TYPE_CHECKING:
-    from amends.runtime.files.given import Place
-
-TOPIC: Final = "amends.changeset.land"
-REVIEW: Final = "amends.changeset.review"
 LONGEST_DIFF: Final = 256 * 1024
 """Characters of a diff that go on record; its digest is of all of it."""
 LONGEST_WORDS: Final = 2000
@@ -70,11 +68,11 @@ def _fitting(diff: str, changeset: str) -> str:
 
 
 def untold(text: str) -> str:
-    """What files, or a command over them, say, without the secrets that were given to those who wrote them."""
+    """Words of files, or of a command over them, without the secrets that were given to those who wrote them."""
     return scrub(text, at_hand.get()).encode("utf-8", "backslashreplace").decode()
 
 
-@action(TOPIC, idempotent=True, timeout=None, compensation_timeout=600, compensation_retries=20)
+@action(LAND, idempotent=True, timeout=None, compensation_timeout=600, compensation_retries=20)
 def land(
     files: Any,  # noqa: ANN401 - given the whole changeset, and no layer
     *,

@@ -20,13 +20,13 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from amends.changeset import Changeset, Conflicted, Life, Terms
 from amends.clock import SystemClock
-from amends.core.saga import Step
+from amends.core.state.saga import Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.errors import (
     ChangedSince,
     ChangesetBusyError,
@@ -35,22 +35,21 @@ from amends.errors import (
     Fatal,
     NotDone,
 )
-from amends.runtime.children import known_as, revert_landing
+from amends.logs import logger
+from amends.process.threads import in_thread
+from amends.runtime.declare.action import Action, Done
+from amends.runtime.drive.children import known_as, revert_landing
+from amends.runtime.drive.run import Run
 from amends.runtime.files.attempt import Attempt
 from amends.runtime.files.branches import give_up, is_dropped, is_pruned, life_of, place_of
+from amends.runtime.files.by_hand import by_hand
+from amends.runtime.files.errors import certain
 from amends.runtime.files.given import Place, SagaFiles, place_in
-from amends.runtime.files.healing import certain
-from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
+from amends.runtime.files.landing import take_back
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
-from amends.runtime.files.threads import in_thread
+from amends.runtime.files.topics import BY_HAND, LAND, MERGE, UNMERGE
 from amends.runtime.files.verifying import secrets_of_work
-from amends.runtime.logs import logger
-from amends.runtime.registry import BY_HAND
-
-if TYPE_CHECKING:
-    from amends.runtime.action import Action, Done
-    from amends.runtime.run import Run
-    from amends.runtime.secret import Secret
+from amends.secrets import Secret
 
 T = TypeVar("T")
 _log = logger("amends.files")
@@ -69,7 +68,7 @@ class Layers:
         self.turn = asyncio.Lock()
 
     def know(self, files: SagaFiles) -> SagaFiles:
-        """The same trees are the same files, however often they are asked for."""
+        """Know the same trees as the same files, however often they are asked for."""
         for one in self.known:
             if (one.trees, one.state) == (files.trees, files.state):
                 return one
@@ -137,12 +136,10 @@ class Layers:
 
     def went_back(self, steps: Iterable[StepId]) -> None:
         """Steps were taken back, landings perhaps among them: their files are again what they were before."""
-        from amends.runtime.files.landing import TOPIC
-
         for step in steps:
             state = self._run.state(step)
             place = place_in(state.args)
-            if state.topic == TOPIC and place is not None and isinstance(state.result, dict):
+            if state.topic == LAND and place is not None and isinstance(state.result, dict):
                 for files in self.known:
                     if state.result.get("landed") and (files.trees, files.state) == (place.roots, place.state):
                         files.landings -= 1
@@ -156,7 +153,7 @@ class Layers:
         return self._run.around.settings.settle_s
 
     async def secrets(self) -> tuple[Secret, ...]:
-        """Those that what lands may hold, and nothing that is said of it may tell."""
+        """Secrets that what lands may hold, and nothing that is said of it may tell."""
         return await secrets_of_work(self._run)
 
     async def in_thread(
@@ -167,7 +164,7 @@ class Layers:
     # -- forward ------------------------------------------------------------------------------------------------------
 
     def attempt(self, state: Step, action: Action[..., Any], args: dict[str, Any]) -> Attempt:
-        """What to call in the place of the action."""
+        """The call in the place of the action."""
         place = place_in(state.args)
         if place is None:
             raise NotDone(f"{action.topic} works on files, and its arguments name no changeset")
@@ -214,11 +211,10 @@ class Layers:
     # -- back ---------------------------------------------------------------------------------------------------------
 
     def compensation(self, state: Step, declared: Callable[..., object] | None) -> Callable[..., object] | None:
-        """What takes a step back that worked on files, after what its action has declared; else what it has."""
+        """Compensation of a step that worked on files, after what its action has declared; else the declared one."""
         place = place_in(state.args)
         if place is None:
             return declared
-        from amends.runtime.files.landing import TOPIC, take_back
 
         async def back(done: Done) -> None:
             async with self.turn:  # a branch beside this one may be at work
@@ -226,9 +222,9 @@ class Layers:
                     await take(done)
 
         async def take(done: Done) -> None:
-            if state.topic == TOPIC or not place.fork:
+            if state.topic == LAND or not place.fork:
                 await self._take_landings_back(place)
-            if state.topic == TOPIC:
+            if state.topic == LAND:
                 if await self.in_thread(lambda: is_pruned(place)):
                     return
                 changeset = await self.opened(place)
@@ -242,9 +238,9 @@ class Layers:
                 said: object = await self._called(declared, done)
                 if isinstance(said, Awaitable):
                     await cast("Awaitable[object]", said)
-            if state.topic != UNMERGE_TOPIC:
+            if state.topic != UNMERGE:
                 await self._drop(state, place)
-            if state.topic == MERGE_TOPIC:
+            if state.topic == MERGE:
                 branch = place_of(done.args["branch"])
                 await self.in_thread(lambda: give_up(branch, self.saga))
 
@@ -270,19 +266,16 @@ class Layers:
         """A person may have landed the saga's changeset, by a saga of its own: that goes back first."""
         if self.is_shared(place.changeset) or self._is_branch(place.changeset):
             return
-        from amends.runtime.files.by_hand import by_hand
 
-        for each in await by_hand(self._run.around.turns.journal, place.changeset):
+        for each in await by_hand(self._run.around.lock_queue.journal, place.changeset):
             if not each.status.has_gone_back:
                 await self.let_go(place)
                 await revert_landing(each.id, f"saga {self.saga} is taken back, whose changeset it landed")
 
     def _is_vouched_for(self, place: Place) -> bool:
         """Whether a person has vouched for a landing of it by the saga itself, which could not be taken back."""
-        from amends.runtime.files.landing import TOPIC
-
         return any(
-            step.topic == TOPIC and step.status is StepStatus.SETTLED and place_in(step.args) == place
+            step.topic == LAND and step.status is StepStatus.SETTLED and place_in(step.args) == place
             for step in self._run.book.saga.steps.values()
         )
 
@@ -344,7 +337,7 @@ class Layers:
     @property
     def _is_by_hand(self) -> bool:
         """Whether the saga is what a person does to another one's changeset."""
-        return any(self._run.begun.definition == name for name, _ in BY_HAND)
+        return self._run.begun.definition in BY_HAND
 
 
 def _made(place: Place, name: str, terms: Terms | None, saga: SagaId) -> None:

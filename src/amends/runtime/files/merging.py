@@ -1,4 +1,4 @@
-"""What a child made in its branch, brought into its parent's changeset: a step of the parent's, after the call.
+"""The merge of a child's branch into its parent's changeset: a step of the parent's, after the call.
 
 `amends.changeset.merge` has a layer like any step that works on files, and all that goes with one: it is sealed with
 the outcome, dropped with the step, and begun again after a kill. `amends.changeset.unmerge` drops that layer while the
@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from amends.core.contracts import Contract, Reversibility, Topic
-from amends.core.values import Json, SagaId
+from amends.core.words.contracts import Contract, Reversibility, Topic
+from amends.core.words.values import Json, SagaId
 from amends.errors import Fatal
-from amends.runtime.action import Action, Asked, Done, NotHappened
+from amends.runtime.declare.action import Action, Asked, Done, NotHappened
+from amends.runtime.files import topics
 
 if TYPE_CHECKING:
     from amends.changeset import Changeset, Files
 
-TOPIC: Final = "amends.changeset.merge"
-UNMERGE_TOPIC: Final = "amends.changeset.unmerge"
 MOST_PATHS: Final = 1000
 
 
@@ -29,7 +28,7 @@ def _merge(files: Files, child: str, branch: Mapping[str, Json]) -> dict[str, Js
     """Bring what a child has made in its branch into the parent's changeset."""
     from amends.changeset import Conflicted
     from amends.runtime.files.branches import opened_branch
-    from amends.runtime.files.healing import certain
+    from amends.runtime.files.errors import certain
 
     with certain(f"what child {child} made cannot be merged"), opened_branch(branch, SagaId(child)) as opened:
         ended = files.merge(opened)
@@ -56,7 +55,7 @@ def _unmerge(files: Changeset, child: str, branch: Mapping[str, Json], layer: in
     """Take a child's work out of the parent's changeset again, while the saga goes on."""
     from amends.changeset import Conflicted
     from amends.runtime.files.branches import give_up, place_of
-    from amends.runtime.files.healing import certain
+    from amends.runtime.files.errors import certain
 
     with certain(f"what child {child} made cannot be taken out again"):
         ended = files.drop_step(layer) if layer <= files.newest else None
@@ -74,7 +73,7 @@ async def _stays_out(_done: Done) -> None:
 
 def _merging() -> Action[..., Any]:
     exact = Contract(
-        topic=Topic(TOPIC), reversibility=Reversibility.REVERSIBLE, atomic=True, idempotent=True, timeout_s=None
+        topic=Topic(topics.MERGE), reversibility=Reversibility.REVERSIBLE, atomic=True, idempotent=True, timeout_s=None
     )
     merge: Action[..., Any] = Action(_merge, exact)
     merge.on_files = "layer"
@@ -84,7 +83,7 @@ def _merging() -> Action[..., Any]:
 
 def _unmerging() -> Action[..., Any]:
     plain = Contract(
-        topic=Topic(UNMERGE_TOPIC), reversibility=Reversibility.COMPENSATABLE, idempotent=True, timeout_s=None
+        topic=Topic(topics.UNMERGE), reversibility=Reversibility.COMPENSATABLE, idempotent=True, timeout_s=None
     )
     unmerge: Action[..., Any] = Action(_unmerge, plain)
     unmerge.compensation(_stays_out)

@@ -7,24 +7,15 @@ who they are is on record with it. A decision that cannot be carried out is a st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
-
 from amends.changeset import Files
-from amends.changeset.paths import spell
-from amends.core.values import RESOLVE, Json
-from amends.errors import StepError
-from amends.runtime.action import action
+from amends.changeset.model.paths import spell
+from amends.core.state.saga import Saga
+from amends.core.words.values import RESOLVE as SIGNAL, Json
+from amends.runtime.declare.decorators import action
+from amends.runtime.files.errors import certain
 from amends.runtime.files.given import place_in
-from amends.runtime.files.healing import certain
 from amends.runtime.files.sharing import fit
-
-if TYPE_CHECKING:
-    from amends.core.saga import Saga
-    from amends.runtime.files.given import SagaFiles
-    from amends.runtime.files.work import OnFiles
-
-MARK: Final = "amends.changeset.mark"
-TOPIC: Final = "amends.changeset.resolve"
+from amends.runtime.files.topics import MARK, RESOLVE
 
 
 @action(MARK, idempotent=True, timeout=None)
@@ -33,7 +24,7 @@ def mark(files: Files) -> list[Json]:
     return [each.data() for each in files.mark_conflicts()]
 
 
-@action(TOPIC, idempotent=True, timeout=None)
+@action(RESOLVE, idempotent=True, timeout=None)
 def resolve(files: Files, path: str, take: str, draft: str | None = None) -> dict[str, Json]:
     """Resolve one conflict. `draft`: a person has decided, who has seen drafts, and means the one with this digest."""
     with certain():
@@ -43,20 +34,20 @@ def resolve(files: Files, path: str, take: str, draft: str | None = None) -> dic
 
 def signal_of(changeset: str) -> str:
     """The name of the signal by which people resolve the conflicts of a changeset, one by one."""
-    return f"{RESOLVE}{changeset}"
+    return f"{SIGNAL}{changeset}"
 
 
 def decides(changeset: str) -> str:
-    """What a person does by such a signal."""
+    """Words for what a person does by such a signal."""
     return f"resolve a conflict of changeset {changeset}"
 
 
 def decided_by(name: str, saga: Saga) -> str:
-    """What a person decides by a signal of this name to this saga; nothing, where it resolves no conflict of its.
+    """Words for a person's decision by a signal of this name to this saga; empty where it resolves no conflict of its.
 
     It may be sent before a step has named the changeset: then its name says whose it will be.
     """
-    changeset = name.removeprefix(RESOLVE)
+    changeset = name.removeprefix(SIGNAL)
     places = (place_in(step.args) for step in saga.steps.values())
     is_its = changeset.startswith(fit(saga.id)) or any(one is not None and one.changeset == changeset for one in places)
     return decides(changeset) if changeset != name and is_its else ""
@@ -64,17 +55,3 @@ def decided_by(name: str, saga: Saga) -> str:
 
 def decision(path: str, take: str, draft: str) -> dict[str, Json]:
     return {"path": path, "take": take, "draft": draft}
-
-
-async def resolved_by_people(s: OnFiles, files: SagaFiles, changeset: str) -> None:
-    """Wait until people have resolved each conflict."""
-    left: Any = True
-    while left:
-        asked = await s.wait_for(signal_of(changeset))
-        said = cast("dict[str, Json]", asked) if isinstance(asked, dict) else {}
-        named = {name: str(said.get(name) or "") for name in ("path", "take", "draft")}
-        try:
-            ended = await s.do_named(resolve, {"files": files, **named})
-        except StepError:
-            continue  # it is on record why; somebody decides again
-        left = ended["left"]

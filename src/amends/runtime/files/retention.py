@@ -1,4 +1,4 @@
-"""What pruned sagas have left on disk: the layers of their changesets, what their landings replaced, ancestors.
+"""Leftovers of pruned sagas on disk: the layers of their changesets, what their landings replaced, ancestors.
 
 It goes before the record does: whoever is killed in between finds the saga again, and prunes the rest. A changeset goes
 with the saga whose work it is, once every saga by which a person landed or resolved it goes too, or has gone.
@@ -20,14 +20,14 @@ from typing import Final
 from amends.changeset import Changeset, Life, Summary, list_changesets
 from amends.changeset.pruning import prune_some
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import ChangesetBusyError, ChangesetError
-from amends.journal.protocol import Journal
+from amends.journal.port.journal import Journal
+from amends.logs import logger
+from amends.process.threads import in_thread
 from amends.runtime.files.by_hand import by_hand
 from amends.runtime.files.given import Place
 from amends.runtime.files.reviewing import places_of, tree_of
-from amends.runtime.files.threads import in_thread
-from amends.runtime.logs import logger
 
 _WAITS: Final = frozenset({Life.ACTIVE, Life.REVIEW})
 _log = logger("amends.files")

@@ -7,12 +7,12 @@ from typing import Final
 
 from amends.changeset import Life, Summary, list_changesets
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import ChangesetError
-from amends.journal.protocol import Journal, SagaQuery
+from amends.journal.port.journal import Journal, SagaQuery
+from amends.process.threads import in_thread
 from amends.runtime.files.given import PARAMETER, Place, place_in
-from amends.runtime.files.threads import in_thread
 
 _KEPT: Final = tuple(status for status in SagaStatus if not status.has_gone_back)
 
@@ -51,7 +51,7 @@ def tree_of(place: Place) -> Tree:
 
 
 async def left_in_review(journal: Journal, saga: SagaId) -> tuple[InReview, ...]:
-    """What a saga has made and nobody has decided about yet; nothing of a tree that cannot be read."""
+    """Changesets of a saga that nobody has decided about yet; nothing of a tree that cannot be read."""
     places = [place for place in await places_of(journal, saga) if place.roots]
     named = {place.changeset for place in places if not place.fork}
     found: list[InReview] = []

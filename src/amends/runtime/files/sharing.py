@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, cast
 
 from amends.core.events import SagaStarted
-from amends.core.saga import Saga, Step
+from amends.core.state.saga import Saga, Step
 from amends.core.transitions import StepStatus
-from amends.core.values import Json
+from amends.core.words.values import Json
 from amends.dataclass import dataclass
 from amends.runtime.files.given import PARAMETER, Place, place_in
-from amends.runtime.files.merging import TOPIC as MERGE_TOPIC, UNMERGE_TOPIC
+from amends.runtime.files.topics import MERGE, UNMERGE
 
-ChildFiles: TypeAlias = Literal["own", "share", "branch"]
 CALL_TOPIC: Final = "amends.call"
 REVERT_TOPIC: Final = "amends.revert"
 _MAYBE: Final = frozenset(
@@ -43,7 +42,7 @@ class Inherited:
 
 
 def inherited(begun: SagaStarted | None) -> Inherited | None:
-    """What a saga has from its parent, by the entry that started it."""
+    """Files that a saga has from its parent, by the entry that started it."""
     if begun is None or begun.files is None:
         return None
     place = place_in({PARAMETER: begun.files})
@@ -65,7 +64,7 @@ def branch_place(place: Place, child: str) -> Place:
 
 
 def handed_down(parent: Saga, files: Json, child: str) -> Json:
-    """What a child is started with, where the step that calls it names files of its parent's."""
+    """Files that a child is started with, where the step that calls it names files of its parent's."""
     place = place_in({PARAMETER: files})
     if place is None:
         return None
@@ -107,14 +106,14 @@ def _reverted(saga: Saga) -> dict[str, StepStatus]:
     """How the layers stand of children that were taken back while the saga went on."""
     found: dict[str, StepStatus] = {}
     for step in saga.steps.values():
-        if step.topic in {REVERT_TOPIC, UNMERGE_TOPIC} and isinstance(step.args, dict) and step.attempts:
+        if step.topic in {REVERT_TOPIC, UNMERGE} and isinstance(step.args, dict) and step.attempts:
             is_over = step.status is StepStatus.SUCCEEDED
             found[str(step.args.get("child"))] = StepStatus.COMPENSATED if is_over else StepStatus.COMPENSATING
     return found
 
 
 def _child_of(step: Step) -> str:
-    said = step.args if step.topic == MERGE_TOPIC else step.result if step.topic == CALL_TOPIC else None
+    said = step.args if step.topic == MERGE else step.result if step.topic == CALL_TOPIC else None
     return str(said.get("child")) if isinstance(said, dict) else ""
 
 

@@ -1,4 +1,4 @@
-"""What is known to a landing besides its arguments: in which environment its command runs, and what must not be told.
+"""Knowledge of a landing besides its arguments: in which environment its command runs, and what must not be told.
 
 Both belong to the process and not to the record: the values of secrets are in them.
 """
@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from amends.core.saga import Saga
-from amends.core.values import CALL, SagaId
-from amends.journal.protocol import Journal
-from amends.runtime.kinship import child_id, former_child_id
-from amends.runtime.records import load
-from amends.runtime.secret import Secret, secrets_on_record
-
-if TYPE_CHECKING:
-    from amends.runtime.run import Run
+from amends.core.state.saga import Saga
+from amends.core.words.values import CALL, SagaId
+from amends.journal.port.journal import Journal
+from amends.runtime.drive.kinship import child_id, former_child_id
+from amends.runtime.drive.logbook import load
+from amends.runtime.drive.run import Run
+from amends.secrets import Secret, secrets_on_record
 
 LANDS: Final = "amends.lands"
 """The label of a landing by hand, or of a resolution: the saga whose work it is."""
@@ -30,7 +28,7 @@ at_hand: ContextVar[tuple[Secret, ...]] = ContextVar("amends_secrets_at_hand", d
 async def secrets_of_work(run: Run) -> tuple[Secret, ...]:
     """All secrets that were given to those who worked on what a saga lands: itself, its children, and whose it is."""
     known = {secret.stored(""): secret for secret in run.all_secrets()}
-    journal = run.around.turns.journal
+    journal = run.around.lock_queue.journal
     async for saga in _others(journal, run.book.saga):
         known |= {secret.stored(""): secret for secret in secrets_of_saga(saga)}
     return tuple(known.values())
@@ -70,7 +68,7 @@ def secrets_of_saga(saga: Saga) -> Iterator[Secret]:
 
 
 async def secrets_of_owner(journal: Journal, saga: SagaId) -> tuple[Secret, ...]:
-    """The same for one that nobody drives here, with those who worked with it."""
+    """Secrets on record of a saga that nobody drives here, with those who worked with it."""
     found = await _loaded(journal, saga)
     if found is None:
         return ()

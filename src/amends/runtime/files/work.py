@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from amends.errors import InputError
-from amends.runtime.action import Action
+from amends.errors import InputError, StepError
+from amends.runtime.declare.action import Action
 
 if TYPE_CHECKING:
     from amends.changeset import Limits
@@ -18,7 +18,7 @@ FILES: Final = "files"
 
 
 class OnFiles:
-    """What `Work` can do with files; `_layers` is given to it by whoever drives the saga."""
+    """File operations of `Work`; `_layers` is given to it by whoever drives the saga."""
 
     _layers: Callable[[], Layers]
 
@@ -123,8 +123,6 @@ class OnFiles:
 
     def _with_files(self, action: Action[..., Any], named: Mapping[str, object]) -> Mapping[str, object]:
         """The arguments with a changeset's name in the place of its files."""
-        if not action.on_files and FILES not in named:
-            return named
         from amends.runtime.files.given import with_files
 
         layers = self._layers()
@@ -156,7 +154,6 @@ async def land_whole(
 ) -> dict[str, Any]:
     """Look at what would land, and land that, as two steps. Whose files they are is not asked here."""
     from amends.runtime.files.landing import land, review
-    from amends.runtime.files.resolving import resolved_by_people
 
     asked = {"message": message, "verify": list(verify), "verify_s": verify_s, "wait_s": wait_s}
     while True:
@@ -166,4 +163,20 @@ async def land_whole(
             files.landings += 1
         if ended["landed"] or on_conflict != "ask":
             return cast("dict[str, Any]", ended)
-        await resolved_by_people(s, files, ended["report"]["changeset"])
+        await _resolved_by_people(s, files, ended["report"]["changeset"])
+
+
+async def _resolved_by_people(s: OnFiles, files: SagaFiles, changeset: str) -> None:
+    """Wait until people have resolved each conflict."""
+    from amends.runtime.files.resolving import resolve, signal_of
+
+    left: Any = True
+    while left:
+        asked = await s.wait_for(signal_of(changeset))
+        said = cast("dict[str, Any]", asked) if isinstance(asked, dict) else {}
+        named = {name: str(said.get(name) or "") for name in ("path", "take", "draft")}
+        try:
+            ended = await s.do_named(resolve, {"files": files, **named})
+        except StepError:
+            continue  # it is on record why; somebody decides again
+        left = ended["left"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.errors import DocumentConflictError, LeaseLostError
-from amends.journal.filing import Document, DocumentWrite, resource_of
-from amends.journal.locking import LockAsk, LocksTaken
-from amends.journal.protocol import Journal, Summary
-from amends.testing.journal_suite.ground import TTL_S, Ground, begin, equal, held, refusal, rule
+from amends.journal.port.documents import Document, DocumentWrite, resource_of
+from amends.journal.port.entries import Summary
+from amends.journal.port.journal import Journal
+from amends.journal.port.locks import LockAsk, LocksTaken
+from amends.testing.journal_suite.fixture import TTL_S, StoreFixture, begin, equal, held, refusal, rule
 from amends.testing.journal_suite.samples import resumed
 
 ENDED = Summary(status=SagaStatus.ROLLED_BACK)
@@ -20,7 +21,7 @@ def put(name: str, body: str | None, key: str, *, saga: str = "", expect: int | 
     return DocumentWrite(name, body, key, SagaId(saga), "system:test", expect)
 
 
-class DocumentRules(Ground):
+class DocumentsSuite(StoreFixture):
     async def holding(self, journal: Journal, name: str, *documents: str) -> SagaId:
         """A saga that holds these documents."""
         await journal.enlist("w", TTL_S)
@@ -141,6 +142,18 @@ class DocumentRules(Ground):
         await journal.append(two, [resumed()], after=1, summary=ENDED, lease=held(two, "w"))
         await journal.write(put("a", "5", "k5", saga=top))
         equal((await journal.write(put("a", None, "u5", saga=top)._replace(takes_back=5))).version, 6)
+
+    @rule
+    async def test_a_change_that_was_taken_back_is_in_nobody_s_way(self, journal: Journal) -> None:
+        _, one, two = await self.family(journal)
+        await journal.write(put("a", "1", "k1", saga=one))
+        await journal.write(put("a", None, "u1", saga=one)._replace(takes_back=1))
+        found = await journal.document("a", reader=two)
+        equal(None if found is None else (found.version, found.deleted), (2, True))
+        await journal.write(put("a", "2", "k2", saga=two, expect=2))
+        await refusal(journal.write(put("a", "3", "k3", saga=one)), DocumentConflictError)
+        undo = put("a", None, "u2", saga=two)._replace(takes_back=3)
+        equal((await journal.write(undo)).version, 4)
 
     @rule
     async def test_a_driver_that_was_replaced_writes_nothing(self, journal: Journal) -> None:

@@ -6,31 +6,26 @@ import asyncio
 from typing import Final, cast
 
 from amends.core import events as e
-from amends.core.transitions import SagaStatus
-from amends.core.values import LARGEST_VALUE, Json, SagaId
-from amends.core.verdict import Rate
+from amends.core.words.values import LARGEST_VALUE, Json, SagaId
 from amends.errors import (
     InputError,
     JournalConflictError,
-    JournalStoppedError,
-    LeaseLostError,
     NotJsonError,
     TooLargeError,
     UnknownSagaError,
 )
 from amends.journal.codec import FIRST, INLINE, chain
-from amends.journal.protocol import Entry, Journal, PersonQuery, SagaQuery, Summary
-from amends.testing.journal_suite.ground import (
+from amends.journal.port.entries import Entry
+from amends.journal.port.journal import Journal
+from amends.testing.journal_suite.fixture import (
     RUNNING,
-    TTL_S,
-    Ground,
+    StoreFixture,
     add,
     begin,
     entries,
     equal,
     events,
     held,
-    logged,
     refusal,
     rule,
 )
@@ -51,7 +46,7 @@ NOT_JSON: Final[tuple[object, ...]] = (
 QUOTES: Final = 2
 
 
-class EntryRules(Ground):
+class EntriesSuite(StoreFixture):
     @rule
     async def test_what_is_appended_is_read_back_in_order(self, journal: Journal) -> None:
         saga = SagaId("s")
@@ -137,7 +132,7 @@ class EntryRules(Ground):
         await refusal(journal.append(saga, [resumed()], after=0, summary=RUNNING), UnknownSagaError)
         await refusal(journal.append(saga, [], after=0, summary=RUNNING), UnknownSagaError)
         await refusal(journal.append(saga, [started()], after=3, summary=RUNNING), JournalConflictError)
-        equal(await journal.saga(saga), None)
+        equal(await entries(journal, saga), [])
 
     @rule
     async def test_a_saga_cannot_start_under_an_id_that_nobody_could_read(self, journal: Journal) -> None:
@@ -154,23 +149,6 @@ class EntryRules(Ground):
             writer, late = (other, journal) if turn % 2 else (journal, other)
             await writer.append(saga, [resumed()], after=turn, summary=RUNNING)
             await refusal(late.append(saga, [resumed()], after=turn, summary=RUNNING), JournalConflictError)
-
-    @rule
-    async def test_no_events_only_ask(self, journal: Journal) -> None:
-        saga = await begin(journal, "s", worker="w")
-        before = await journal.saga(saga)
-        self.clock.advance(1)
-        ended = Summary(status=SagaStatus.COMPLETED, wake_at=7)
-        for lease in (None, held(saga, "w")):
-            equal(await journal.append(saga, [], after=1, summary=ended, lease=lease), ())
-            await refusal(journal.append(saga, [], after=0, summary=RUNNING, lease=lease), JournalConflictError)
-            await refusal(journal.append(saga, [], after=2, summary=RUNNING, lease=lease), JournalConflictError)
-        stale = journal.append(saga, [], after=1, summary=RUNNING, lease=held(saga, "w", 2))
-        await refusal(stale, LeaseLostError)
-        equal((await journal.saga(saga), len(await entries(journal, saga)), journal.nudged("w")), (before, 1, ()))
-        await journal.append(saga, [resumed()], after=1, summary=ended, lease=held(saga, "w"))
-        row = await journal.saga(saga)
-        equal(row and row.status, SagaStatus.COMPLETED)
 
     @rule
     async def test_an_append_is_asked_for_before_it_is_awaited(self, journal: Journal) -> None:
@@ -272,28 +250,6 @@ class EntryRules(Ground):
         await asyncio.gather(*(live(name, handles[index % 2]) for index, name in enumerate(names)))
         for name in names:
             equal([entry.number for entry in await entries(journal, SagaId(name))], list(range(1, 34)))
-
-    @rule
-    async def test_after_close_every_call_is_refused(self, journal: Journal) -> None:
-        saga = await begin(journal, "s")
-        await journal.close()
-        await journal.close()
-        await refusal(journal.append(saga, [resumed()], after=1, summary=RUNNING), JournalStoppedError)
-        await refusal(entries(journal, saga), JournalStoppedError)
-        await refusal(journal.enlist("w", TTL_S), JournalStoppedError)
-        await refusal(journal.retire("w"), JournalStoppedError)
-        await refusal(journal.claim("w"), JournalStoppedError)
-        await refusal(journal.saga(saga), JournalStoppedError)
-        await refusal(journal.sagas(SagaQuery()), JournalStoppedError)
-        await refusal(journal.incidents(PersonQuery()), JournalStoppedError)
-        await refusal(journal.approvals(PersonQuery()), JournalStoppedError)
-        await refusal(logged(journal), JournalStoppedError)
-        await refusal(journal.cursor("c"), JournalStoppedError)
-        await refusal(journal.cursors("c"), JournalStoppedError)
-        await refusal(journal.move_cursor("c", 1), JournalStoppedError)
-        await refusal(journal.admit(Rate(rule="r", key="k", most=1, per_s=1)), JournalStoppedError)
-        await refusal(asyncio.to_thread(journal.renew, "w", TTL_S), JournalStoppedError)
-        await refusal(asyncio.to_thread(journal.nudged, "w"), JournalStoppedError)
 
     @rule
     async def test_what_was_accepted_before_the_close_is_written(self, journal: Journal) -> None:

@@ -7,14 +7,25 @@ from hashlib import sha256
 
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import DRILLS, POLICIES, SagaId, digest
+from amends.core.words.values import DRILLS, POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
-from amends.journal.attested import Attested, Checkpoint, Removal, Spared
 from amends.journal.codec import INLINE, chain
-from amends.journal.protocol import PARENT, ROOT, Inspection, Journal, PersonQuery, SagaQuery, Summary
+from amends.journal.port.entries import PARENT, ROOT, Summary
+from amends.journal.port.evidence import Evidence, Inspection, Removal, Spared, TreeHead
+from amends.journal.port.journal import Journal
+from amends.journal.port.lists import PersonQuery, SagaQuery
 from amends.journal.tree import Tree, leaf
-from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, refusal, rule
-from amends.testing.journal_suite.notary import PlainNotary
+from amends.testing.journal_suite.fixture import (
+    RUNNING,
+    PlainNotary,
+    StoreFixture,
+    add,
+    begin,
+    entries,
+    equal,
+    refusal,
+    rule,
+)
 from amends.testing.journal_suite.samples import opened, resumed, started, succeeded, walked
 
 COMPLETED = Summary(status=SagaStatus.COMPLETED)
@@ -32,15 +43,15 @@ def root(hashes: Sequence[bytes]) -> bytes:
     return sha256(b"\1" + root(hashes[:split]) + root(hashes[split:])).digest()
 
 
-async def checkpoints(journal: Attested, *, after: int = 0) -> list[Checkpoint]:
-    return [one async for one in journal.checkpoints(after=after)]
+async def checkpoints(journal: Evidence, *, after: int = 0) -> list[TreeHead]:
+    return [one async for one in journal.tree_heads(after=after)]
 
 
-async def sizes(journal: Attested) -> list[int]:
+async def sizes(journal: Evidence) -> list[int]:
     return [one.size for one in await checkpoints(journal)]
 
 
-class EvidenceRules(Ground):
+class EvidenceSuite(StoreFixture):
     # -- the tree -----------------------------------------------------------------------------------------------------
 
     @rule
@@ -80,7 +91,7 @@ class EvidenceRules(Ground):
             before = await sizes(journal)
             await add(journal, saga, resumed(), summary=summary)
             tree = await journal.tree()
-            newest = await journal.checkpoint()
+            newest = await journal.tree_head()
             equal(newest and (newest.size, newest.at), (tree.size, self.clock.now()))
             (signer,) = await journal.signers()
             equal(newest and self.notary.read(signer.key, newest.note), (tree.size, tree.root))
@@ -157,14 +168,14 @@ class EvidenceRules(Ground):
         origin = ann.key.partition("+")[0]
         equal((first, second.key), (ann, bob.public(origin)))
         equal(second.note, f"{ann.key} -> {second.key}")
-        equal(await journal.checkpoint(), both)
+        equal(await journal.tree_head(), both)
         tree = await journal.tree()
         for key in (first.key, second.key):
             equal(bob.read(key, both.note), (tree.size, tree.root))
         await add(other, saga, resumed(), summary=COMPLETED)  # it has the old key, and knows that it no longer counts
         equal(await sizes(journal), [1])
         await add(journal, saga, resumed(), summary=COMPLETED)
-        newest = await journal.checkpoint()
+        newest = await journal.tree_head()
         equal(newest and bob.read(second.key, newest.note)[0], 3)
         await refusal(other.hand_over(PlainNotary("eve")), EvidenceKeyError)
         self.notary = bob
@@ -177,7 +188,7 @@ class EvidenceRules(Ground):
         for asked in (
             journal.payload("0" * 64),
             journal.tree(),
-            journal.checkpoint(),
+            journal.tree_head(),
             journal.signers(),
             journal.seal(),
             journal.hand_over(PlainNotary("bob")),
@@ -224,7 +235,7 @@ class EvidenceRules(Ground):
         await journal.hand_over(PlainNotary("bob"))
         self.clock.advance(10)
         await journal.remove_payloads(by="person:ann", why="old", own=True, ended_before=self.clock.now())
-        newest, row = await journal.checkpoint(), await journal.saga(saga)
+        newest, row = await journal.tree_head(), await journal.saga(saga)
         equal(newest and newest.size, 2)
         equal(row and (row.ended_at, row.updated_at), before and (before.ended_at, before.updated_at))
         equal(row and (row.entries, row.pruned), (2, True))

@@ -7,13 +7,14 @@ import threading
 
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import JournalConflictError, LeaseLostError
-from amends.journal.protocol import Journal, Summary
-from amends.testing.journal_suite.ground import (
+from amends.journal.port.entries import Summary
+from amends.journal.port.journal import Journal
+from amends.testing.journal_suite.fixture import (
     RUNNING,
     TTL_S,
-    Ground,
+    StoreFixture,
     add,
     begin,
     entries,
@@ -26,7 +27,7 @@ from amends.testing.journal_suite.ground import (
 from amends.testing.journal_suite.samples import resumed, started, walked
 
 
-class LeaseRules(Ground):
+class LeasesSuite(StoreFixture):
     @rule
     async def test_the_holder_writes_and_nobody_else_with_a_lease(self, journal: Journal) -> None:
         await journal.enlist("w", TTL_S)

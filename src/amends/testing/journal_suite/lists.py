@@ -7,10 +7,12 @@ from typing import Final
 
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.errors import InputError, JournalConflictError
-from amends.journal.protocol import ApprovalRow, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow, Summary
-from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, equal, refusal, rule
+from amends.journal.port.entries import Summary
+from amends.journal.port.journal import Journal
+from amends.journal.port.lists import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
+from amends.testing.journal_suite.fixture import RUNNING, StoreFixture, add, begin, equal, refusal, rule
 from amends.testing.journal_suite.samples import STEP, opened, proposed, requested, resumed, started
 
 COMPLETED: Final = Summary(status=SagaStatus.COMPLETED)
@@ -45,7 +47,7 @@ async def approvals(journal: Journal, query: PersonQuery) -> list[str]:
     return names
 
 
-class ListRules(Ground):
+class ListsSuite(StoreFixture):
     @rule
     async def test_a_row_shows_what_the_saga_was_started_with(self, journal: Journal) -> None:
         saga = await begin(journal, "s")

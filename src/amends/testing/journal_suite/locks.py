@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.errors import LeaseLostError, RefusedError, UnknownSagaError
-from amends.journal.locking import LockAnswer, LockAsk, LockQuery, LocksQueued, LocksRefused, LocksTaken, Wait
-from amends.journal.protocol import Journal, Summary
-from amends.testing.journal_suite.ground import RUNNING, TTL_S, Ground, add, begin, equal, held, refusal, rule
+from amends.journal.port.entries import Summary
+from amends.journal.port.journal import Journal
+from amends.journal.port.locks import LockAnswer, LockAsk, LockQuery, LocksQueued, LocksRefused, LocksTaken, Wait
+from amends.testing.journal_suite.fixture import RUNNING, TTL_S, StoreFixture, add, begin, equal, held, refusal, rule
 from amends.testing.journal_suite.samples import resumed
 
 WAITING = Summary(status=SagaStatus.WAITING)
@@ -18,7 +19,7 @@ HALTED = Summary(status=SagaStatus.INCIDENT)
 TAKEN = LocksTaken()
 
 
-class LockRules(Ground):
+class LocksSuite(StoreFixture):
     async def ask(
         self, journal: Journal, saga: SagaId, *resources: str, step: str = "1", wait_s: float = 60.0, most: int = 10
     ) -> LockAnswer:

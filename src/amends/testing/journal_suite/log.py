@@ -1,29 +1,39 @@
-"""The rules of the log: one order over all sagas, cursors in it, and rates that everybody shares."""
+"""The rules of the log: one order over all sagas, and cursors in it."""
 
 from __future__ import annotations
 
 import asyncio
 
 from amends.core.events import Event
-from amends.core.values import SagaId
-from amends.core.verdict import Rate
+from amends.core.words.values import SagaId
 from amends.errors import InputError
 from amends.journal.codec import INLINE
-from amends.journal.protocol import Cursor, Journal
-from amends.testing.journal_suite.ground import RUNNING, Ground, add, begin, entries, equal, logged, refusal, rule
+from amends.journal.port.journal import Journal
+from amends.journal.port.log import Cursor
+from amends.testing.journal_suite.fixture import (
+    RUNNING,
+    StoreFixture,
+    add,
+    begin,
+    entries,
+    equal,
+    logged,
+    refusal,
+    rule,
+)
 from amends.testing.journal_suite.samples import opened, requested, resumed, started, succeeded, walked
 
 
-class LogRules(Ground):
+class LogSuite(StoreFixture):
     @rule
     async def test_the_log_has_every_entry_of_every_saga_in_the_order_of_writing(self, journal: Journal) -> None:
         handles = [journal, await self.another()]
         written = list(await journal.append(SagaId("s0"), [started()], after=0, summary=RUNNING))
         for turn in range(1, 12):
             handle, saga = handles[turn % 2], SagaId(f"s{turn % 3}")
-            row = await handle.saga(saga)
-            events: list[Event] = [resumed(str(turn)) if row else started(), resumed("again")]
-            written += await handle.append(saga, events, after=row.entries if row else 0, summary=RUNNING)
+            after = len(await entries(handle, saga))
+            events: list[Event] = [resumed(str(turn)) if after else started(), resumed("again")]
+            written += await handle.append(saga, events, after=after, summary=RUNNING)
         for handle in handles:
             found = await logged(handle)
             equal([one.entry for one in found], written)
@@ -141,75 +151,3 @@ class LogRules(Ground):
         for note in ("\ud800", "x" * 16_001):
             await refusal(journal.move_cursor("webhook", 1, note=note), InputError)
         equal(await journal.cursors(""), ())
-
-    # -- rates --------------------------------------------------------------------------------------------------------
-
-    @rule
-    async def test_so_many_are_admitted_and_no_more_until_the_oldest_falls_out(self, journal: Journal) -> None:
-        other = await self.another()
-        for handle in (journal, other, journal):
-            equal(await admitted(handle, "mail", 3, 60), 0)
-            self.clock.advance(1)
-        equal([await admitted(handle, "mail", 3, 60) for handle in (other, journal)], [57_000, 57_000])
-        self.clock.advance(56.999)
-        equal(await admitted(journal, "mail", 3, 60), 1)
-        self.clock.advance(0.001)
-        equal([await admitted(journal, "mail", 3, 60) for _ in range(2)], [0, 1_000])
-
-    @rule
-    async def test_rates_of_different_names_do_not_know_each_other(self, journal: Journal) -> None:
-        equal(await admitted(journal, "a", 1, 1), 0)
-        equal(await admitted(journal, "b\x1fc", 1, 3600), 0)
-        equal([await admitted(journal, "a", 1, 1), await admitted(journal, "b\x1fc", 1, 3600)], [
-            1_000, 3_600_000
-        ])  # fmt: skip
-        self.clock.advance(5)
-        equal([await admitted(journal, "a", 1, 1), await admitted(journal, "b\x1fc", 1, 3600)], [
-            0, 3_595_000
-        ])  # fmt: skip
-
-    @rule
-    async def test_a_rate_that_became_stricter_counts_what_was_admitted_before(self, journal: Journal) -> None:
-        for _ in range(4):
-            equal(await admitted(journal, "mail", 4, 60), 0)
-            self.clock.advance(10)
-        equal(await admitted(journal, "mail", 2, 60), 40_000)
-        equal(await admitted(journal, "mail", 5, 60), 0)
-
-    @rule
-    async def test_a_clock_that_is_set_back_keeps_nobody_out_for_longer_than_the_rate(self, journal: Journal) -> None:
-        equal(await admitted(journal, "mail", 1, 60), 0)
-        self.clock.jump(-3600)
-        equal(await admitted(journal, "mail", 1, 60), 60_000)
-        self.clock.advance(60)
-        equal(await admitted(journal, "mail", 1, 60), 0)
-
-    @rule
-    async def test_what_is_no_rate_is_refused(self, journal: Journal) -> None:
-        for key, most, per_s in (("", 1, 1), ("\ud800", 1, 1), ("a", 0, 1), ("a", 1, 0), ("a", 1, float("inf"))):
-            await refusal(admitted(journal, key, most, per_s), InputError)
-
-    @rule
-    async def test_of_those_who_ask_at_once_no_more_than_allowed_are_admitted(self, journal: Journal) -> None:
-        handles = [journal, await self.another()]
-        asked = [admitted(handles[turn % 2], "mail", 5, 60) for turn in range(40)]
-        waits = await asyncio.gather(*asked)
-        equal((waits.count(0), waits.count(60_000)), (5, 35))
-
-    @rule
-    async def test_what_one_rate_refuses_is_not_counted_in_another(self, journal: Journal) -> None:
-        hourly, often = _rate("hourly", 1, 3600), _rate("often", 3, 60)
-        equal(await journal.admit(often, hourly), (0, 0))
-        equal([await journal.admit(often, hourly) for _ in range(3)], [(0, 3_600_000)] * 3)
-        equal([await journal.admit(often) for _ in range(3)], [(0,), (0,), (60_000,)])
-        equal(await journal.admit(), ())
-
-
-def _rate(key: str, most: int, per_s: float) -> Rate:
-    return Rate(rule="r", key=key, most=most, per_s=per_s)
-
-
-async def admitted(journal: Journal, key: str, most: int, per_s: float) -> int:
-    """How many milliseconds one rate makes a use wait; 0 where it is counted."""
-    (wait,) = await journal.admit(_rate(key, most, per_s))
-    return wait

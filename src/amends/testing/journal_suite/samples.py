@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from amends.core import events as e
-from amends.core.contracts import Contract, OnIncident, Retries, Reversibility, Topic
-from amends.core.values import Json, StepId
-from amends.core.verdict import Need
-from amends.journal.protocol import PARENT
+from amends.core.words.contracts import Contract, OnIncident, Retries, Reversibility, Topic
+from amends.core.words.values import Json, StepId
+from amends.core.words.verdict import Need
+from amends.journal.port.entries import PARENT
 
 STEP: Final = StepId("charge.1")
 CHARGE: Final = Topic("payments.charge")
@@ -69,7 +69,7 @@ def succeeded(result: Json) -> e.AttemptSucceeded:
 
 
 def walked(step: str, *, args: Json = None, is_first: bool = True) -> tuple[e.Event, ...]:
-    """What one ordinary step leaves behind."""
+    """Events that one ordinary step leaves behind."""
     name = StepId(step)
     return (
         proposed(step, args=args, is_first=is_first),

@@ -1,4 +1,4 @@
-"""What simulated sagas call: an action for each kind of promise. What they make of them is in `language`."""
+"""Actions of simulated sagas: one for each kind of promise. What they make of them is in `language`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from amends.errors import Fatal
-from amends.runtime.action import Action, Asked, Done, Happened, NotHappened, key, register
+from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, key
+from amends.runtime.declare.decorators import register
 from amends.testing.simulation.outside import TIMEOUT_S
 from amends.testing.simulation.process import here
 

@@ -8,20 +8,20 @@ from typing import Final
 
 from amends.clock import Clock
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
-from amends.evidence.examine import Conclusion
-from amends.evidence.keys import key_source
-from amends.evidence.notary import KeyNotary
-from amends.evidence.verify import verify_journal
+from amends.core.words.values import BUILT_IN, SagaId
+from amends.drill.mortal import Author
+from amends.drill.world import RULES, Account, Line, World, check
+from amends.evidence.sign.keys import key_source
+from amends.evidence.sign.notary import KeyNotary
+from amends.evidence.verify.examine import Conclusion
+from amends.evidence.verify.verify import verify_journal
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.memory.state import Record
-from amends.journal.protocol import PARENT, SagaRow
-from amends.testing.crash import stale
-from amends.testing.crash_journal import Author
+from amends.journal.port.journal import PARENT, SagaRow
+from amends.testing.crash.crash import stale
 from amends.testing.families import Families
 from amends.testing.simulation.language import Program
 from amends.testing.simulation.outcomes import Programs
-from amends.testing.world import RULES, Account, Line, World, check
 
 _MAY_WAIT: Final = frozenset({SagaStatus.PAUSED, SagaStatus.WAITING})
 _EXAMINED_EACH: Final = 10
@@ -30,7 +30,7 @@ _EXAMINED_EACH: Final = 10
 
 def simulated(memory: Memory) -> list[Record]:
     """The sagas of a schedule, without those that the runtime keeps for itself."""
-    return [record for name, record in memory.sagas.items() if not name.startswith("amends.")]
+    return [record for name, record in memory.sagas.items() if not name.startswith(BUILT_IN)]
 
 
 def waiting_for_people(sagas: list[Record]) -> set[str]:
@@ -58,7 +58,7 @@ async def complaints(
     seed: int,
     sagas: Mapping[SagaId, tuple[str, Program]],
 ) -> list[str]:
-    """What is wrong; nothing, it should be."""
+    """Complaints about a run; there should be none."""
     journal = MemoryJournal(clock, memory)
     records = simulated(memory)
     histories = [[entry async for entry in journal.read(record.id)] for record in records]
@@ -89,7 +89,7 @@ def _listed(row: SagaRow | None, account: Account) -> Iterator[str]:
 
 
 def _leaked(memory: Memory) -> Iterator[str]:
-    """Who has ended holds nothing, and waits for nothing."""
+    """Complaints about sagas that have ended and still hold something, or wait for it."""
     for ticket in memory.tickets:
         if memory.sagas[ticket.owner].summary.status.ended:
             yield f"saga {ticket.owner} has ended, and {ticket.resource} is still its own"

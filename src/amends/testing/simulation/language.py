@@ -1,4 +1,4 @@
-"""What simulated sagas are: definitions that read what to do from their input, and graphs.
+"""Simulated sagas: definitions that read what to do from their input, and graphs.
 
 A program is either `groups` of plain steps, or `parts`, each a word and what it needs, which use the rest of the
 language: children, checkpoints, blocks that are tried again, held steps, waits, locks, documents and spending. Those
@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from amends.errors import Complete, StepFailedError, StepLostError, WaitTimeoutError
-from amends.runtime.action import Action
-from amends.runtime.calling import child
-from amends.runtime.definition import SagaDefinition
-from amends.runtime.limits import Limits, to_checkpoint
-from amends.runtime.steps import Step, given
-from amends.runtime.work import Work
+from amends.runtime.declare.action import Action
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.declare.limits import Limits, to_checkpoint
+from amends.runtime.declare.steps import Step, given
+from amends.runtime.saga.children import child
+from amends.runtime.saga.work import Work
 from amends.testing.simulation.actions import ACTIONS, APPROVED, HELD, LAST, LOCKED, LOOK, PIVOT
 from amends.testing.simulation.process import here
 

@@ -12,18 +12,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from amends.core.saga import Step, replay
+from amends.core.state.saga import Step, open_waits, replay
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.values import SagaId, StepId
-from amends.core.waits import open_waits
+from amends.core.words.values import BUILT_IN, SagaId, StepId
+from amends.drill.world import INTENTS, Account, Line, standing
 from amends.journal.memory import Memory
 from amends.journal.memory.state import Record
-from amends.journal.protocol import PARENT, ROOT
-from amends.runtime.children import CALL
-from amends.runtime.family import PARENT_STEP
+from amends.journal.port.journal import PARENT, ROOT
+from amends.runtime.drive.children import CALL
+from amends.runtime.drive.family import PARENT_STEP
 from amends.testing.simulation.language import DOCUMENT, Program
 from amends.testing.simulation.programs import effects, says
-from amends.testing.world import INTENTS, Account, Line, standing
 
 _S = StepStatus
 _GONE: Final = frozenset(status for status in SagaStatus if status.ended)
@@ -39,7 +38,7 @@ def left_behind(memory: Memory, under_way: Collection[SagaId]) -> list[str]:
 
     Not those that were driven before it began: whoever set them going did not wait for them either.
     """
-    sagas = {record.id: record for record in memory.sagas.values() if not record.id.startswith("amends.")}
+    sagas = {record.id: record for record in memory.sagas.values() if not record.id.startswith(BUILT_IN)}
     if len(sagas) == 1:
         return []
     ended = {name: one.summary.status in _GONE for name, one in sagas.items()}

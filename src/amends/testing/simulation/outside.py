@@ -1,4 +1,4 @@
-"""What is outside of all processes: providers, and a network that loses, delays and doubles what is sent to them.
+"""The world outside of all processes: providers, and a network that loses, delays and doubles what is sent to them.
 
 There are two kinds of provider. A keyed one knows a key again, and keeps a tombstone for what was taken back: whatever
 arrives for it later changes nothing. A plain one does what it is asked to do each time; what it is asked arrives at
@@ -13,10 +13,10 @@ from enum import Enum, auto
 from typing import Final
 
 from amends.dataclass import dataclass
+from amends.drill.world import World
 from amends.errors import Fatal, NotDone
-from amends.runtime.action import Asked, Done, Happened, NotHappened
+from amends.runtime.declare.action import Asked, Done, Happened, NotHappened
 from amends.testing.simulation.loop import Dice
-from amends.testing.world import World
 
 TIMEOUT_S: Final = 10.0
 _LONGEST_S: Final = 400.0
@@ -25,7 +25,7 @@ Later = Callable[[float, Callable[[], None]], object]
 
 
 class Fate(Enum):
-    """What becomes of one call."""
+    """The fate of one call."""
 
     REFUSED = auto()
     """The provider says no, and nothing has happened."""
@@ -57,7 +57,7 @@ _ONLY_KEYED: Final = frozenset({Fate.LATE, Fate.DOUBLED})
 
 @dataclass(frozen=True, slots=True)
 class Flaws:
-    """What providers do not do, to see that it shows."""
+    """Faults planted in providers, to see that they show."""
 
     forgets_keys: bool = False
     keeps_no_tombstones: bool = False
@@ -175,7 +175,7 @@ class Providers:
     # -- probes -------------------------------------------------------------------------------------------------------
 
     async def ask(self, asked: Asked, nap: Nap) -> Happened | NotHappened:
-        """What a probe can honestly say: as long as something is on its way, nothing."""
+        """Answer what a probe can honestly say: as long as something is on its way, nothing."""
         await nap(0.001, 0.2)
         if not self.is_well and self._dice.chance(10):
             raise ConnectionError("nobody answers")

@@ -1,4 +1,4 @@
-"""What people ask of a simulated runtime: to cancel, to go back a part of the way, to go on, to stand still."""
+"""Requests of people to a simulated runtime: to cancel, to go back a part of the way, to go on, to stand still."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 from amends.core.events import IncidentKind
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.dataclass import dataclass
 from amends.errors import AmendsError, RefusedError, UnknownSagaError
-from amends.journal.protocol import IncidentRow
-from amends.runtime.coordinator import Coordinator
+from amends.journal.port.journal import IncidentRow
+from amends.runtime.coordinator.coordinator import Coordinator
 from amends.testing.simulation.language import SIGNAL
 from amends.testing.simulation.loop import Dice
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from amends.core.events import Event
-from amends.core.outcomes import Failed, Lost, Outcome
-from amends.core.values import SagaId
+from amends.core.words.outcomes import Failed, Lost, Outcome
+from amends.core.words.values import SagaId
+from amends.drill.mortal import Author
 from amends.errors import AmendsError
-from amends.gate.builtin import BuiltinGate
-from amends.gate.protocol import Gate
+from amends.gate.facts import Gate
+from amends.gate.load import BuiltinGate
 from amends.journal.memory import Memory
-from amends.runtime.coordinator import Coordinator
-from amends.runtime.executor import Call, Executor
-from amends.runtime.registry import Registry
+from amends.runtime.coordinator.coordinator import Coordinator
+from amends.runtime.declare.registry import Registry
+from amends.runtime.drive.executor import Call, Executor
 from amends.runtime.settings import Settings
-from amends.testing.crash_journal import Author
-from amends.testing.crash_loop import LoopClock
+from amends.testing.crash.loop import LoopClock
 from amends.testing.simulation.loop import OWNER, Dice, Owner, SimLoop
 from amends.testing.simulation.outside import Providers
 from amends.testing.simulation.store import Register, Unreliable, Watched
@@ -38,7 +38,7 @@ def _gate() -> Gate:
 
 @dataclass(slots=True)
 class Ground:
-    """What all processes share. `story` is told only where somebody `listens`."""
+    """Everything that all processes share. `story` is told only where somebody `listens`."""
 
     loop: SimLoop
     dice: Dice

@@ -1,4 +1,4 @@
-"""What chance has simulated sagas do: the input of the definitions in `language`.
+"""Programs that chance writes for simulated sagas: the input of the definitions in `language`.
 
 `KINDS` is the table of those programs in which features of the language meet: families, parts of the work that are
 taken back with the children in them, what is held, asked ahead or irreversible. One line there is one more kind.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Final
 
-from amends.runtime.action import Action
+from amends.runtime.declare.action import Action
 from amends.testing.simulation.actions import ACTIONS, APPROVED, HELD, LOCKED, PIVOT
 from amends.testing.simulation.language import GRAPHS, LIMITED, THRIFTY, WORK, Program
 from amends.testing.simulation.loop import Dice
@@ -57,7 +57,7 @@ def any_program(seed: int, dice: Dice, who: str) -> tuple[str, Program]:
 
 
 def at_the_desk(dice: Dice, who: str) -> Program:
-    """What another saga does that wants the same thing."""
+    """The program of another saga that wants the same thing."""
     return _parts([["lock"], ["do", _one(dice)]], dice, who)
 
 
@@ -254,7 +254,7 @@ def _asked(dice: Dice, _who: str) -> list[Part]:
 
 
 def _pivots(dice: Dice, who: str) -> list[Part]:
-    """What cannot be taken back is on its way when a rollback begins."""
+    """A program in which something that cannot be taken back is on its way when a rollback begins."""
     fails = [["sleep", dice.between(0.01, 0.5)], ["fail"]] if dice.chance(60) else [_do(dice), _do(dice)]
     other = [["pivot"]] if dice.chance(70) else [_child(dice, who, _do(dice), ["pivot"])]
     beside = ["beside", [other, fails]]

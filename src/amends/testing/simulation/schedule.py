@@ -21,11 +21,11 @@ from functools import cache, partial
 from typing import Any, Final
 
 from amends.core.transitions import SagaStatus
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
 from amends.errors import AmendsError
-from amends.journal.protocol import IncidentRow
-from amends.runtime.registry import Registry
-from amends.testing.crash_loop import LoopClock
+from amends.journal.port.journal import IncidentRow
+from amends.runtime.declare.registry import Registry
+from amends.testing.crash.loop import LoopClock
 from amends.testing.simulation import people
 from amends.testing.simulation.judging import complaints, simulated, waiting_for_people
 from amends.testing.simulation.language import DEFINITIONS, EVERY_ACTION, MARK, WORK, Program
@@ -56,7 +56,7 @@ _PERSON_S: Final = 20.0
 
 @dataclass(slots=True)
 class Played:
-    """What a schedule came to; `complaints` should be empty."""
+    """The result of a schedule; `complaints` should be empty."""
 
     seed: int
     complaints: list[str]
@@ -194,7 +194,7 @@ class Schedule:
         await process.scan()
 
     def _doom(self, process: Process) -> None:
-        """What is to go wrong with it, and when."""
+        """Choose what is to go wrong with it, and when."""
         dice, ground = self._ground.dice, self._ground
         process.fault_at = dice.below(_TURNS[dice.below(len(_TURNS))]) + 1
         kind = dice.below(10)
@@ -360,4 +360,4 @@ def _registry() -> Registry:
 
 
 def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the remains of dead processes complain about."""
+    """Ignore what the remains of dead processes complain about."""

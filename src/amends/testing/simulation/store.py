@@ -16,20 +16,20 @@ from typing import Final, Protocol
 
 from amends.clock import Clock
 from amends.core.events import Event
-from amends.core.values import SagaId
+from amends.core.words.values import SagaId
+from amends.drill.mortal import Author, Mortal
 from amends.errors import AmendsError, JournalBusyError, JournalFullError, JournalStoppedError
-from amends.journal.leases import Reading
 from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.memory.state import Record
-from amends.journal.protocol import Entry, Journal, Lease, Summary
-from amends.testing.crash_journal import Author, Mortal
+from amends.journal.port.journal import Entry, Journal, Lease, Summary
+from amends.journal.port.leases import Reading
 from amends.testing.simulation.loop import Dice
 
 _REFUSALS_IN_100: Final = 1.0
 
 
 class Store(Protocol):
-    """What a handle has to know of the process that it is opened in."""
+    """The process that a handle is opened in, as far as the handle has to know it."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,7 @@ class Store(Protocol):
 
 
 class Register:
-    """Who is alive, as nobody in the simulation can know: by worker, its process, and until when its lease lasts."""
+    """Living workers, as nobody in the simulation can know: by worker, its process, and until when its lease lasts."""
 
     def __init__(self) -> None:
         self._leases: dict[str, tuple[Store, float]] = {}

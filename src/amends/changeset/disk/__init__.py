@@ -1,0 +1,1 @@
+"""The disk: every call that reads or changes it."""

@@ -1,0 +1,1 @@
+"""Landing: what would change, making it so, and taking it back."""

@@ -1,0 +1,1 @@
+"""Layers: what a step changes, over what is below it."""

@@ -1,0 +1,1 @@
+"""The parts of a changeset, as data. Pure."""

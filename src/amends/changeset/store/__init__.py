@@ -1,0 +1,1 @@
+"""The state directory: changesets, contents and the queue of landings, kept beside the tree."""

@@ -1,0 +1,1 @@
+"""Texts: lines, three-way merges, diffs. Pure."""

@@ -1,0 +1,160 @@
+"""`amends approval`: what people are asked, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import click
+
+from amends.bootstrap import Coordinator
+from amends.cli import config
+from amends.cli.groups import Nouns, show_help
+from amends.cli.ids import with_approval
+from amends.cli.journal import opened_to_read
+from amends.cli.options import author, with_author, with_journal
+from amends.cli.session import DONE, NOT_OVER, finish
+from amends.cli.show.approval import asking_fields, is_open, tell_approval, tell_granted
+from amends.cli.show.hints import command, modules_for, read_begun
+from amends.cli.show.output import Output, has_person
+from amends.cli.show.tables import Table
+from amends.cli.show.timeline import APPROVAL_HEADS, APPROVAL_SPARE, approval_cells, approval_fields
+from amends.clock import SystemClock
+from amends.errors import InputError, RefusedError
+from amends.journal.port.journal import PersonQuery
+from amends.operate.reading import read_asking
+from amends.runtime.coordinator.people import Approval
+from amends.text import visible
+
+
+@click.group(cls=Nouns, invoke_without_command=True)
+@click.pass_context
+def approval(context: click.Context) -> None:
+    """Answer what people are asked before it is done."""
+    show_help(context)
+
+
+@approval.command("list")
+@click.option("--all", "is_all", is_flag=True, help="Those too that are answered, used or void.")
+@with_journal
+def list_approvals(*, is_all: bool, journal: str, as_json: bool) -> None:
+    """List what people are asked, oldest first."""
+    out, query, now = Output(as_json=as_json), PersonQuery(open_only=not is_all, limit=500), SystemClock().now()
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            page = await opened.approvals(query)
+            nothing = "no approvals" if is_all else "no open approvals"
+            table = Table(out, APPROVAL_HEADS, spare=APPROVAL_SPARE)
+            if not page.rows:
+                out.say(nothing)
+            while True:
+                for row in page.rows:
+                    out.record("approval", approval_fields(row))
+                table.say([approval_cells(row, now) for row in page.rows])
+                if page.cursor is None or out.is_gone:
+                    break
+                page = await opened.approvals(replace(query, after=page.cursor))
+
+    asyncio.run(whole())
+
+
+@approval.command()
+@with_approval
+@with_journal
+def show(*, approval_id: str, journal: str, as_json: bool) -> None:
+    """Show everything that a person should know before they answer.
+
+    What will happen, with its arguments in full; what would take it back; which rule asks, and why; who asks, who has
+    agreed and who is lacking; what has happened so far. Text that the agent or the action's author wrote is named as
+    theirs.
+    """
+    out, found = Output(as_json=as_json), _found(approval_id, journal)
+    out.record("approval", asking_fields(found))
+    tell_approval(out, found, SystemClock().now(), journal)
+
+
+@approval.command()
+@with_approval
+@click.option("--why", default="", help="The reason, as it goes on record.")
+@click.option("--digest", metavar="DIGEST", help="What was shown, by its digest; refused if it has changed since.")
+@click.option("--yes", is_flag=True, help="Grant what is asked now, without looking.")
+@with_author
+@with_journal
+def grant(
+    *, approval_id: str, why: str, digest: str | None, yes: bool, by: str | None, journal: str, as_json: bool
+) -> int:
+    """Agree to what is asked, as it is shown.
+
+    On a terminal it is shown first, and confirmed. Elsewhere give --digest, which says what was seen, or --yes, which
+    takes whatever is asked by now. Who has agreed already cannot grant it, nor, outside development, who asked for it,
+    owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
+    """
+    out, who, confirmed = Output(as_json=as_json), author(by), yes or digest is not None
+    found = _found(approval_id, journal)
+    if not confirmed and (as_json or not has_person()):
+        raise InputError("nobody is there to confirm it; give the --digest that `amends approval show` shows, or --yes")
+    if not confirmed and not _confirm(out, found, who, journal):
+        out.say("nothing is granted")
+        return NOT_OVER
+    answered = _answer(found, who, why, journal, digest=digest or found.digest)
+    out.record("approval", asking_fields(answered))
+    tell_granted(out, answered, who, _resume(found, journal))
+    return NOT_OVER if is_open(answered) else DONE
+
+
+@approval.command()
+@with_approval
+@click.option("--why", required=True, help="The reason; it goes on record, and the agent is told.")
+@with_author
+@with_journal
+def refuse(*, approval_id: str, why: str, by: str | None, journal: str, as_json: bool) -> None:
+    """Say no: the step is denied, and nothing of it is done.
+
+    One refusal is enough, however many people are asked. What was done before it is rolled back, unless the saga goes
+    on without the step.
+    """
+    out, who = Output(as_json=as_json), author(by)
+    if not why.strip():
+        raise InputError("--why is empty; say why not, for whoever asked")
+    answered = _answer(_found(approval_id, journal), who, why, journal)
+    out.record("approval", asking_fields(answered))
+    out.say(f"approval {visible(approval_id)} ", ("refused", "bold red"), f" by {visible(who)}: {visible(why)}")
+
+
+def _found(approval_id: str, journal: str) -> Approval:
+    async def whole() -> Approval:
+        async with opened_to_read(journal) as opened:
+            return await read_asking(opened, approval_id)
+
+    return asyncio.run(whole())
+
+
+def _resume(found: Approval, journal: str) -> str:
+    """The command that goes on with its saga."""
+
+    async def whole() -> str:
+        async with opened_to_read(journal) as opened:
+            return command(journal, "resume", *modules_for(await read_begun(opened, found.saga)))
+
+    return asyncio.run(whole())
+
+
+def _answer(found: Approval, who: str, why: str, journal: str, *, digest: str | None = None) -> Approval:
+    """Granted where a digest says what, else refused."""
+
+    async def whole() -> Approval:
+        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+            if digest is None:
+                return await coordinator.refuse(found.id, by=who, why=why)
+            return await coordinator.grant(found.id, by=who, why=why, digest=digest)
+
+    return finish(whole())
+
+
+def _confirm(out: Output, found: Approval, who: str, journal: str) -> bool:
+    if not is_open(found):
+        raise RefusedError(f"approval {found.id} is {found.status}: nobody is asked any more")
+    tell_approval(out, found, SystemClock().now(), journal)
+    out.say()
+    return click.confirm(f"grant this as {visible(who)}?")

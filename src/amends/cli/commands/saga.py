@@ -1,0 +1,482 @@
+"""`amends saga`: look at sagas, send them what they wait for, take them back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Final, cast
+
+import click
+
+from amends.bootstrap import Coordinator
+from amends.cli import config, session
+from amends.cli.completing import complete_saga
+from amends.cli.groups import Nouns, show_help
+from amends.cli.ids import with_saga, with_sagas
+from amends.cli.inputs import read_document
+from amends.cli.journal import opened_to_read
+from amends.cli.modules import load_modules
+from amends.cli.options import author, hint_renamed, renamed, require_named, with_author, with_journal, with_modules
+from amends.cli.session import Follower
+from amends.cli.show.hints import command, modules_for, read_begun, tell_review
+from amends.cli.show.output import Output, Part, hint
+from amends.cli.show.tables import Table
+from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, driven, headed, is_left, saga_cells, saga_fields, throttled
+from amends.clock import SystemClock
+from amends.core.state.saga import Saga
+from amends.core.transitions import SagaStatus
+from amends.core.words.values import OWN, Json, SagaId
+from amends.errors import InputError
+from amends.journal.port.journal import Driver, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.operate.reading import load, require_journal, unknown
+from amends.runtime.coordinator.preview import planned
+from amends.runtime.coordinator.upgrade import Unresumable, unresumable
+from amends.runtime.declare.registry import PROCESS
+from amends.runtime.drive.handle import Ended, ended
+from amends.runtime.drive.kinship import counted_on, unmitigated_below
+from amends.text import clock_time, visible
+
+
+@click.command("raise-limit")
+@with_saga
+@with_modules
+@click.option("--tokens", type=int, metavar="N", help="Allow so many tokens in all.")
+@click.option("--usd", metavar="AMOUNT", help="Allow so many dollars in all.")
+@click.option("--seconds", type=float, metavar="S", help="Allow so much time since the saga began.")
+@click.option("--steps", type=int, metavar="N", help="Allow so many steps in all.")
+@click.option("--failures", type=int, metavar="N", help="Allow so many failed attempts in all.")
+@click.option("--retries", type=int, metavar="N", help="Allow so many retries in all.")
+@click.option("--spin", type=int, metavar="N", help="Allow so many near-identical steps in a row.")
+@click.option("--why", default="", help="The reason, as it goes on record.")
+@with_author
+@with_journal
+def raise_limit(  # noqa: PLR0913 - one for each limit
+    *,
+    saga_id: str,
+    modules: tuple[str, ...],
+    tokens: int | None,
+    usd: str | None,
+    seconds: float | None,
+    steps: int | None,
+    failures: int | None,
+    retries: int | None,
+    spin: int | None,
+    why: str,
+    by: str | None,
+    journal: str,
+    as_json: bool,
+) -> int:
+    """Set a saga's limits higher. One that had stopped at its limit goes on.
+
+    Without any amount, as much again is allowed of the limit that it has reached. The exit code is that of a run.
+    """
+    who = author(by)
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        session.require_known(state, coordinator.registry, forward=True)
+        return await coordinator.raise_limit(
+            saga_id,
+            tokens=tokens,
+            usd=usd,
+            seconds=seconds,
+            steps=steps,
+            failures=failures,
+            retries=retries,
+            spin=spin,
+            why=why,
+            by=who,
+        )
+
+    return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
+
+
+@click.group(cls=Nouns, invoke_without_command=True)
+@click.pass_context
+def saga(context: click.Context) -> None:
+    """Look at sagas, or take one back."""
+    show_help(context)
+
+
+saga.add_command(raise_limit)
+
+
+@saga.command("list")
+@click.option(
+    "--status",
+    "statuses",
+    metavar="STATUS",
+    multiple=True,
+    help="running, waiting, rolling_back, completed, rolled_back, mitigated, incident or paused; may be given several "
+    "times.",
+)
+@click.option("--definition", metavar="NAME", help="Only sagas made from this definition.")
+@click.option("--topic", metavar="TOPIC", help="Only sagas with a step of this topic.")
+@click.option("--env", metavar="ENV", help="Only sagas of this environment.")
+@click.option("--parent", metavar="SAGA", shell_complete=complete_saga, help="Only the children of this saga.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--all", "is_all", is_flag=True, help="All of them, and those too in which amends keeps its own records.")
+@with_journal
+def list_sagas(
+    *,
+    statuses: tuple[str, ...],
+    definition: str | None,
+    topic: str | None,
+    env: str | None,
+    parent: str | None,
+    limit: int,
+    is_all: bool,
+    journal: str,
+    as_json: bool,
+) -> None:
+    """List sagas, newest first.
+
+    A saga that should be going, and that no living process drives, is shown as `driver gone`.
+    """
+    wanted = tuple(map(_status, statuses)) or None
+    query = SagaQuery(
+        statuses=wanted,
+        without=() if is_all or definition is not None else OWN,
+        definition=definition,
+        topic=topic,
+        env=env,
+        parent=None if parent is None else SagaId(parent),
+        limit=500 if is_all else limit,
+    )
+    out = Output(as_json=as_json)
+
+    async def cells(opened: Journal, row: SagaRow, driver: Driver | None) -> tuple[Part, ...]:
+        begun = await read_begun(opened, row.id) if is_left(row, driver) else None
+        resume, throttle = command(journal, "resume", *modules_for(begun)), await throttled(opened, row)
+        return saga_cells(row, driver, resume, throttle)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            page = await opened.sagas(query)
+            table = Table(out, SAGA_HEADS, spare=SAGA_SPARE)
+            if not page.rows:
+                out.say("no sagas")
+            while True:
+                rows = await driven(opened, page.rows)
+                for row, driver in rows:
+                    out.record("saga", saga_fields(row, driver))
+                table.say([await cells(opened, row, driver) for row, driver in rows])
+                if page.cursor is None or not is_all or out.is_gone:
+                    break
+                page = await opened.sagas(replace(query, before=page.cursor))
+            if page.cursor is not None and not out.is_gone:
+                hint(f"there are more than {limit}; see them with --all or a higher --limit")
+
+    asyncio.run(whole())
+
+
+def _status(name: str) -> SagaStatus:
+    try:
+        return SagaStatus(name)
+    except ValueError:
+        raise InputError(f"{name!r} is not a status; they are {', '.join(SagaStatus)}") from None
+
+
+@saga.command()
+@with_saga
+@with_journal
+def show(*, saga_id: str, journal: str, as_json: bool) -> None:
+    """Show one saga: where it stands, who drives it and until when, and everything that happened."""
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            found = await opened.saga(SagaId(saga_id))
+            if found is None:
+                raise await unknown(opened, saga_id)
+            ((row, driver),) = await driven(opened, (found,))
+            begun = await read_begun(opened, row.id)
+            out.record("saga", saga_fields(row, driver))
+            for fact in headed(row, driver, command(journal, "resume", *modules_for(begun))):
+                out.say(*fact)
+            out.say()
+            await Follower(opened, row.id, out).catch_up()
+            if row.status is SagaStatus.WAITING:
+                stands, now = ended(await load(opened, row.id)), SystemClock().now()
+                if stands.due_at is not None:
+                    out.say()
+                    out.say(visible(f"{stands.why}; it may go on at {clock_time(stands.due_at, now)}"))
+                for name in stands.waits_for:
+                    out.say()
+                    out.say(f"waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', row.id, name))}")
+            needs = [("incident", one.id) for one in (await opened.incidents(PersonQuery(saga=row.id))).rows]
+            waits = [("approval", one.id) for one in (await opened.approvals(PersonQuery(saga=row.id))).rows]
+            if needs or waits:
+                out.say()
+            for what, name in (*needs, *waits):
+                why = "needs a person" if what == "incident" else "waits for people"
+                out.say(f"{why}: {visible(command(journal, what, 'show', name))}")
+            if row.status is SagaStatus.COMPLETED:
+                await tell_review(out, opened, row.id, journal)
+
+    asyncio.run(whole())
+
+
+@saga.command()
+@with_sagas
+@click.option("--once", is_flag=True, help="Show how things stand now, and end.")
+@with_journal
+def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool) -> None:
+    """Watch sagas as they go: which steps went forward, which go back.
+
+    Whatever is going is shown, with who drives it, or only the sagas that are named, until these have ended. This only
+    reads. With --json, each new entry is a line, and each change of driver.
+    """
+    from amends.cli.show.live import watch_sagas  # and rich, to draw with: not for who asks for JSON elsewhere
+
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            await watch_sagas(opened, saga_ids, out, once=once)
+
+    asyncio.run(whole())
+
+
+@saga.command("retry", hidden=True)
+@with_saga
+@with_modules
+@with_author
+@with_journal
+@renamed("saga retry", "incident retry")
+def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool) -> int:
+    """Try again what a saga's incident stopped at: `amends incident retry`, which takes a saga's id too."""
+    who = author(by)
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        incident = session.open_incident(state)
+        session.require_known(state, coordinator.registry, forward=state.rollback is None)
+        return await coordinator.retry_incident(incident, by=who)
+
+    return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
+
+
+@saga.command()
+@with_saga
+@with_modules
+@click.option("--why", default="cancelled", show_default=True, help="The reason, as it goes on record.")
+@click.option("--mitigate", is_flag=True, help="Also past its pivot: mitigate what cannot be taken back.")
+@click.option("--plan", is_flag=True, help="Change nothing: say what would be taken back, and what cannot be.")
+@with_author
+@with_journal
+def cancel(
+    *,
+    saga_id: str,
+    modules: tuple[str, ...],
+    why: str,
+    mitigate: bool,
+    plan: bool,
+    by: str | None,
+    journal: str,
+    as_json: bool,
+) -> int:
+    """Take a saga back, even one that has completed.
+
+    It cannot be taken back over a pivot, the first irreversible step that took effect; with --mitigate, for a person,
+    what is declared as mitigation is done about each such step, in its turn, and the saga ends as mitigated. A child
+    goes back with its parent, and not alone, unless it has stopped at an incident. A part of a saga is taken back by
+    `amends saga rollback`. The exit code is 0 once it is rolled back or mitigated, 4 if that needs a person, 6 if
+    another process is at it; with --plan, 0 if nothing stands in the way, else 4.
+    """
+    if plan:
+        return show_plan(saga_id, modules=modules, mitigate=mitigate, journal=journal, as_json=as_json)
+    who = author(by)
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        await session.require_free(coordinator.journal, state)
+        session.require_known(state, coordinator.registry, forward=False)
+        return await coordinator.cancel(saga_id, why=why, by=who, mitigate=mitigate)
+
+    return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
+
+
+@saga.command()
+@with_saga
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--payload", metavar="JSON", help="What the saga is given: JSON, @FILE of it, or - for stdin.  [default: null]"
+)
+@click.option("--early", is_flag=True, help="Keep it, should the saga not wait for it yet.")
+@with_author
+@with_journal
+def signal(
+    *, saga_id: str, name: str, payload: str | None, early: bool, by: str | None, journal: str, as_json: bool
+) -> None:
+    """Send a saga what it waits for.
+
+    The process that drives it goes on within about a second; one that nobody drives is gone on with by `amends resume`
+    or `amends work`. A signal that the saga does not wait for is refused, unless it is sent --early.
+    """
+    who, value = author(by), cast("Json", read_document(payload, option="--payload"))
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+            await coordinator.signal(saga_id, name, value, by=who, early=early)
+
+    require_journal(journal)
+    asyncio.run(whole())
+    out.record("signal", {"saga": saga_id, "name": name, "by": who})
+    out.say(f"saga {visible(saga_id)} has been sent {visible(name)}")
+
+
+@saga.command()
+@with_modules
+@click.option("--completed", is_flag=True, help="Also those that have completed, and could still be cancelled.")
+@with_journal
+def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: bool) -> int:
+    """Say which unfinished sagas the modules could not go on with.
+
+    For a deploy: run it with the new code before it is let loose on the journal. A saga is named whose definition, in
+    its version, is not declared, or whose actions are missing or promise something else by now, with the step and what
+    to do. The exit code is 1 if there is one.
+    """
+    require_named(modules)
+    out = Output(as_json=as_json)
+
+    async def whole() -> list[Unresumable]:
+        async with opened_to_read(journal) as opened:
+            await session.remember(opened)
+            return [one async for one in unresumable(opened, PROCESS, completed=completed)]
+
+    with out.kept_clean():
+        load_modules(modules)
+        found = asyncio.run(whole())
+    for one in found:
+        out.record("unresumable", asdict(one))
+        out.say((visible(one.saga), "bold"), f" {visible(one.definition)}/{one.version}, {one.status}")
+        for obstacle in one.obstacles:
+            more = f" and {obstacle.steps - 1} more" if obstacle.steps > 1 else ""
+            where = "" if obstacle.step is None else f"step {visible(obstacle.step)}{more}: "
+            out.say(f"  {where}{visible(obstacle.what)}")
+            out.say(f"  → {visible(obstacle.do)}")
+    if not found:
+        out.say("every saga that is unfinished can be gone on with")
+    return 1 if found else 0
+
+
+@saga.command()
+@with_saga
+@click.option("--why", metavar="TEXT", required=True, help="Who asks for it, and what for.")
+@click.option("--lift", is_flag=True, help="Let it be pruned again.")
+@with_author
+@with_journal
+def retain(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as_json: bool) -> None:
+    """Keep what a saga held, however old it is: `amends prune` leaves it alone."""
+    _retain(saga_id, why=why, lift=lift, who=author(by), journal=journal, out=Output(as_json=as_json))
+
+
+@saga.command("hold", hidden=True)
+@with_saga
+@click.option("--why", metavar="TEXT", required=True)
+@click.option("--lift", is_flag=True)
+@with_author
+@with_journal
+@renamed("saga hold", "saga retain")
+def _hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as_json: bool) -> None:
+    """Keep what a saga held, under the name that this had until 0.1."""
+    _retain(saga_id, why=why, lift=lift, who=author(by), journal=journal, out=Output(as_json=as_json))
+
+
+def _retain(saga_id: str, *, why: str, lift: bool, who: str, journal: str, out: Output) -> None:
+    async def whole() -> None:
+        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+            if lift:
+                await coordinator.lift(saga_id, why=why, by=who)
+            else:
+                await coordinator.retain(saga_id, why=why, by=who)
+
+    require_journal(journal)
+    asyncio.run(whole())
+    out.record("hold", {"saga": saga_id, "is_held": not lift, "by": who})
+    out.say(f"saga {visible(saga_id)} is {'not retained any more' if lift else 'retained'}")
+
+
+@saga.command()
+@with_saga
+@with_modules
+@click.option("--to", metavar="NAME", help="Back to this checkpoint.")
+@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Back by its last steps that stand, so many.")
+@click.option("--plan", is_flag=True, help="Change nothing: say what would be taken back, and what cannot be.")
+@click.option("--mitigate", is_flag=True, hidden=True)  # of all of it: as `cancel` has it
+@click.option("--why", default="rolled back", show_default=True, help="The reason, as it goes on record.")
+@with_author
+@with_journal
+def rollback(  # noqa: PLR0913 - one for each option
+    *,
+    saga_id: str,
+    modules: tuple[str, ...],
+    to: str | None,
+    last: int | None,
+    plan: bool,
+    mitigate: bool,
+    why: str,
+    by: str | None,
+    journal: str,
+    as_json: bool,
+) -> int:
+    """Take a part of a saga back, and have it go on from there.
+
+    Give --to or --last; all of a saga is taken back by `amends saga cancel`. The exit code is 0 once the saga has
+    ended, completed or rolled back, 4 if it needs a person, 6 if another process is at it; with --plan, 0 if nothing
+    stands in the way, else 4.
+    """
+    if mitigate and (to is not None or last is not None):
+        raise click.UsageError("--mitigate takes all of a saga back; leave out --to and --last")
+    partly = to is not None or last is not None
+    who = author(by)
+
+    async def asked(coordinator: Coordinator, state: Saga) -> Ended:
+        await session.require_free(coordinator.journal, state, partly=partly)
+        session.require_known(state, coordinator.registry, forward=partly)
+        return await coordinator.rollback(saga_id, to=to, last=last, why=why, by=who, mitigate=mitigate)
+
+    if plan:
+        code = show_plan(
+            saga_id, modules=modules, to=to, last=last, mitigate=mitigate, journal=journal, as_json=as_json
+        )
+    else:
+        code = session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
+    if not partly:
+        hint_renamed("saga rollback ID", "saga cancel ID")
+    return code
+
+
+_FIELDS: Final = ("order", "step", "topic", "undoes", "certain", "why_not", "mitigates")
+
+
+def show_plan(
+    saga: str,
+    *,
+    modules: Iterable[str],
+    to: str | None = None,
+    last: int | None = None,
+    mitigate: bool,
+    journal: str,
+    as_json: bool,
+) -> int:
+    """The exit code: 0 where nothing stands in the way, 4 where something does."""
+    out = Output(as_json=as_json)
+
+    async def whole() -> int:
+        async with opened_to_read(journal) as opened:
+            await session.remember(opened, saga=saga)
+            state = await load(opened, SagaId(saga))
+            counted = "" if state.begun is None else await counted_on(opened, state.id, state.begun)
+            below = await unmitigated_below(opened, state) if mitigate else ()
+            plan = planned(state, PROCESS, to=to, last=last, counted_on=counted, mitigate=mitigate, unmitigated=below)
+        for step in plan.steps:
+            out.record("planned", {name: getattr(step, name) for name in _FIELDS})
+        for line in str(plan).split("\n"):
+            order, dot, rest = line.partition(". ") if line.startswith("  ") else ("", "", line)
+            out.say_beside((f"{order}{dot}",), visible(rest))
+        return 0 if plan.is_clean else 4
+
+    with out.kept_clean():
+        load_modules(modules)
+    return asyncio.run(whole())

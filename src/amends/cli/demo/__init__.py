@@ -1,0 +1,1 @@
+"""`amends demo`, and the trip that it books."""

@@ -1,0 +1,25 @@
+"""A journal as commands read it: shared with the group that the configuration names."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from amends.bootstrap import journal_file
+from amends.cli import config
+from amends.evidence.drills import DrilledAt, last_passed
+from amends.journal.port.journal import Journal
+from amends.operate import reading
+
+
+def opened_to_read(address: str) -> AbstractAsyncContextManager[Journal]:
+    """A journal that exists, without a worker of our own in it. Raises JournalAccessError where there is none."""
+    return reading.opened_to_read(address, group=config.journal_group())
+
+
+async def drilled_on(address: str) -> DrilledAt:
+    """When each action last passed a drill, by the journal at this address; nothing where there is none."""
+    path = journal_file(address)
+    if path is None or not path.exists():
+        return {}
+    async with opened_to_read(address) as journal:
+        return await last_passed(journal)

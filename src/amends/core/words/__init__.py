@@ -1,0 +1,1 @@
+"""Words that everything else is said in: values, contracts, verdicts, outcomes, patterns of names. Pure."""

@@ -1,0 +1,1 @@
+"""Signing: keys, the notary that holds one, and signed notes."""

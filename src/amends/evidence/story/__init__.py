@@ -1,0 +1,1 @@
+"""A saga's story for a person: its entries as lines."""

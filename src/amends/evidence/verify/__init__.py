@@ -1,0 +1,1 @@
+"""Verifying: a bundle offline, or a journal where it lies."""

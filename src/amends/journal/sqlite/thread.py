@@ -1,0 +1,165 @@
+"""A thread with a queue of questions, and the way back for the answers. Knows nothing of SQL.
+
+An asyncio caller awaits a future of its own loop, and a loop is woken once for a batch of answers, not once
+for each. A blocking caller waits on its own thread. The thread is a daemon: a program that forgets to close
+does not hang, and what was acknowledged is safe all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import copy
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from amends.errors import AmendsError
+from amends.journal.port import refusals
+
+C = TypeVar("C")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Ask(Generic[C, T]):
+    """One question: what to do with the thread's context. Who waits has a future, of `loop` or of no loop."""
+
+    __slots__ = ("_future", "_work", "finish", "loop", "result", "trouble")
+
+    def __init__(
+        self,
+        work: Callable[[C], T],
+        future: asyncio.Future[Any] | concurrent.futures.Future[T],
+        loop: asyncio.AbstractEventLoop | None = None,
+        finish: Callable[[T], object] | None = None,
+    ) -> None:
+        self._work = work
+        self._future = future
+        self.loop = loop
+        self.finish = finish
+        self.result: Any = None
+        self.trouble: Exception | None = None
+
+    def answer(self, context: C) -> None:
+        """Work. What we raise on purpose is the answer; anything else is the whole batch's trouble, and flies."""
+        try:
+            self.result = self._work(context)
+        except AmendsError as exc:
+            self.trouble = exc
+
+    def settle(self) -> None:
+        """Tell the one who waits."""
+        if self.trouble is None and self.finish is not None:
+            self.result = self.finish(self.result)
+        if self._future.done():  # cancelled since
+            return
+        if self.trouble is None:
+            self._future.set_result(self.result)
+        else:
+            self._future.set_exception(self.trouble)
+
+
+class Lane(Generic[C]):
+    """`serve` answers a batch of at most `most` questions, `rest` follows when they are told, `leave` ends it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        most: int,
+        serve: Callable[[Sequence[Ask[C, Any]]], None],
+        rest: Callable[[], None],
+        leave: Callable[[], None],
+    ) -> None:
+        self._most = most
+        self._serve, self._rest, self._leave = serve, rest, leave
+        self._queue = queue.SimpleQueue[Ask[C, Any] | None]()
+        self._closed = False
+        self._gate = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def ask(self, work: Callable[[C], T]) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(Ask(work, future, loop))
+        return await future
+
+    def submit(self, work: Callable[[C], T], finish: Callable[[T], R]) -> asyncio.Future[R]:
+        """Ask, without waiting; `finish` makes the answer of what the thread found, on the loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._put(Ask(work, future, loop, finish))
+        return future
+
+    def ask_blocking(self, work: Callable[[C], T]) -> T:
+        """Ask from any thread but this one, and wait."""
+        future = concurrent.futures.Future[T]()
+        self._put(Ask(work, future))
+        return future.result()
+
+    def _put(self, ask: Ask[C, Any]) -> None:
+        with self._gate:  # so that nothing comes after the end
+            if self._closed:
+                raise refusals.closed()
+            self._queue.put(ask)
+
+    def close(self) -> None:
+        """Answer what was asked, then end. Blocking."""
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            asks, is_last = self._take()
+            if asks:
+                self._serve(asks)
+                _deliver(asks)
+                del asks
+                self._rest()
+            if is_last:
+                break
+        self._leave()
+
+    def _take(self) -> tuple[list[Ask[C, Any]], bool]:
+        """Wait for one; then take everything that waits."""
+        asks: list[Ask[C, Any]] = []
+        ask = self._queue.get()
+        while ask is not None:
+            asks.append(ask)
+            if len(asks) == self._most:
+                return asks, False
+            try:
+                ask = self._queue.get_nowait()
+            except queue.Empty:
+                return asks, False
+        return asks, True
+
+
+def fail(asks: Sequence[Ask[Any, Any]], trouble: Exception) -> None:
+    """Each gets a copy: an exception that several raise gathers the tracebacks of all."""
+    for ask in asks:
+        ask.trouble = copy.copy(trouble)
+
+
+def _deliver(asks: Sequence[Ask[Any, Any]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Ask[Any, Any]]] = {}
+    for ask in asks:
+        if ask.loop is None:
+            ask.settle()
+        else:
+            by_loop.setdefault(ask.loop, []).append(ask)
+    for loop, told in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle_all, told)
+
+
+def _settle_all(asks: Sequence[Ask[Any, Any]]) -> None:
+    for ask in asks:
+        ask.settle()

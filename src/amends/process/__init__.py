@@ -1,0 +1,1 @@
+"""Other programs and threads: how they are started, bounded and ended. Knows no sagas."""

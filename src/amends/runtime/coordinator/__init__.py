@@ -1,0 +1,1 @@
+"""The coordinator: the object that users hold."""

@@ -1,0 +1,359 @@
+"""Looking at sagas, and answering what people are asked: the half of a coordinator that runs nothing itself.
+
+An `Approval` is what a person is shown before they answer: what will happen, why they are asked, and what would take it
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from amends.clock import Clock
+from amends.core import commands as c
+from amends.core.decide.approvals import signed
+from amends.core.events import ApprovalGranted, ApprovalRefused, ApprovalRequested, ApprovalSigned, resuming
+from amends.core.state import step as state
+from amends.core.state.saga import Saga, evolve, unstarted
+from amends.core.transitions import ApprovalStatus
+from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.verdict import Need
+from amends.dataclass import dataclass
+from amends.errors import RefusedError, UnknownApprovalError, UnknownSagaError, unknown_saga
+from amends.journal.port.journal import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.journal.port.locks import LockQuery, LockRow
+from amends.runtime.coordinator.lists import History, Listing
+from amends.runtime.coordinator.report import incident_report
+from amends.runtime.declare.names import checked_actor, checked_status, incident_id
+from amends.runtime.drive.handle import Ended
+from amends.runtime.drive.kinship import unmitigated_below
+from amends.runtime.engine.local import LocalEngine
+from amends.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from amends.evidence.story.timeline import Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One approval, as it is shown. `shown` is what `digest` binds; all else of it is taken from there or the journal.
+
+    `args` come from the agent, `does` and `undoes` from the authors of the action; none of them is ours.
+    """
+
+    id: str
+    saga: SagaId
+    step: StepId
+    status: str
+    digest: str
+    topic: str
+    args: Json
+    does: str
+    undoes: str
+    no_rollback: str | None
+    requester: str
+    definition: str
+    env: str
+    rule: str
+    why: str
+    policy: str
+    needs: tuple[Need, ...]
+    signers: tuple[str, ...]
+    requested_at: int
+    expires_at: int
+    shown: Json
+    so_far: tuple[Line, ...]
+    own: tuple[str, ...] = ()
+    """Who of them had asked for it themselves, and could agree in development alone."""
+
+    @property
+    def mitigates(self) -> bool:
+        """Whether something is declared that a person may have done about it, though it cannot be taken back."""
+        return _object(_object(self.shown).get("contract")).get("mitigation") is True
+
+    @property
+    def compensation(self) -> str:
+        """The compensation in words, or why there is none."""
+        if self.no_rollback is not None:
+            return f"none: {self.no_rollback}" + (f"; mitigation: {self.undoes}" if self.mitigates else "")
+        return self.undoes or "none is declared"
+
+
+def asking(saga: Saga, step: StepId, entries: Iterable[Entry]) -> Approval:
+    """Raises UnknownApprovalError where people were never asked about this step."""
+    from amends.evidence.story.timeline import timeline
+
+    known = saga.steps.get(step)
+    approval = None if known is None else known.approval
+    if approval is None:
+        raise no_approval(f"{saga.id}/{step}")
+    kept = tuple(entries)
+    asked = [one for one in kept if isinstance(one.event, ApprovalRequested) and one.event.step == step][-1]
+    event = cast("ApprovalRequested", asked.event)
+    shown = _object(approval.shown)
+    contract = _object(shown.get("contract"))
+    no_rollback = contract.get("no_rollback")
+    return Approval(
+        id=f"{saga.id}/{step}",
+        saga=saga.id,
+        step=step,
+        status=approval.status,
+        digest=approval.digest,
+        topic=_text(shown, "topic"),
+        args=shown.get("args"),
+        does=_text(contract, "does"),
+        undoes=_text(contract, "undoes"),
+        no_rollback=None if no_rollback is None else str(no_rollback),
+        requester=_text(shown, "requester"),
+        definition=_text(shown, "definition"),
+        env=_text(shown, "env"),
+        rule=approval.rule,
+        why=event.why,
+        policy=approval.policy,
+        needs=approval.needs,
+        signers=approval.signers,
+        requested_at=asked.at,
+        expires_at=approval.expires_at,
+        shown=approval.shown,
+        so_far=timeline(kept),
+        own=_own(kept[kept.index(asked) :], step),
+    )
+
+
+def _own(entries: Iterable[Entry], step: StepId) -> tuple[str, ...]:
+    events = (one.event for one in entries)
+    answered = (each for each in events if isinstance(each, ApprovalSigned | ApprovalGranted | ApprovalRefused))
+    return tuple(each.by for each in answered if each.step == step and each.own)
+
+
+def lacking(approval: state.Approval | Approval) -> str:
+    """People who have still to agree, in words."""
+    left = [(need, need.approvals - signed(need, approval.signers)) for need in approval.needs]
+    return ", ".join(_people(count, need.approvers) for need, count in left if count > 0)
+
+
+def _people(count: int, approvers: tuple[str, ...]) -> str:
+    if approvers:
+        return f"{count} of {' or '.join(approvers)}"
+    return "1 person" if count == 1 else f"{count} people"
+
+
+def approval_id(name: str) -> tuple[SagaId, StepId]:
+    """`<saga>/<step>`; a step's own name may hold slashes, a saga's never does."""
+    saga, slash, step = name.partition("/")
+    if not slash or not step:
+        raise UnknownApprovalError(
+            f"{name!r} is not an approval's id; they look like 01k…/2: see `amends approval list`"
+        )
+    return SagaId(saga), StepId(step)
+
+
+def no_approval(name: str) -> UnknownApprovalError:
+    return UnknownApprovalError(f"nobody was asked about {name}; `amends approval list --all` shows what was asked")
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(fields: dict[str, Json], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+class Answering:
+    """Where people look, answer and see to what is left."""
+
+    journal: Journal
+    settings: Settings
+    _clock: Clock
+    _engine: LocalEngine
+
+    async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
+        state = await self._engine.request(saga, command)
+        driven = await self._engine.drive(saga)
+        if driven is None:
+            self._engine.tell_parent(state)
+        return driven or await self._engine.told(state)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def list(
+        self,
+        *,
+        status: str | tuple[str, ...] | None = None,
+        definition: str | None = None,
+        topic: str | None = None,
+        env: str | None = None,
+        parent: str | None = None,
+        started_from: int | None = None,
+        started_until: int | None = None,
+        limit: int = 100,
+    ) -> Listing[SagaRow]:
+        """Sagas, newest first: `await` gives a page, `async for` all. `parent`: only this saga's children."""
+        statuses = (status,) if isinstance(status, str) else status
+
+        async def page(cursor: str | None) -> tuple[tuple[SagaRow, ...], str | None]:
+            query = SagaQuery(
+                statuses=None if statuses is None else tuple(map(checked_status, statuses)),
+                definition=definition,
+                topic=topic,
+                env=env,
+                parent=None if parent is None else SagaId(parent),
+                started_from=started_from,
+                started_until=started_until,
+                before=cursor,
+                limit=limit,
+            )
+            found = await self.journal.sagas(query)
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    async def show(self, saga: str) -> History:
+        """One saga's whole history; where that was pruned, what is left of it. Raises UnknownSagaError."""
+        await self._engine.put_on_record(SagaId(saga))
+        row = await self.journal.saga(SagaId(saga))
+        if row is None:
+            raise unknown_saga(saga)
+        state, entries = unstarted(row.id), list[Entry]()
+        async for entry in self.journal.read(row.id):
+            state = state if row.pruned or entry.is_removed else evolve(state, entry.event)
+            entries.append(entry)
+        return History(row=row, saga=state, entries=tuple(entries))
+
+    def locks(self, *, resource: str | None = None, saga: str | None = None, limit: int = 100) -> Listing[LockRow]:
+        """Holders and waiters of resources, in the order of asking: `await` gives a page, `async for` all.
+
+        A row's `place` is 0 for who holds the resource, 1 for the next.
+        """
+
+        async def page(cursor: str | None) -> tuple[tuple[LockRow, ...], str | None]:
+            of = None if saga is None else SagaId(saga)
+            found = await self.journal.locks(LockQuery(resource=resource, saga=of, after=cursor, limit=limit))
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    # -- approvals ----------------------------------------------------------------------------------------------------
+
+    def approvals(self, *, open_only: bool = True, saga: str | None = None, limit: int = 100) -> Listing[ApprovalRow]:
+        """Approvals that people are asked for, oldest first: `await` gives a page, `async for` all."""
+
+        async def page(cursor: str | None) -> tuple[tuple[ApprovalRow, ...], str | None]:
+            of = None if saga is None else SagaId(saga)
+            found = await self.journal.approvals(PersonQuery(open_only=open_only, saga=of, after=cursor, limit=limit))
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    async def approval(self, approval: str) -> Approval:
+        """An approval as a person is shown it before they answer. Raises UnknownApprovalError."""
+        saga, step = approval_id(approval)
+        try:
+            history = await self.show(saga)
+        except UnknownSagaError:
+            raise no_approval(approval) from None
+        return asking(history.saga, step, history.entries)
+
+    async def grant(self, approval: str, *, by: str, why: str = "", digest: str | None = None) -> Approval:
+        """Approve exactly what `approval(id)` shows; `digest` is of what the person saw, and refused if it has changed.
+
+        `by` is a person, neither who asked nor who owns or acts for them. The step starts once enough have agreed.
+        """
+        return await self._answer(approval, by=by, why=why, digest=digest, granted=True)
+
+    async def refuse(self, approval: str, *, by: str, why: str) -> Approval:
+        """Say no: the step is denied. `why` goes on record, and the saga's function is told."""
+        return await self._answer(approval, by=by, why=why, digest=None, granted=False)
+
+    async def _answer(self, approval: str, *, by: str, why: str, digest: str | None, granted: bool) -> Approval:
+        await self.approval(approval)
+        saga, step = approval_id(approval)
+        policy = await self._engine.policy_in_force()
+        command = c.AnswerApproval(
+            step=step, by=checked_actor(by), granted=granted, why=why, digest=digest, policy=policy
+        )
+        state = await self._engine.request(saga, command)
+        given = state.steps[step].approval
+        await self._engine.go_on(saga)
+        if given is not None and given.status is ApprovalStatus.VOID:
+            raise RefusedError(
+                f"approval {approval} was asked under policy {given.policy[:12]}, and another was adopted since: it is "
+                "void, and the gate judges again where a process drives the saga. Where none does: "
+                f"{resuming(state.begun)}; then look at what is asked: amends approval list"
+            )
+        answered = await self.approval(approval)
+        if answered.status == ApprovalStatus.EXPIRED:
+            raise RefusedError(f"approval {approval} has expired: it had to be answered in time")
+        return answered
+
+    # -- incidents ----------------------------------------------------------------------------------------------------
+
+    def incidents(self, *, open_only: bool = True, saga: str | None = None, limit: int = 100) -> Listing[IncidentRow]:
+        """Incidents, which need a person, oldest first: `await` gives a page, `async for` all."""
+
+        async def page(cursor: str | None) -> tuple[tuple[IncidentRow, ...], str | None]:
+            of = None if saga is None else SagaId(saga)
+            found = await self.journal.incidents(PersonQuery(open_only=open_only, saga=of, after=cursor, limit=limit))
+            return found.rows, found.cursor
+
+        return Listing(page)
+
+    async def incident_report(self, incident: str) -> dict[str, Json]:
+        """A report to hand on, as data: what happened, what stands, who decided, what attests it.
+
+        Raises UnknownIncidentError.
+        """
+        return await incident_report(self.journal, incident)
+
+    async def retry_incident(
+        self,
+        incident: str,
+        *,
+        by: str | None = None,
+        let_run: bool = False,
+        mitigate: bool = False,
+        repeat: bool = False,
+    ) -> Ended:
+        """Try again what an incident stopped at. `by` says who asks.
+
+        let_run: have the compensation run that the gate refused; for a person, who takes it on themselves.
+        mitigate: have the saga go back past its pivot, as `cancel(mitigate=True)` does; for a person, too.
+        repeat: have a step done once more of which an attempt was lost, which is not idempotent and has no probe: it
+            may then take effect twice. Refused without; who has looked first and found that it did, resolves instead.
+        """
+        saga, number = incident_id(incident)
+        who, missing = checked_actor(by), await self._unmitigated_below(saga) if mitigate else ()
+        command = c.RetryIncident(
+            incident=number,
+            by=who,
+            let_run=let_run,
+            mitigate=mitigate,
+            unmitigated=missing,
+            repeat=repeat,
+        )
+        return await self._ask(saga, command)
+
+    async def _unmitigated_below(self, saga: SagaId) -> tuple[str, ...]:
+        return await unmitigated_below(self.journal, await self._engine.state(saga))
+
+    async def resolve_incident(self, incident: str, *, reason: str, by: str | None = None, proof: str = "") -> Ended:
+        """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it.
+
+        proof: where others can see that it was: a ticket, a receipt, an entry elsewhere.
+        """
+        saga, number = incident_id(incident)
+        command = c.ResolveIncident(incident=number, by=checked_actor(by), reason=reason, proof=proof)
+        return await self._ask(saga, command)
+
+    async def assign_incident(self, incident: str, *, owner: str, by: str | None = None) -> None:
+        """Say who sees to it."""
+        saga, number = incident_id(incident)
+        command = c.AssignIncident(incident=number, owner=checked_actor(owner), by=checked_actor(by))
+        await self._engine.request(saga, command)
+
+    async def comment_incident(self, incident: str, *, text: str, by: str | None = None) -> None:
+        """Put a remark on record, for whoever looks next."""
+        saga, number = incident_id(incident)
+        await self._engine.request(saga, c.CommentIncident(incident=number, by=checked_actor(by), text=text))

@@ -1,0 +1,1 @@
+"""Declaring: actions, definitions, limits, and the registry that knows them by name."""

@@ -1,0 +1,1 @@
+"""Driving one saga: forward, backward, and what one drive knows."""

@@ -1,0 +1,568 @@
+"""The way forward: one `s.do`, from the function's wish to its result.
+
+There are two ways into RUNNING, and both end in `_perform`:
+
+1. The short way, of a new step that nothing stands in the way of: `_begin` judges it, and `DispatchStep` puts proposal,
+   verdict and first intent on record as one fact. No plan is asked: the common case costs one append.
+2. The long way, of every other step: one that people are asked about, that a rate, a lock, a before-image or a hold
+   keeps waiting, that failed and is due again, or that a process left behind. It is on record as proposed;
+   `plan.forward` names what is due next, `go` does that, and for `Perform` it is `_repeat` that comes to a further
+   intent, `StartAttempt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, assert_never, cast
+
+from amends.core import commands as c
+from amends.core.decide.approvals import AHEAD, is_met
+from amends.core.decide.require import later
+from amends.core.effects import (
+    Await,
+    CallPerson,
+    Compensate,
+    Effect,
+    End,
+    Expire,
+    GiveUp,
+    Judge,
+    Mitigate,
+    Perform,
+    Probe,
+    Queue,
+    Release,
+    Settle,
+    TurnBack,
+    Wait,
+)
+from amends.core.plan import forward
+from amends.core.state.reasons import reasons_for
+from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
+from amends.core.words.contracts import Contract
+from amends.core.words.outcomes import Failed, Outcome, Succeeded
+from amends.core.words.values import Json, StepId
+from amends.core.words.verdict import Decision, Verdict
+from amends.errors import (
+    DivergedError,
+    NotJsonError,
+    RefusedError,
+    TooLargeError,
+)
+from amends.journal.port.locks import LocksQueued, LocksRefused, LocksTaken
+from amends.runtime.declare.action import Action, CheckArguments, captures
+from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
+from amends.runtime.drive.exceptions import step_error
+from amends.runtime.drive.executor import Call
+from amends.runtime.drive.judging import judge, keep_rates, unless_made_up, void_outlived
+from amends.runtime.drive.late import end_of_thread, ended_late, note_thread, report_unrecorded
+from amends.runtime.drive.limits import keep, keep_failure, keep_retry, note_failure
+from amends.runtime.drive.locks import HeldLocks, why_refused
+from amends.runtime.drive.positions import Alike, Places, Scope, Spot
+from amends.runtime.drive.reread import keep_after
+from amends.runtime.drive.run import Run, let_cancellation_go_on
+from amends.runtime.drive.validation import examined, judged
+from amends.runtime.values.bounded import ON_LOOP, off_loop, small_or_off_loop
+from amends.secrets import Secret, is_alike, unmask
+
+_BREATH = 64
+_NOT_BEGUN = frozenset({StepStatus.PROPOSED, StepStatus.READY})
+
+
+class Forward:
+    """Brings steps to their end, several at once where the function runs branches side by side."""
+
+    def __init__(self, run: Run, *, releases: bool = False) -> None:
+        self._run = run
+        self.releases = releases
+        """The work has finished: what it held is released."""
+        self._replayed = 0
+        self._locks = HeldLocks(run)
+        self._asked: dict[tuple[str, str], deque[StepId]] = {}
+        """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
+        self._ahead: set[StepId] = set()
+        """All of them, done since or not: judged again, it still is somebody's wish that people are asked."""
+        self.places = Places(run.book.saga, run.around.settings.replay_s)
+        self.diverged: DivergedError | None = None
+        self.closed: list[Scope] = []
+        """The parts of the work that were taken back: whatever of them still runs begins nothing new."""
+        self.over = False
+        """The function was stopped, and is called again with another one of these."""
+
+    def step(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
+    ) -> Coroutine[Any, Any, Any]:
+        """Answer it from the journal, or bring it to its end."""
+        step = self._step_on_files if action.on_files else self._step
+        return step(action, args, digest, secrets, at)
+
+    async def _step_on_files(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
+    ) -> Any:  # noqa: ANN401 - the action's own type
+        async with self._run.layers.turn:  # layers lie in the order of the intents
+            return await self._step(action, args, digest, secrets, at)
+
+    async def _step(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
+    ) -> Any:  # noqa: ANN401 - the action's own type
+        run, book = self._run, self._run.book
+        alike = self._alike(args, secrets) if secrets else None
+        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+            if not fits:
+                await self._check(action.check, args, secrets)
+        if self._asked and at is None:
+            step, is_remembered = await self._spot(action, digest, alike)
+        else:
+            step, is_remembered = await self.place(action.topic, digest, at, alike)
+            if is_remembered and book.saga.placed is not None:
+                step = book.saga.placed.get(step, step)
+        action = self._as_begun(step, action)
+        if secrets:
+            run.secrets[step] = secrets
+        try:
+            if is_remembered:
+                await self._breathe()
+            else:
+                await self._begin(step, action, args, digest, None if at is None else self.places.after(at))
+            if action.contract.hold:
+                return await self._hold(step, action)
+            while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
+                if isinstance(effect, GiveUp):
+                    book.commit_soon()
+                    raise step_error(book.saga.steps[step])
+                await self.go(effect, step, action)
+        except asyncio.CancelledError:
+            run.left_alone.add(step)
+            raise
+        done = book.saga.steps[step]
+        status, error, *_ = done.told or (done.status, done.error)
+        if status is not StepStatus.SUCCEEDED:
+            raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
+        book.commit_soon()
+        if error:
+            raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
+        if action.typed.result.loads:
+            return await self._restored(step, action, done.result)
+        try:
+            return unmask(done.result, book.saga.id, most=ON_LOOP)
+        except TooLargeError:
+            return await off_loop(lambda: unmask(done.result, book.saga.id))
+
+    async def _hold(self, step: StepId, action: Action[..., Any]) -> None:
+        """Bring a step to where it is held: allowed, and approved where that is needed. Raises StepDeniedError."""
+        book = self._run.book
+        while not book.saga.steps[step].accepted:
+            effect = forward(book.saga.steps[step], self._run.around.clock.now())
+            if effect is None or isinstance(effect, GiveUp):
+                book.commit_soon()
+                raise step_error(book.saga.steps[step])
+            await self.go(effect, step, action)
+        book.commit_soon()
+
+    async def _check(self, check: CheckArguments, args: Json, secrets: tuple[Secret, ...]) -> None:
+        """Look at the arguments of a new step before it has a place: of a refused one nothing is left to remember."""
+        saga = self._run.book.saga.id
+        await small_or_off_loop(lambda most: check(cast("dict[str, Any]", unmask(args, saga, secrets, most=most))))
+
+    async def _restored(self, step: StepId, action: Action[..., Any], result: Json) -> Any:  # noqa: ANN401 - the action's own type
+        saga = self._run.book.saga.id
+        try:
+            return await small_or_off_loop(lambda most: action.typed.restore_result(unmask(result, saga, most=most)))
+        except DivergedError as exc:
+            self.diverged = DivergedError(f"step {step}: {exc}")
+            raise self.diverged from None
+
+    async def ask(
+        self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
+    ) -> tuple[str, ...]:
+        """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
+        run, book = self._run, self._run.book
+        alike = self._alike(args, secrets)
+        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+            if not fits:
+                await self._check(action.check, args, secrets)
+        step, is_remembered = await self.place(action.topic, digest, at, alike)
+        self._ahead.add(step)
+        action = self._as_begun(step, action)
+        if secrets:
+            run.secrets[step] = secrets
+        if not is_remembered:
+            if book.saga.budget is not None:
+                await keep(run, step, action.topic, args)
+            book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest, ahead=True))
+            await self._judge(step, action, ahead=True)
+        asked = book.saga.steps[step].ahead
+        if asked is not None and asked.place is not None:
+            return asked.signers  # it was answered, and done: what became of it then is told where it was done
+        while isinstance(effect := forward(book.saga.steps[step], run.around.clock.now()), (Judge, Await, Expire)):
+            await self.go(effect, step, action)
+        approval = book.saga.steps[step].approval
+        if approval is None or book.saga.steps[step].status is StepStatus.DENIED:
+            book.commit_soon()
+            raise step_error(book.saga.steps[step])
+        self._asked.setdefault((_name(action), digest), deque()).append(step)
+        return approval.signers
+
+    async def _spot(self, action: Action[..., Any], digest: str, alike: Alike | None) -> tuple[StepId, bool]:
+        """The step that the calling task asks for, and whether the journal remembers it: one that was asked ahead, and
+        not done yet, is done here.
+        """
+        waiting = self._asked.get((_name(action), digest))
+        if waiting and self._run.state(waiting[0]).ahead is None:
+            return waiting.popleft(), True  # of an old journal: it stands where it was asked for
+        place, is_remembered = await self.place(action.topic, digest, alike=alike)
+        if is_remembered:
+            placed = self._run.book.saga.placed
+            return (place if placed is None else placed.get(place, place)), True
+        step = self._not_done_yet(waiting) if waiting else None
+        if step is None:
+            return place, False
+        if self.over or self.closed:
+            self._refuse_if_taken_back(place)
+        self._run.book.tell(c.PlaceStep(step=step, place=place))
+        return step, True
+
+    def _not_done_yet(self, asked: deque[StepId]) -> StepId | None:
+        """The oldest of those that were asked ahead, leaving out what was taken back since."""
+        while asked:
+            step = self._run.state(asked.popleft())
+            if step.rewind is None and not step.wanted and step.status in _NOT_BEGUN:
+                return step.id
+        return None
+
+    async def place(
+        self, what: str, digest: str, at: Spot | None = None, alike: Alike | None = None
+    ) -> tuple[StepId, bool]:
+        """The place of what the calling task asks for, and whether the journal remembers it. Raises DivergedError."""
+        if self.diverged is not None:
+            raise self.diverged
+        try:
+            if at is not None:
+                return self.places.at(at, what, digest, alike)
+            return await self.places.next(what, digest, alike)
+        except DivergedError as exc:
+            self.diverged = exc
+            raise
+
+    def _alike(self, args: Json, secrets: tuple[Secret, ...]) -> Alike:
+        """Tells whether these arguments are on record at a place, their secrets under another key perhaps."""
+
+        def alike(place: StepId) -> bool:
+            saga = self._run.book.saga
+            step = saga.steps.get(place if saga.placed is None else saga.placed.get(place, place))
+            return step is not None and is_alike(args, step.args, secrets, saga.id)
+
+        return alike
+
+    def _as_begun(self, step: StepId, action: Action[..., Any]) -> Action[..., Any]:
+        """The action to go on with: of the version that the step began with, and as it was promised then."""
+        try:
+            return self._run.as_begun(step, action)
+        except DivergedError as exc:
+            self.diverged = exc
+            raise
+
+    async def _breathe(self) -> None:
+        """A long history must not keep the loop to itself while it is called again."""
+        self._replayed += 1
+        if self._replayed % _BREATH == 0:
+            await self._run.around.clock.sleep(0)
+
+    async def _begin(
+        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None = None
+    ) -> None:
+        """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
+        run, contract = self._run, action.contract
+        verdict = await judge(run, step, contract, args)
+        if action.sourced:
+            verdict = await unless_made_up(run, action, args, verdict)
+        straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
+        straight = straight and not contract.hold
+        straight = straight and (not contract.resources or await self._is_free(step, contract, args))
+        if run.book.saga.budget is not None:
+            await keep(run, step, contract.topic, args)
+        if straight:
+            start = c.DispatchStep(step, contract, args, digest, verdict, after)
+            await self._perform(step, action, start)
+        else:
+            run.book.tell(c.ProposeStep(step, contract, args, digest, after))
+            await self._judged(step, action, verdict)
+
+    async def _judge(self, step: StepId, action: Action[..., Any], *, ahead: bool) -> None:
+        run = self._run
+        state = run.state(step)
+        verdict = await judge(run, step, action.contract, state.args, approval_present=ahead)
+        if action.sourced and not ahead:
+            verdict = await unless_made_up(run, action, state.args, verdict)
+        await self._judged(step, action, verdict, ahead=ahead)
+
+    async def _judged(self, step: StepId, action: Action[..., Any], verdict: Verdict, *, ahead: bool = False) -> None:
+        """Record a verdict. Where rates have to be kept, an allowance goes on record once they are: the step waits
+        until then, and is judged again.
+        """
+        run = self._run
+        if (
+            verdict.decision in {Decision.ALLOW, Decision.THROTTLE}
+            and not ahead
+            and not await self._passes(step, verdict)
+        ):
+            return
+        run.book.tell(c.RecordVerdict(step=step, verdict=verdict, ahead=ahead, contract=action.contract))
+
+    async def go(self, effect: Effect, step: StepId, action: Action[..., Any]) -> None:
+        run = self._run
+        match effect:
+            case Judge():
+                approval = run.state(step).approval
+                ahead = step in self._ahead or (approval is not None and approval.rule == AHEAD)
+                await self._judge(step, action, ahead=ahead)
+            case Await(until=until):
+                if not await void_outlived(run) and run.state(step).status is StepStatus.AWAITING:
+                    await wait_outside(run, until)
+            case Queue(until=until):
+                nudges = run.nudges
+                await self._locked(step)
+                if run.state(step).status is StepStatus.QUEUED:
+                    await wait_outside(run, until, nudges)
+            case Expire():
+                if not await void_outlived(run):
+                    run.book.tell(c.ExpireApproval(step=step))
+            case Perform():
+                if await self._heed_pauses(action):
+                    await self._repeat(step, action)
+            case Probe():
+                if await self._heed_pauses(action):
+                    await probe(run, step)
+            case Wait(until=until):
+                await wait(run, until)
+            case GiveUp() | Compensate() | Mitigate() | Settle() | Release() | TurnBack() | CallPerson() | End():
+                raise AssertionError(f"{effect} is never due for a step that goes forward")
+            case _:
+                assert_never(effect)
+
+    async def _repeat(self, step: StepId, action: Action[..., Any]) -> None:
+        """An attempt of a step that stands in the journal already."""
+        run = self._run
+        await end_of_thread(run, step)
+        if run.state(step).status is StepStatus.SUCCEEDED:
+            return
+        if action.typed.loads:
+            await self._require_fitting(step, action)
+        if run.state(step).contract.resources and not await self._locked(step):
+            return
+        policy = await self._still_approved(step, action)
+        if policy is None:
+            return
+        start = c.StartAttempt(step=step, policy=policy, contract=action.contract if policy else None)
+        if action.capture is not None and run.state(step).number == 0:
+            taken = await self._capture(step, action.capture, action, start)
+            if not taken:
+                if run.state(step).attempts:
+                    await keep_failure(run, is_over=note_failure(run))
+                return
+        if run.book.saga.budget is not None and run.state(step).attempts:
+            await keep_retry(run, action.topic)
+        await self._perform(step, action, start)
+
+    async def _require_fitting(self, step: StepId, action: Action[..., Any]) -> None:
+        """Raises DivergedError where the arguments on record are not what the action takes by now."""
+        try:
+            await self._run.asked(self._run.state(step), action)
+        except DivergedError as exc:
+            self.diverged = DivergedError(f"step {step}: {exc}")
+            raise self.diverged from None
+
+    async def _is_free(self, step: StepId, contract: Contract, args: Json) -> bool:
+        """Whether all that a new step needs for itself could be had at once."""
+        return isinstance(await self._locks.ask(step, contract, args), LocksTaken)
+
+    async def _locked(self, step: StepId) -> bool:
+        """Whether the saga has all that the step needs for itself. If not, where it stands goes on record."""
+        run, state = self._run, self._run.state(step)
+        queued = state.status is StepStatus.QUEUED
+        answer = await self._locks.ask(step, state.contract, state.args, state.queued_until if queued else None)
+        match answer:
+            case LocksTaken():
+                if queued:
+                    run.book.tell(c.TakeLock(step=step))
+                return True
+            case LocksQueued(holder=holder):
+                if not queued:
+                    run.book.tell(self._locks.awaited(step, state, holder))
+            case LocksRefused(circle=circle):
+                why = why_refused(answer, state.contract, run.around.settings.lock_wait_s)
+                run.book.tell(c.RefuseLock(step=step, error=why, deadlock=bool(circle)))
+            case _:
+                assert_never(answer)
+        return False
+
+    async def _still_approved(self, step: StepId, action: Action[..., Any]) -> str | None:
+        """The policy under which an approved step starts; "" for one that needed no approval, None: not now."""
+        run = self._run
+        state = run.state(step)
+        if state.approval is None or state.approval.status is not ApprovalStatus.GRANTED:
+            return ""
+        verdict = await judge(run, step, action.contract, state.args, approval_present=True)
+        if verdict.decision is Decision.DENY:
+            run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
+            return None
+        if not is_met(verdict.needs, state.approval.signers):
+            run.book.tell(c.VoidApproval(step=step, why=f"rule {verdict.rule} asks for more people now"))
+            return None
+        return verdict.policy if await self._passes(step, verdict) else None
+
+    async def _passes(self, step: StepId, verdict: Verdict) -> bool:
+        """Whether the rates of a verdict let a step pass now; if not, the time has been waited for when this returns.
+
+        What waits for nothing else does not wait in memory.
+        """
+        run, clock = self._run, self._run.around.clock
+        until = await keep_rates(run, step, verdict)
+        if 0 < until - clock.now() <= 2000 * run.around.settings.park_s:  # it would be back before it is put away
+            await wait(run, until)
+            run.stop_if_draining()
+        while clock.now() < until:
+            await look_at(run, step, until)
+        return not until
+
+    async def _perform(self, step: StepId, action: Action[..., Any], start: c.DispatchStep | c.StartAttempt) -> None:
+        """One attempt: intent durable, lease still ours, then the call, then its outcome."""
+        run = self._run
+        run.stop_if_draining()
+        if run.may_be_held and not await self._heed_pauses(action):
+            return
+        if self.over or self.closed:
+            self._refuse_if_taken_back(step if isinstance(start, c.DispatchStep) else run.state(step).place)
+        with run.flight(step):
+            run.book.tell(start)
+            if run.state(step).status is not StepStatus.RUNNING:
+                return  # what was approved is not what would run now, or it is too late
+            outcome = await self._attempt(step, action)
+            if outcome is None:
+                return  # another author's news came first, and it is not due any more: plan again
+            if run.book.broken is not None:
+                report_unrecorded(run, step, outcome)
+            run.book.tell(c.RecordOutcome(step=step, outcome=outcome))
+            if action.look is not None and isinstance(outcome, Succeeded):
+                await keep_after(run, step)
+            is_over = not isinstance(outcome, Succeeded) and note_failure(run)
+        run.news.tell()
+        if not isinstance(outcome, Succeeded):
+            run.book.commit_soon()
+            let_cancellation_go_on()
+            if run.book.saga.budget is not None:
+                await keep_failure(run, is_over=is_over)
+
+    async def _heed_pauses(self, action: Action[..., Any]) -> bool:
+        """Where dispatch of it is paused, the saga is too, and this function is stopped once nothing is in flight.
+
+        Where the saga is let go on before that, the function just goes on. After the work there is no function that
+        could be stopped: then it is false, and whoever releases what was held comes again when the pause is over.
+        """
+        run, pauses = self._run, self._run.around.pauses
+        while True:
+            held = pauses.may_hold and await run.hold_back(action.topic)
+            if not held and run.book.saga.phase is not SagaStatus.PAUSED:
+                return True
+            if self.releases:
+                return False
+            await wait(run, later(run.around.clock.now(), run.around.settings.poll_s))
+
+    def _refuse_if_taken_back(self, place: StepId) -> None:
+        if self.over or any(scope.holds(place) for scope in self.closed):
+            saga = self._run.book.saga.id
+            raise RefusedError(f"saga {saga}: the part of the work that step {place} belongs to was taken back")
+
+    def _is_asked_for_anew(self, step: StepId) -> bool:
+        """Whether the intent on record is not this one: it was dropped, and the function, called again, has another."""
+        return self.over and self._run.in_flight[step].task is not asyncio.current_task()
+
+    async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome | None:
+        """From the durable intent to the outcome; None where what another wrote meanwhile does not go with that."""
+        run, book = self._run, self._run.book
+        begun = book.saga.steps[step]
+        try:
+            try:
+                args = run.args(begun, action, ON_LOOP)
+            except TooLargeError:
+                args = await off_loop(lambda: run.args(begun, action))
+            except DivergedError as exc:
+                return Failed(error=str(exc), final=True)
+            await run.commit_to_dispatch()
+        except asyncio.CancelledError:
+            if self._is_asked_for_anew(step):
+                raise
+            return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
+        state = book.saga.steps.get(step)
+        if state is None or self._is_asked_for_anew(step):
+            raise RefusedError(f"saga {book.saga.id} went back before step {step} could begin")
+        is_intended = state.status is StepStatus.RUNNING  # else a pause, or a rollback, came before its intent
+        if not is_intended and book.saga.phase is SagaStatus.RUNNING:
+            return None
+        if book.saga.phase is not SagaStatus.RUNNING and not (book.saga.phase is SagaStatus.PAUSED and is_intended):
+            return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
+        if book.saga.called_back:
+            return Failed(error="it was not dispatched: the saga had begun to go back")
+        contract = state.contract
+        layered = run.layers.attempt(state, action, args) if action.on_files else None
+        call = Call(
+            saga=book.saga.id,
+            step=step,
+            topic=contract.topic,
+            part="action",
+            function=layered or (lambda: action.signature.call(action.function, args)),
+            is_async=action.is_async or layered is not None,
+            key=run.key(state),
+            timeout_s=contract.timeout_s,
+            certain_failure=contract.atomic or not contract.side_effect,
+            repeats_bugs=action.repeats_bugs,
+            knows=run,
+            feedback=reasons_for(book.saga, state) if run.was_tried(state) else (),
+            late=lambda outcome: ended_late(run, step, state.attempts, outcome),
+            store=action.typed.store_result if action.typed.result.stores else None,
+        )
+        outcome = await run.around.executor.perform(call)
+        if call.running:
+            note_thread(run, step)
+        if layered is not None:
+            outcome = layered.ended(outcome)
+        if action.is_assertion:
+            return judged(outcome)
+        return outcome if action.looks_at_result is None else await examined(run, action, state, outcome)
+
+    async def _capture(
+        self, step: StepId, capture: Callable[..., object], action: Action[..., Any], start: c.StartAttempt
+    ) -> bool:
+        """Take the before-image; whether it could be had. If not, the step certainly failed, and that goes on record.
+
+        The function is told, and may go on without it: called again, it has to find the same. Where the approval has
+        expired meanwhile, that is on record instead, and the step is planned again.
+        """
+        run = self._run
+        await run.book.commit()
+        state = run.state(step)
+        asked = await run.asked(state, action)
+        function = captures(capture, action.signature.names, asked)
+        call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
+        call.is_async = inspect.iscoroutinefunction(capture)
+        call.store = action.typed_before.store_result
+        outcome = await run.around.executor.perform(call)
+        let_cancellation_go_on()
+        if isinstance(outcome, Succeeded) and not outcome.opaque:
+            run.book.tell(c.KeepBefore(step=step, before=outcome.result))
+            return True
+        why, where = (outcome.opaque, "") if isinstance(outcome, Succeeded) else (outcome.error, outcome.where)
+        failed = Failed(error=f"its before-image could not be captured: {why}", final=True, where=where)
+        run.book.tell(start)
+        if run.state(step).status is StepStatus.RUNNING:
+            run.book.tell(c.RecordOutcome(step=step, outcome=failed))
+        return False
+
+
+def _name(action: Action[..., Any]) -> str:
+    return f"{action.contract.topic}/{action.contract.version}"

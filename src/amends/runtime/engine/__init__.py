@@ -1,0 +1,1 @@
+"""The engine: one worker, its leases, and the sagas that it drives."""

@@ -1,0 +1,43 @@
+"""The runtime's own actions and definitions, made known to whichever registry is gone by.
+
+What works on changesets is loaded when it is asked for: most processes never need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from amends.runtime.declare.action import Action
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.declare.registry import Name, Registry
+from amends.runtime.drive.children import CALL, REVERT
+from amends.runtime.files import topics
+from amends.runtime.files.merging import MERGE, UNMERGE
+
+BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)
+_LANDING: Final = (topics.REVIEW, topics.LAND, topics.MARK, topics.RESOLVE)
+
+
+def know_built_in(registry: Registry) -> None:
+    """Have a registry know what is the runtime's own, unless somebody has put another in its place."""
+    for action in BUILT_IN:
+        registry.ensure_action(action)
+    actions: dict[Name, Callable[[], Action[..., Any]]] = {(topic, 1): partial(_landing, topic) for topic in _LANDING}
+    definitions: dict[Name, Callable[[], SagaDefinition]] = {
+        (name, topics.BY_HAND_VERSION): partial(_by_hand, name) for name in topics.BY_HAND
+    }
+    registry.add_built_in(actions, definitions)
+
+
+def _landing(topic: str) -> Action[..., Any]:
+    from amends.runtime.files.landing import ACTIONS
+
+    return next(action for action in ACTIONS if action.topic == topic)
+
+
+def _by_hand(name: str) -> SagaDefinition:
+    from amends.runtime.saga.by_hand import DEFINITIONS
+
+    return DEFINITIONS[name]

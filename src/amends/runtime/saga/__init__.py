@@ -1,0 +1,1 @@
+"""The saga as its function sees it: `s`, and its verbs."""

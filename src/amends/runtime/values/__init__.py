@@ -1,0 +1,1 @@
+"""Users' values: their types, their secrets, and their size."""

@@ -1,0 +1,1 @@
+"""Crashes: die at every point, recover, and hold the journal against the world."""

@@ -1,0 +1,1 @@
+"""Legal histories, made by a random walk over the core's tables."""

@@ -1,0 +1,83 @@
+"""How many functions a step calls: its cost goes with that, and unlike a time it is the same on every machine."""
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+from amends import Coordinator, Registry, Work, action, saga
+from tests.runtime.support import coordinator
+
+MOST_CALLS = 560
+MOST_FILES = 30
+
+
+@action("calls.note", read_only=True)
+async def note(text: str) -> str:
+    return text
+
+
+@saga("calls.many")
+async def many(s: Work, steps: int) -> None:
+    for number in range(steps):
+        await s.do(note, f"number {number}")
+
+
+def counted(steps: int) -> tuple[int, set[str]]:
+    """Calls of the thread that drives, and the files of ours that they are in."""
+    calls: Counter[str] = Counter()
+    files: set[str] = set()
+
+    def seen(frame: FrameType, event: str, _: object) -> None:
+        if event in {"call", "c_call"}:
+            calls[event] += 1
+            if event == "call" and "/amends/" in frame.f_code.co_filename:
+                files.add(frame.f_code.co_filename.partition("/amends/")[2])
+
+    async def scene() -> None:
+        async with coordinator() as on:
+            await on.run(many, 2, id="warm")
+            sys.setprofile(seen)
+            try:
+                await on.run(many, steps, id="counted")
+            finally:
+                sys.setprofile(None)
+
+    asyncio.run(scene())
+    return calls.total(), files
+
+
+def test_a_step_makes_few_calls() -> None:
+    (few, _), (more, _) = counted(20), counted(60)
+    assert (more - few) / 40 <= MOST_CALLS
+
+
+def test_a_warm_step_runs_through_few_files(tmp_path: Path) -> None:
+    """From the second `s.do` of a saga to its answer, on the thread that drives, with a journal on disk."""
+    files: set[str] = set()
+
+    @saga("calls.twice")
+    async def twice(s: Work) -> None:
+        await s.do(note, "cold")
+        sys.setprofile(seen)
+        try:
+            await s.do(note, "warm")
+        finally:
+            sys.setprofile(None)
+
+    def seen(frame: FrameType, event: str, _: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and "/amends/" in file and frame.f_back is not None and frame.f_code.co_name not in OUTER:
+            files.add(file.partition("/amends/")[2])
+
+    async def scene() -> None:
+        async with Coordinator.open(str(tmp_path / "amends.db"), registry=Registry()) as on:
+            await on.run(twice, id="warm")
+
+    asyncio.run(scene())
+    assert len(files) <= MOST_FILES, sorted(files)
+
+
+OUTER = frozenset({"_call_and_record", "_call_definition", "_result", "_ended", "perform"})
+"""Coroutines of the drive that are resumed on the way to the step, and do nothing in it."""
