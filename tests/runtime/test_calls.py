@@ -3,11 +3,18 @@
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
+from typing import ParamSpec, TypeVar
 
 from amends import Coordinator, Registry, Work, action, saga
 from tests.runtime.support import coordinator
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_CALLS = 560
 MOST_FILES = 30
@@ -24,16 +31,13 @@ async def many(s: Work, steps: int) -> None:
         await s.do(note, f"number {number}")
 
 
-def counted(steps: int) -> tuple[int, set[str]]:
-    """Calls of the thread that drives, and the files of ours that they are in."""
+def counted(steps: int) -> int:
+    """Calls of the thread that drives."""
     calls: Counter[str] = Counter()
-    files: set[str] = set()
 
-    def seen(frame: FrameType, event: str, _: object) -> None:
+    def seen(_: FrameType, event: str, __: object) -> None:
         if event in {"call", "c_call"}:
             calls[event] += 1
-            if event == "call" and "/amends/" in frame.f_code.co_filename:
-                files.add(frame.f_code.co_filename.partition("/amends/")[2])
 
     async def scene() -> None:
         async with coordinator() as on:
@@ -45,16 +49,11 @@ def counted(steps: int) -> tuple[int, set[str]]:
                 sys.setprofile(None)
 
     asyncio.run(scene())
-    return calls.total(), files
+    return calls.total()
 
 
-def test_a_step_makes_few_calls() -> None:
-    (few, _), (more, _) = counted(20), counted(60)
-    assert (more - few) / 40 <= MOST_CALLS
-
-
-def test_a_warm_step_runs_through_few_files(tmp_path: Path) -> None:
-    """From the second `s.do` of a saga to its answer, on the thread that drives, with a journal on disk."""
+def warm_files(journal: str) -> set[str]:
+    """Files of ours from the second `s.do` of a saga to its answer, on the thread that drives, with a real journal."""
     files: set[str] = set()
 
     @saga("calls.twice")
@@ -72,12 +71,28 @@ def test_a_warm_step_runs_through_few_files(tmp_path: Path) -> None:
             files.add(file.partition("/amends/")[2])
 
     async def scene() -> None:
-        async with Coordinator.open(str(tmp_path / "amends.db"), registry=Registry()) as on:
+        async with Coordinator.open(journal, registry=Registry()) as on:
             await on.run(twice, id="warm")
 
     asyncio.run(scene())
-    assert len(files) <= MOST_FILES, sorted(files)
+    return files
 
 
 OUTER = frozenset({"_call_and_record", "_call_definition", "_result", "_ended", "perform"})
 """Coroutines of the drive that are resumed on the way to the step, and do nothing in it."""
+
+
+def in_a_fresh_process(count: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What it counts where no test ran before: a secret that is known, or a logger that listens, is a longer way."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(count, *args, **kwargs).result()
+
+
+def test_a_step_makes_few_calls() -> None:
+    few, more = in_a_fresh_process(counted, 20), in_a_fresh_process(counted, 60)
+    assert (more - few) / 40 <= MOST_CALLS
+
+
+def test_a_warm_step_runs_through_few_files(tmp_path: Path) -> None:
+    files = in_a_fresh_process(warm_files, str(tmp_path / "amends.db"))
+    assert len(files) <= MOST_FILES, sorted(files)
