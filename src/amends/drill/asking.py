@@ -59,7 +59,7 @@ class Questions:
     async def ask(self, family: Family, saga: Saga, step: Step) -> Answer | None:
         if step.topic == CALL.topic:
             return family.answer(saga, step)
-        probe = self.action(step).ask
+        probe = self.action(step).parts.probe
         if probe is None:
             return None
         asked = self.asked(saga, step)
@@ -71,7 +71,7 @@ class Questions:
 
     def asked(self, saga: Saga, step: Step) -> Asked:
         known = self._stage.executor.secrets.get((saga.id, step.id), ())
-        args = self.action(step).typed.restore(cast("dict[str, Any]", unmask(step.args, saga.id, known)))
+        args = self.action(step).parts.typed.restore(cast("dict[str, Any]", unmask(step.args, saga.id, known)))
         return Asked(saga=saga.id, step=step.id, args=args, key=_key(saga, step))
 
     def call(
@@ -86,7 +86,7 @@ class Questions:
             is_async=inspect.iscoroutinefunction(function),
             key=_key(saga, step),
             timeout_s=step.contract.timeout_s,
-            store=self.action(step).typed.store_result if part == "probe" else None,
+            store=self.action(step).parts.typed.store_result if part == "probe" else None,
         )
 
     def _spot(self, saga: Saga, step: Step) -> Spot:

@@ -259,17 +259,19 @@ class Rehearsal:
     async def _look(self, saga: Saga, step: Step) -> object:
         """The state that somebody else has made: by the action's before-image, else by the snapshot of the world."""
         action = self.questions.action(step)
-        if action.capture is None:
+        if action.parts.before is None:
             return await self._snapshot()
-        capture = captures(action.capture, action.signature.names, self.questions.asked(saga, step))
-        outcome = await self.stage.executor.make(self.questions.call(saga, step, "before", action.capture, capture))
+        capture = captures(action.parts.before, action.parts.signature.names, self.questions.asked(saga, step))
+        outcome = await self.stage.executor.make(
+            self.questions.call(saga, step, "before", action.parts.before, capture)
+        )
         return outcome.result if isinstance(outcome, Succeeded) else outcome
 
     async def _check_change(self, saga: Saga) -> None:
         step = saga.steps.get(self.place.step)
         if step is None or not self.was_hit:
             return
-        if self.questions.action(step).capture is None and self.setting.world is None:
+        if self.questions.action(step).parts.before is None and self.setting.world is None:
             self.found.append(doubtful(step, "it has no before-image to see by whether somebody else's change stands"))
         elif (now := await self._look(saga, step)) != self._changed:
             text = f"its compensation restores over somebody else's change: {differing(self._changed, now)}"

@@ -41,10 +41,10 @@ class Attempt:
         action = self._action
         with certain():
             changeset = await self._layers.opened(self._place)
-            if action.on_files == "changeset":
+            if action.parts.on_files == "changeset":
                 at_hand.set(await self._layers.secrets())
                 self._changeset = changeset
-                return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
+                return await self._layers.in_thread(lambda: action.parts.function(**arguments(self._args, changeset)))
             name = f"{self._state.topic} ({self._state.id})"
             files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
         try:
@@ -58,11 +58,11 @@ class Attempt:
 
     async def _called(self, args: dict[str, Any], files: Files) -> object:
         action = self._action
-        if action.is_async:
-            return await cast("Awaitable[object]", action.signature.call(action.function, args))
+        if action.parts.is_async:
+            return await cast("Awaitable[object]", action.parts.signature.call(action.parts.function, args))
         settle_s = self._layers.settle_s if self._is_exact else None  # what is not only files has to be waited for
         return await self._layers.in_thread(
-            lambda: action.signature.call(action.function, args), stop=files.stop, wait_s=settle_s
+            lambda: action.parts.signature.call(action.parts.function, args), stop=files.stop, wait_s=settle_s
         )
 
     def _seal(self, files: Files) -> None:
@@ -83,7 +83,7 @@ class Attempt:
         if isinstance(outcome, Succeeded):
             layer = "" if self._sealed is None else _named(self._sealed)
             return replace(outcome, layer=layer, confinement=kept_in)
-        if isinstance(outcome, Lost) and self._is_exact and self._action.on_files == "layer":
+        if isinstance(outcome, Lost) and self._is_exact and self._action.parts.on_files == "layer":
             return Failed(
                 error=outcome.error,
                 fatal=outcome.fatal,

@@ -111,7 +111,7 @@ def land_back(done: Done) -> None:
 
 
 for _each in (review, land):
-    cast("Action[..., Any]", _each).on_files = "changeset"
+    cast("Action[..., Any]", _each).parts.on_files = "changeset"
 ACTIONS: Final = (review, land, mark, resolve)
 """What a landing may need: whoever imports this knows them all."""
 
