@@ -13,18 +13,18 @@ from amends.core.words.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.errors import ChangesetError, Fatal, NotDone
 from amends.runtime.declare.action import Action
 from amends.runtime.files.errors import certain
-from amends.runtime.files.given import Place, arguments
+from amends.runtime.files.given import ChangesetPlace, arguments
 from amends.runtime.files.verifying import at_hand
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
 
-class Attempt:
+class FileAttempt:
     """One call of an action that works on files: begins its layer, and seals or drops it."""
 
     def __init__(
-        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: Place
+        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: ChangesetPlace
     ) -> None:
         self._layers = layers
         self._state = state
