@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,23 @@ DATA = (
     "src/amends/core/transitions.py",
     "src/amends/errors.py",
 )
+
+
+# Class names that exist twice, and why both are right. Private ones (_…) may be alike: nobody meets them together.
+ALIKE = {
+    "Approval": "the question as a saga's state holds it, and as users are shown it",
+    "Budget": "of a copied tree, which users of changesets set; and of a saga, in its state",
+    "CallPerson": "the error that asks for a person, and the effect that calls one",
+    "Coordinator": "the one that users hold is the runtime's, with the stores that it opens",
+    "Limits": "of a saga, at the root; and of a changeset, in amends.changeset",
+    "Rewind": "the command, and the state of what it began",
+    "Step": "as users declare it, and as a saga's state holds it",
+    "Summary": "of a changeset, for its users; and of a saga, as journals keep it",
+    "Tree": "the verifier that stands alone repeats the journal's on purpose",
+    "Trust": "the verifier that stands alone repeats the package's on purpose",
+    "TurnBack": "the effect that is due, and the command that carries it out",
+    "Wait": "the effect that is due, and the state of what is waited for",
+}
 
 
 def listed(text: str) -> frozenset[str]:
@@ -389,6 +406,16 @@ def unheard_of(source: Source) -> Iterator[tuple[int, str]]:
         yield 1, f"the module's name says {', '.join(sorted(found))}, which is not among the words of the house"
 
 
+def alike(found: Iterable[Source]) -> dict[str, list[str]]:
+    """The names of classes that more than one module has, with these modules."""
+    homes: dict[str, list[str]] = {}
+    for source in found:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(source.path))
+    return {name: paths for name, paths in homes.items() if len(paths) > 1}
+
+
 def lines_of(node: ast.stmt) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -477,6 +504,20 @@ def test_a_module_is_named_in_words_of_the_glossary_or_of_the_trade() -> None:
         word for source in sources("src/amends") for word in words(source.path.stem) + words(source.path.parent.name)
     }
     assert sorted(TRADE_WORDS - used) == []
+
+
+def test_no_class_has_the_name_of_another_but_for_a_reason() -> None:
+    found = alike(sources("src/amends"))
+    assert {name: paths for name, paths in found.items() if name not in ALIKE} == {}
+    assert sorted(ALIKE.keys() - found.keys()) == []
+    assert {name: paths for name, paths in found.items() if len(paths) > 2} == {}
+
+
+def test_two_classes_of_one_name_are_seen_and_private_ones_are_not() -> None:
+    one = Source(PurePosixPath(CORE), "class Entry: ...\nclass _Line: ...")
+    other = Source(PurePosixPath(RUNTIME), "def f():\n    class Entry: ...\nclass _Line: ...")
+    assert alike([one, other]) == {"Entry": [CORE, RUNTIME]}
+    assert alike([one]) == {}
 
 
 def test_a_function_fits_in_60_lines() -> None:

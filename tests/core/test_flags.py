@@ -16,7 +16,7 @@ from amends.core.state.step import FLAGS, Approval, Step, changed
 from amends.core.transitions import STEP, ApprovalStatus
 from amends.dataclass import altered
 from amends.errors import JournalDamagedError
-from amends.testing.walk.choices import Tape, Told
+from amends.testing.walk.choices import AcceptedCommand, Tape
 from amends.testing.walk.walk import Walk
 from tests.core.samples import CONTRACT, EVENT, STEP_ID
 from tests.core.story import FLIGHT, LOST, Story, contract
@@ -81,7 +81,7 @@ def watched() -> Seen:
                 seen.update(compared(saga.steps.get(step.id), step, type(event)))
             saga = after
 
-    def watch(_: Walk, told: Told) -> None:
+    def watch(_: Walk, told: AcceptedCommand) -> None:
         look(told.before, told.events)
 
     for seed in range(400):

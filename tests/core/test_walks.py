@@ -20,7 +20,7 @@ from amends.core.words.outcomes import FoundNothing, Succeeded
 from amends.core.words.values import SagaId, StepId
 from amends.drill.world import goes_first
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError, UnknownIncidentError
-from amends.testing.walk.choices import OUTCOMES, UNDO_OUTCOMES, Tape, Told, tapes
+from amends.testing.walk.choices import OUTCOMES, UNDO_OUTCOMES, AcceptedCommand, Tape, tapes
 from amends.testing.walk.walk import Walk
 from tests.core.laws import is_pivot, judge
 from tests.core.story import ALLOW, DENY, contract, start
@@ -80,7 +80,7 @@ def test_the_walks_come_to_every_place_in_the_tables() -> None:
     """Else all of this would prove little. What only the policies' own saga does is not walked."""
     seen: set[tuple[str, type[e.Event]]] = set()
 
-    def note(_: Walk, told: Told) -> None:
+    def note(_: Walk, told: AcceptedCommand) -> None:
         saga = told.before.copy()
         for event in told.events:
             if isinstance(event, e.IncidentResolved):
@@ -119,7 +119,7 @@ STEP_EVENTS = tuple({kind for row in STEP.values() for kind in row})
 def test_nothing_older_than_a_pivot_is_ever_taken_back_unless_a_person_vouched_for_the_pivot(tape: Tape) -> None:
     """In a graph: nothing that a pivot came after."""
 
-    def hold(_: Walk, told: Told) -> None:
+    def hold(_: Walk, told: AcceptedCommand) -> None:
         saga = told.before
         for event in told.events:
             if isinstance(event, e.CompensationStarted) and saga.phase is _G.ROLLING_BACK:
@@ -132,7 +132,7 @@ def test_nothing_older_than_a_pivot_is_ever_taken_back_unless_a_person_vouched_f
 @quick
 @given(tape=tapes())
 def test_a_saga_past_its_pivot_is_not_cancelled_and_the_refusal_names_it(tape: Tape) -> None:
-    def hold(_: Walk, told: Told) -> None:
+    def hold(_: Walk, told: AcceptedCommand) -> None:
         pivots = [step for step in told.after.steps.values() if is_pivot(step)]
         if pivots and told.after.rollback is None:
             with pytest.raises(PastPivotError) as caught:
@@ -190,7 +190,7 @@ def test_the_state_that_is_changed_in_place_is_the_replay_of_all_facts_after_eve
     """So deciding has changed nothing either, whether it accepted or refused; and a copy stays as it was."""
     kept: list[tuple[int, Saga]] = []
 
-    def compare(walk: Walk, told: Told) -> None:
+    def compare(walk: Walk, told: AcceptedCommand) -> None:
         assert told.after == replay(walk.id, walk.events)
         kept.append((len(walk.events), told.after.copy()))
 
@@ -270,7 +270,7 @@ def answer(saga: Saga, command: c.Command) -> tuple[e.Event, ...] | str:
 def test_whatever_is_asked_is_refused_or_can_be_folded(tape: Tape) -> None:
     """The runtime decides a request again when another's entry came first: it must never damage a journal by that."""
 
-    def ask_for_everything(_: Walk, told: Told) -> None:
+    def ask_for_everything(_: Walk, told: AcceptedCommand) -> None:
         for command in requests(told.after):
             events = answer(told.after, command)
             if not isinstance(events, str):

@@ -23,7 +23,7 @@ from amends.journal.port import refusals
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
 from amends.journal.port.entries import Entry, Summary
 from amends.journal.port.evidence import NOBODY, Inspection, Notary, Pace, Removal, Signer, Spared, Stored, TreeHead
-from amends.journal.port.leases import Driver, Lease, own_identity, reading
+from amends.journal.port.leases import Lease, LeaseHolder, own_identity, reading
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.port.log import Cursor, Logged
@@ -297,7 +297,7 @@ class SqliteJournal:
         elapsed = reading(self._clock)
         return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, elapsed=elapsed))
 
-    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         self._require_home()
         elapsed, asked = reading(self._clock), tuple(sagas)
         return await self._reader.ask(
@@ -420,7 +420,7 @@ class SqliteJournal:
         sagas: Collection[SagaId] | None = None,
     ) -> Removal:
         self._require_home()
-        wanted = retention.Wanted(ended_before, spared, sagas)
+        wanted = retention.WantedSagas(ended_before, spared, sagas)
         signed = retention.Signed(by, why, self._clock.now(), own)
         return await retention.remove_all(self._writer.ask, wanted, signed, limit)
 
@@ -432,11 +432,11 @@ class SqliteJournal:
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         self._require_home()
-        return await self._reader.ask(partial(retention.count, wanted=retention.Wanted(ended_before, spared)))
+        return await self._reader.ask(partial(retention.count, wanted=retention.WantedSagas(ended_before, spared)))
 
     async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
         self._require_home()
-        wanted = retention.Wanted(ended_before, spared)
+        wanted = retention.WantedSagas(ended_before, spared)
         return await self._reader.ask(partial(retention.first, wanted=wanted, limit=limit))
 
     async def inspect(self, *, within_s: float | None = None) -> Inspection:

@@ -170,5 +170,5 @@ def _why_not(step: Step, registry: Registry, *, mitigates: bool) -> str:
         action = registry.action(contract.topic, contract.version)
     except UnknownActionError as exc:
         return str(exc)
-    known, what = (action.mitigate, "mitigation") if mitigates else (action.compensate, "compensation")
+    known, what = (action.parts.mitigation, "mitigation") if mitigates else (action.parts.compensation, "compensation")
     return "" if known is not None else f"{contract.topic} declares no {what} in this process"

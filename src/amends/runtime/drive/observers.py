@@ -14,7 +14,7 @@ Observer: TypeAlias = Callable[[Entry], None]
 _log = logger("amends.observe")
 
 
-class Telemetry(Protocol):
+class DetailedObserver(Protocol):
     """An observer that wants to know more: which saga an entry belongs to, and how long its append took."""
 
     def begin(self, saga: SagaId, definition: str, labels: dict[str, str]) -> dict[str, str]:
@@ -33,7 +33,7 @@ class Telemetry(Protocol):
 
 
 class Observers:
-    def __init__(self, telemetry: Telemetry | None = None) -> None:
+    def __init__(self, telemetry: DetailedObserver | None = None) -> None:
         self.telemetry = telemetry
         self._all: list[Observer] = []
         self.listen = telemetry is not None
@@ -65,7 +65,9 @@ class Observers:
                 except Exception:  # noqa: BLE001 - an observer's fault must not reach the saga that it watches
                     _log.exception("an observer failed on entry %s of saga %s", entry.number, entry.saga)
 
-    def _tell_telemetry(self, telemetry: Telemetry, entries: Sequence[Entry], saga: Saga, asked: float | None) -> None:
+    def _tell_telemetry(
+        self, telemetry: DetailedObserver, entries: Sequence[Entry], saga: Saga, asked: float | None
+    ) -> None:
         try:
             if asked is not None:
                 telemetry.took(telemetry.now() - asked)

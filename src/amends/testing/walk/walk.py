@@ -59,8 +59,8 @@ from amends.testing.walk.choices import (
     OUTCOMES,
     UNDO_OUTCOMES,
     WINDOWS_S,
+    AcceptedCommand,
     Tape,
-    Told,
     Truth,
     any_contract,
     ends_of_queue,
@@ -85,7 +85,7 @@ class Walk:
     id: SagaId = _SAGA
     most_steps: int = 5
     most_moves: int = 400
-    watch: Callable[[Walk, Told], None] | None = None
+    watch: Callable[[Walk, AcceptedCommand], None] | None = None
     saga: Saga = field(init=False)
     now: int = START
     events: list[Event] = field(default_factory=list[Event])
@@ -171,7 +171,7 @@ class Walk:
             evolve(self.saga, event)
         self.events.extend(events)
         if self.watch is not None:
-            self.watch(self, Told(before, command, events, self.saga))
+            self.watch(self, AcceptedCommand(before, command, events, self.saga))
         return True
 
     def _note(self, event: Event) -> None:
