@@ -21,7 +21,7 @@ from amends.drill.world import check
 from amends.runtime.coordinator.coordinator import Coordinator
 from amends.testing.crash import crash
 from amends.testing.crash.crash import (
-    Ground,
+    CrashGround,
     Scenario,
     SlowGround,
     Tried,
@@ -113,7 +113,7 @@ def test_the_thirds_of_a_scenario_are_all_of_its_points_and_none_twice(stride: i
 @each_scenario
 def test_a_crash_at_every_point(scenario: Scenario, record_property: Record) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, twice=False)
+    every_death(scenario, CrashGround, tried, twice=False)
     verdict(tried, record_property, "died", scenario.name)
 
 
@@ -123,7 +123,7 @@ def test_a_crash_at_every_point(scenario: Scenario, record_property: Record) -> 
 )
 def test_a_crash_at_every_point_of_the_recovery_from_it(scenario: Scenario, record_property: Record) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, once=False, stride=stride_of(scenario))
+    every_death(scenario, CrashGround, tried, once=False, stride=stride_of(scenario))
     verdict(tried, record_property, "died again", scenario.name)
 
 
@@ -135,8 +135,8 @@ def test_a_life_that_goes_on_shows_what_a_death_at_each_of_its_points_leaves(nam
     def told(deaths: Iterable[crash.Death]) -> list[tuple[int, str, Hashable, float]]:
         return [(death.point, death.where, death.found, death.ground.now_s) for death in deaths]
 
-    firsts = [*crash._deaths(scenario, Ground(), scenario.begin)]
-    assert told(firsts) == told(crash._deaths_one_by_one(scenario, Ground(), scenario.begin, 1, 1))
+    firsts = [*crash._deaths(scenario, CrashGround(), scenario.begin)]
+    assert told(firsts) == told(crash._deaths_one_by_one(scenario, CrashGround(), scenario.begin, 1, 1))
     for first in firsts[::7]:
         again = scenario, first.ground, scenario.recover_and_then, 2, 3
         assert told(crash._deaths(*again)) == told(crash._deaths_one_by_one(*again))
@@ -148,7 +148,7 @@ def test_asleep_past_the_lease_at_every_point(
 ) -> None:
     tried, parts = Tried(), Points.of_each(scenario.name, thirds, stride_of(scenario))
     for points in parts:
-        every_freeze(scenario, Ground, tried, since=points.since, stride=points.stride)
+        every_freeze(scenario, CrashGround, tried, since=points.since, stride=points.stride)
     verdict(tried, record_property, "slept", scenario.name, is_certain=are_certain(parts))
 
 
@@ -159,7 +159,7 @@ def test_asleep_past_the_lease_at_every_point_and_renewed_first(
     """The thread that keeps the worker alive may be the first to wake: it must not make a lost lease look good."""
     tried, parts = Tried(), Points.of_each(scenario.name, thirds, 1 if SOAK else 3)
     for points in parts:
-        every_freeze(scenario, Ground, tried, since=points.since, stride=points.stride, on_waking=renew)
+        every_freeze(scenario, CrashGround, tried, since=points.since, stride=points.stride, on_waking=renew)
     verdict(tried, record_property, "slept and renewed", scenario.name, is_certain=are_certain(parts))
 
 
@@ -202,7 +202,7 @@ def test_no_room_on_the_disk_at_every_append(
 ) -> None:
     tried, parts = Tried(), Points.of_each(scenario.name, thirds, 1)
     for points in parts:
-        every_refusal(scenario, Ground, tried, since=points.since, stride=points.stride)
+        every_refusal(scenario, CrashGround, tried, since=points.since, stride=points.stride)
     verdict(tried, record_property, "refused", scenario.name, is_certain=are_certain(parts))
 
 
@@ -210,7 +210,7 @@ def test_no_room_on_the_disk_at_every_append(
 def test_closed_at_every_step_of_the_loop_without_waiting_for_anything(moment: int) -> None:
     scenario = ALL["a straight line of actions that cannot be repeated"]
     hasty = dataclasses.replace(scenario, settings=dataclasses.replace(scenario.settings, drain_s=0.0))
-    ground = Ground()
+    ground = CrashGround()
 
     async def begin_and_close(coordinator: Coordinator) -> None:
         begun = asyncio.ensure_future(cast(Coroutine[Any, Any, object], scenario.begin(coordinator)))
@@ -272,7 +272,7 @@ def test_a_real_kill_at_every_point(
 
 def test_a_saga_that_cannot_be_read_keeps_no_other_from_being_recovered() -> None:
     scenario = ALL[CROWDED]
-    ground = Ground()
+    ground = CrashGround()
     assert ground.live(scenario, scenario.begin, ends_at=40).dead
     ground.damage("crash-1")
     first = ground.live(scenario, scenario.recover)

@@ -316,7 +316,7 @@ def _loaded(kinds: Iterable[Kind], values: Iterable[object], *, strict: bool) ->
     return loaded
 
 
-class Table(Kind):
+class Dictionary(Kind):
     """A dict from text to one kind."""
 
     checks = True
@@ -350,7 +350,7 @@ class Table(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class Field:
+class RecordField:
     """One field of a record: its kind, and whether it has to be there."""
 
     kind: Kind
@@ -366,11 +366,11 @@ class Record(Kind):
     def __init__(self, of: type, *, is_dict: bool) -> None:
         self._of = of
         self.is_dict = is_dict
-        self.fields: dict[str, Field] = {}
+        self.fields: dict[str, RecordField] = {}
         self.stores = self.loads = True
         self.native = False
 
-    def fill(self, fields: Mapping[str, Field]) -> None:
+    def fill(self, fields: Mapping[str, RecordField]) -> None:
         """Set once the kinds of the fields are known: one of them may be this very record."""
         self.fields = dict(fields)
         if self.is_dict:
