@@ -228,7 +228,7 @@ def _end(end: SystemExit) -> None:
     except (OSError, ValueError):
         return
     if isinstance(end.code, int):
-        threading._shutdown()  # type: ignore[attr-defined]  # what Python itself calls, and nobody else can say it
+        vars(threading)["_shutdown"]()  # what Python itself calls: it ends the pools of threads, and joins the others
         atexit._run_exitfuncs()
         gc.collect()
         sys.stdout.flush()
