@@ -75,7 +75,7 @@ TRADE_WORDS = listed(
     home ids in inputs judging keys kinds kinship language late launch library life lines lists live load local
     lock locks log logbook logs loop main marked memory merge merging metrics misfit model modules mortal names
     net new note notify objects observers operate options os outline output outside overlay ownership page pages
-    parallel parts paths patterns people plan plans pmap port preview private process program programs progress
+    parallel parts paths patterns people plan plans port preview private process program programs progress
     projection proof protocol provenance pruning public queue rates read reader reading reasons rebase recompute
     record records recovery references refusals rehearsal remove report require resolving results resume
     retention revert reviewing run running runtime sagafile samples schedule schema seal secrets session
@@ -346,6 +346,35 @@ def silent(source: Source) -> Iterator[tuple[int, str]]:
                 yield line, f"silences a tool without a reason: {comment}"
 
 
+def holds_state(source: Source) -> Iterator[tuple[int, str]]:
+    """A saga's state belongs to its logbook, and moves on while others wait: after an `await` it is asked for anew."""
+    for function in ast.walk(source.tree):
+        if isinstance(function, ast.AsyncFunctionDef):
+            yield from _held_over_an_await(function)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and _is_state(node.value):
+            kept = [target for target in node.targets if isinstance(target, ast.Attribute)]
+            yield from ((one.lineno, f"keeps a saga's state as {ast.unparse(one)}; ask the logbook") for one in kept)
+
+
+def _held_over_an_await(function: ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
+    nodes = [node for node in ast.walk(function) if hasattr(node, "lineno")]
+    waits = [node.lineno for node in nodes if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith)]
+    for node in nodes:
+        if not (isinstance(node, ast.Assign) and _is_state(node.value)):
+            continue
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        first = min((line for line in waits if line > node.lineno), default=sys.maxsize)
+        for used in nodes:
+            if isinstance(used, ast.Name) and used.id in names and used.lineno > first:
+                yield used.lineno, f"uses {used.id}, a saga's state from before an await; ask the logbook anew"
+
+
+def _is_state(value: ast.expr) -> bool:
+    whole = ast.unparse(value)
+    return whole.endswith("book.saga")
+
+
 def long_module(source: Source) -> Iterator[tuple[int, str]]:
     if (length := len(source.text.splitlines())) >= LONGEST_MODULE and str(source.path) not in DATA:
         yield length, f"{length} lines; a module stays under {LONGEST_MODULE}"
@@ -455,6 +484,10 @@ def test_whoever_catches_everything_says_why() -> None:
 
 def test_whoever_silences_a_tool_names_the_code_and_the_reason() -> None:
     assert complaints(silent, "src", "tests", "bench", "examples") == []
+
+
+def test_nobody_holds_a_sagas_state_over_an_await() -> None:
+    assert complaints(holds_state) == []
 
 
 def test_a_module_stays_under_the_longest() -> None:
@@ -594,6 +627,8 @@ LONG = "\n    x = 1" * (LONGEST_FUNCTION - 2)
         (silent, RUNTIME, "x = 1  # pyright: ignore[reportPrivateUsage]"),
         (silent, RUNTIME, "x = 1  # type: ignore[misc]  # pyright: ignore[reportPrivateUsage]"),
         (silent, RUNTIME, "x = 1  # pragma: no cover"),
+        (holds_state, RUNTIME, "async def f(run):\n    saga = run.book.saga\n    await g()\n    saga.head"),
+        (holds_state, RUNTIME, "class A:\n    def f(self):\n        self.saga = self.book.saga"),
         (long_module, RUNTIME, "x = 1\n" * LONGEST_MODULE),
         (riddle, CORE, '"""What is done."""'),
         (riddle, CORE, 'class A:\n    """Those that wait."""'),

@@ -76,7 +76,7 @@ def watched() -> Seen:
 
     def look(saga: Saga, events: tuple[e.Event, ...]) -> None:
         for event in events:
-            after = evolve(saga, event)
+            after = evolve(saga.copy(), event)
             for step in after.steps.values():
                 seen.update(compared(saga.steps.get(step.id), step, type(event)))
             saga = after

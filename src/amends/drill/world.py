@@ -298,7 +298,7 @@ class Account:
         self.before: list[tuple[Saga, e.Event]] = []
         """Each event, and the saga as it was when it came."""
         for entry in entries:
-            self.before.append((self.saga, entry.event))
+            self.before.append((self.saga.copy(), entry.event))
             self.saga = evolve(self.saga, entry.event)
             if isinstance(entry.event, INTENTS):
                 self.steps_by_key[entry.event.key] = entry.event.step

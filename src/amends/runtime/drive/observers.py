@@ -22,7 +22,7 @@ class DetailedObserver(Protocol):
         ...
 
     def tell(self, entry: Entry, saga: Saga) -> None:
-        """An entry is durable. The saga is as it was after the last one of the same append."""
+        """An entry is durable. The saga has it, and may be further by now."""
         ...
 
     def now(self) -> float: ...
@@ -55,7 +55,7 @@ class Observers:
         return 0.0 if self.telemetry is None else self.telemetry.now()
 
     def tell(self, entries: Sequence[Entry], saga: Saga, asked: float | None = None) -> None:
-        """These are durable, by an append that was `asked` for then; the saga is as it is after them."""
+        """These are durable, by an append that was `asked` for then; the saga has them, and may be further by now."""
         if self.telemetry is not None:
             self._tell_telemetry(self.telemetry, entries, saga, asked)
         for observer in tuple(self._all):
