@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from amends.core import commands as c, events as e
 from amends.core.commands import Command, EnrolLate, Moment, RecordOutcome
@@ -34,7 +34,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.outcomes import Lost, Succeeded
 from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError, unknown_saga
-from amends.journal.port.entries import caught_up
+from amends.journal.port.entries import Appending, caught_up
 from amends.journal.port.journal import PARENT, Entry, Journal, Lease, SagaQuery, SagaRow, Summary
 from amends.logs import logger
 from amends.runtime.drive.observers import Observers
@@ -69,6 +69,9 @@ class Logbook:
         self._numbered = 0
         self._told: list[_Told] = []
         self._busy = False
+        self._asked = 0
+        """How many of the commands that were told the append under way is of."""
+        self._since = 0.0
         self._waiters: list[_Waiter] = []
         self._errand: asyncio.Task[None] | None = None
 
@@ -139,16 +142,29 @@ class Logbook:
         if self._busy or not self._told or self.broken is not None:
             return
         self._busy = True
-        told = len(self._told)
+        self._asked = len(self._told)
         events = [event for _, _, _, made in self._told for event in made]
         try:
             asked = self._ask_for(events)
         except AmendsError as exc:
             self._failed(exc)
+            return
+        if self._observers.listen:
+            self._since = self._observers.asked()
+        if isinstance(asked, Appending):
+            asked.then(self._answered)
         else:
-            answer = asyncio.ensure_future(asked)
-            since = self._observers.asked() if self._observers.listen else 0.0
-            answer.add_done_callback(lambda answer: self._answered(answer, told, since))
+            asyncio.ensure_future(asked).add_done_callback(self._future_done)
+
+    def _future_done(self, answer: asyncio.Future[tuple[Entry, ...]]) -> None:
+        """Of a journal whose appends are awaited only."""
+        settled = Appending()
+        error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
+        if error is None:
+            settled.set_result(answer.result())
+        else:
+            settled.set_exception(cast("Exception", error))
+        self._answered(settled)
 
     def _ask_for(self, events: Sequence[Event]) -> Awaitable[tuple[Entry, ...]]:
         saga = self.saga
@@ -156,14 +172,13 @@ class Logbook:
         summary = Summary(status, wakes=woken_by(saga) if status in _MAY_BE_DONE else None)
         return self._journal.append(saga.id, events, after=self._head, summary=summary, lease=self.lease)
 
-    def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], told: int, since: float) -> None:
-        error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
+    def _answered(self, answer: Appending) -> None:
+        error = answer.error
         if error is None:
-            entries = answer.result()
-            self._head += len(entries)
-            del self._told[:told]
+            self._head += len(answer.entries)
+            del self._told[: self._asked]
             if self._observers.listen:
-                self._observers.tell(entries, self.saga, since)
+                self._observers.tell(answer.entries, self.saga, self._since)
             self._over()
         elif isinstance(error, AmendsError):
             self._failed(error)
