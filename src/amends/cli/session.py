@@ -274,7 +274,7 @@ class Followers:
         await self._catch_up()
 
 
-async def resumed(coordinator: Coordinator, out: Output) -> list[Ended]:
+async def resume_all(coordinator: Coordinator, out: Output) -> list[Ended]:
     """How the sagas end that are taken up here, with what becomes of them shown meanwhile; as JSON, only their ends."""
     if out.as_json:
         return await coordinator.resume()

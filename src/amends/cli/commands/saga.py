@@ -22,7 +22,16 @@ from amends.cli.session import Follower
 from amends.cli.show.hints import command, modules_for, read_begun, tell_review
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, driven, headed, is_left, saga_cells, saga_fields, throttled
+from amends.cli.show.timeline import (
+    SAGA_HEADS,
+    SAGA_SPARE,
+    driven,
+    head_lines,
+    is_left,
+    rate_waited_for,
+    saga_cells,
+    saga_fields,
+)
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -147,7 +156,7 @@ def list_sagas(
 
     async def cells(opened: Journal, row: SagaRow, driver: LeaseHolder | None) -> tuple[Part, ...]:
         begun = await read_begun(opened, row.id) if is_left(row, driver) else None
-        resume, throttle = command(journal, "resume", *modules_for(begun)), await throttled(opened, row)
+        resume, throttle = command(journal, "resume", *modules_for(begun)), await rate_waited_for(opened, row)
         return saga_cells(row, driver, resume, throttle)
 
     async def whole() -> None:
@@ -192,7 +201,7 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
             ((row, driver),) = await driven(opened, (found,))
             begun = await read_begun(opened, row.id)
             out.record("saga", saga_fields(row, driver))
-            for fact in headed(row, driver, command(journal, "resume", *modules_for(begun))):
+            for fact in head_lines(row, driver, command(journal, "resume", *modules_for(begun))):
                 out.say(*fact)
             out.say()
             await Follower(opened, row.id, out).catch_up()
