@@ -14,12 +14,15 @@ import json
 import math
 from collections.abc import Iterable
 from json.encoder import encode_basestring as _quote
-from typing import Any, Final, NamedTuple, NewType, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NewType, TypeAlias, cast
 
 from amends.core.words.parts import Cut, cut
 from amends.errors import NotJsonError, TooLargeError
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+else:
+    Json = Any  # what a value holds is checked where it is spelled; an alias of itself is for type checkers only
 SagaId = NewType("SagaId", str)
 StepId = NewType("StepId", str)
 _Way: TypeAlias = "tuple[_Way, str | int] | None"
