@@ -288,7 +288,7 @@ def impure(source: Source) -> Iterator[tuple[int, str]]:
         if not at_home and not is_pure:
             yield (
                 each.line,
-                f"imports {each.full}; only msgspec, core, errors, dataclass and what is pure in Python may be",
+                f"imports {each.full}; only msgspec, core, errors, dataclass and what is pure may be",
             )
 
 
