@@ -123,8 +123,9 @@ _BLOBS: Final = "blobs"
 _PARTS: Final = "parts"
 _NO_BLOBS: Final[Mapping[str, str]] = {}
 _NAMES: Final = {kind: name for name, kind in WIRE.items()}
+_WITH_CONTRACT: Final[frozenset[type]] = frozenset({e.ActionDispatched, e.StepProposed})
 _values: Final = cast(Callable[[e.Event], tuple[object, ...]], astuple)
-_altered: Final = cast(Callable[..., e.Event], replace)
+_altered: Final = cast(Callable[..., object], replace)
 _decoders: Final[dict[str, Callable[[bytes], e.Event]]] = {}
 _contracts: Final[dict[int, tuple[Contract, msgspec.Raw]]] = {}
 """The newest contracts, each by its identity with its text: an action's is always the same."""
@@ -146,22 +147,18 @@ def encode(event: e.Event) -> Wire:
     """Raises NotJsonError or TooLargeError for what cannot be stored."""
     kind = type(event)
     name, layout = _NAMES[kind], layout_of(kind)
-    body = _usual_body(layout, event)
-    return _exactly(name, layout, event) if body is None else Wire(name, body, _NO_BLOBS)
+    if layout.is_usual(_values(event)):
+        try:
+            body = quick_spelling(_with_spelled_contract(event) if kind in _WITH_CONTRACT else event)
+            if len(body) <= INLINE:
+                return Wire(name, body.decode(), _NO_BLOBS)
+        except UnicodeEncodeError:
+            pass  # half a character: the exact way says where
+    return _exactly(name, layout, event)
 
 
-def _usual_body(layout: Layout, event: e.Event) -> str | None:
-    """The body of an event that msgspec spells as it has to be spelled; None of any other."""
-    if not layout.is_usual(_values(event)):
-        return None
-    thing: object = event
-    try:
-        if isinstance(event, (e.ActionDispatched, e.StepProposed)) and event.contract is not None:
-            thing = _altered(event, contract=_spelled_contract(event.contract))
-        body = quick_spelling(thing)
-    except UnicodeEncodeError:
-        return None
-    return None if len(body) > INLINE or _WIDE in body.translate(_TO_WIDE) else body.decode()
+def _with_spelled_contract(event: Any) -> object:  # noqa: ANN401 - one of two
+    return event if event.contract is None else _altered(event, contract=_spelled_contract(event.contract))
 
 
 def _spelled_contract(contract: Contract) -> msgspec.Raw:
@@ -249,7 +246,7 @@ def has_parts(body: str) -> bool:
 
 
 def _keeps_beside(body: str) -> bool:
-    return f'"{_PARTS}":' in body or f'"{_BLOBS}":' in body
+    return '"parts":' in body or '"blobs":' in body
 
 
 def decode(name: str, body: str, blobs: Payloads = _NO_BLOBS) -> e.Event:

@@ -63,21 +63,26 @@ class Layout:
             for at, (_, annotation, _) in enumerate(declared)
             if annotation in _LOOKED_INTO
         )
-        self._known = set[tuple[type, ...]]()
+        self._known = dict[tuple[type, ...], tuple[int, ...]]()
         self._parts = tuple((field.opening, field.spell, field.default) for field in self.fields)
         self._payloads = {field.name: field for field in self.fields if field.is_payload}
         self._values = _values_getter([field.name for field in self.fields])
 
-    def is_usual(self, values: Sequence[object]) -> bool:
+    def is_usual(self, values: Sequence[Any]) -> bool:
         """Whether msgspec spells a thing that holds these values, in the order of its fields, as it is spelled here.
 
-        But for integers past 2**53 and halves of characters, which the text tells.
+        But for halves of characters, at which it fails.
         """
         types = tuple(map(type, values))
-        if types not in self._known:
+        numbers = self._known.get(types)
+        if numbers is None:
             if not all(map(_is_one_of, types, self._usual)):
                 return False
-            self._known.add(types)  # of few types, so there are few such rows
+            numbers = tuple(at for at, kind in enumerate(types) if kind is int)
+            self._known[types] = numbers  # of few types, so there are few such rows
+        for at in numbers:
+            if not -LARGEST_INT <= values[at] <= LARGEST_INT:
+                return False
         for at, is_plain in self._looked_into:
             value = values[at]
             if value is not None and not is_plain(value):

@@ -142,6 +142,10 @@ def canonical(value: object, *, what: str = "value", most: int = LARGEST_VALUE) 
         if len(text) > most // 4 and size_of(text) > most:
             raise too_large(what, most)
         return text
+    return _exactly(value, what, most)
+
+
+def _exactly(value: object, what: str, most: int) -> str:
     if _spellings.kept and (known := spelling_of(value)) is not None and known.size <= most:
         return known.text
     weight = Weight(most, what)
