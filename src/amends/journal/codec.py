@@ -20,7 +20,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import msgspec
 from msgspec.json import Decoder
@@ -30,6 +30,7 @@ from amends.core import events as e
 from amends.core.words.contracts import Contract
 from amends.core.words.parts import Payloads, cut, restored
 from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, quick_spelling, size_of, spelling_of
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import INLINE, Layout, layout_of
 
@@ -135,7 +136,8 @@ _TO_WIDE: Final = bytes.maketrans(b"123456789,[-", b"000000000:::")
 """Makes a number past 2**53 in a body look like `_WIDE`, and a few texts too, which the exact way sorts out."""
 
 
-class Wire(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wire:
     """An event as it is stored; `blobs` are the parts of its large payloads by digest, each before those it names."""
 
     name: str
@@ -294,7 +296,8 @@ def _read_exactly(name: str, body: str, blobs: Payloads) -> e.Event:
     return cast(e.Event, layout_of(WIRE[name]).parse(fields))
 
 
-class _Beside(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Beside:
     digest: str
     size: int
 
