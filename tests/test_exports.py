@@ -97,6 +97,15 @@ def test_the_python_reference_mentions_every_part_of_it(name: str) -> None:
     assert needed - mentioned(sections(PYTHON)[name]) == set()
 
 
+def test_an_action_shows_its_decorators_and_keeps_its_functions_to_itself() -> None:
+    made = amends.action("test.shown")(lambda: None)
+    decorators = {"before", "compensation", "mitigation", "probe", "reread", "validate"}
+    shown = {name for name in dir(made) if not name.startswith("_")}
+    assert shown - {"parts"} == {*decorators, "contract", "schema", "topic"}
+    kept = mentioned(sections(PYTHON)["Action"])
+    assert shown <= kept, "the reference says of each what it is, and of `parts` that it is the runtime's own"
+
+
 def test_every_public_name_says_what_it_is() -> None:
     speechless = {name for name in amends.__all__ if not vars(amends)[name].__doc__}
     assert speechless == set()

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,23 @@ DATA = (
     "src/amends/core/transitions.py",
     "src/amends/errors.py",
 )
+
+
+# Class names that exist twice, and why both are right. Private ones (_…) may be alike: nobody meets them together.
+ALIKE = {
+    "Approval": "the question as a saga's state holds it, and as users are shown it",
+    "Budget": "of a copied tree, which users of changesets set; and of a saga, in its state",
+    "CallPerson": "the error that asks for a person, and the effect that calls one",
+    "Coordinator": "the one that users hold is the runtime's, with the stores that it opens",
+    "Limits": "of a saga, at the root; and of a changeset, in amends.changeset",
+    "Rewind": "the command, and the state of what it began",
+    "Step": "as users declare it, and as a saga's state holds it",
+    "Summary": "of a changeset, for its users; and of a saga, as journals keep it",
+    "Tree": "the verifier that stands alone repeats the journal's on purpose",
+    "Trust": "the verifier that stands alone repeats the package's on purpose",
+    "TurnBack": "the effect that is due, and the command that carries it out",
+    "Wait": "the effect that is due, and the state of what is waited for",
+}
 
 
 def listed(text: str) -> frozenset[str]:
@@ -58,7 +75,7 @@ TRADE_WORDS = listed(
     home ids in inputs judging keys kinds kinship language late launch library life lines lists live load local
     lock locks log logbook logs loop main marked memory merge merging metrics misfit model modules mortal names
     net new note notify objects observers operate options os outline output outside overlay ownership page pages
-    parallel parts paths patterns people plan plans pmap port preview private process program programs progress
+    parallel parts paths patterns people plan plans port preview private process program programs progress
     projection proof protocol provenance pruning public queue rates read reader reading reasons rebase recompute
     record records recovery references refusals rehearsal remove report require resolving results resume
     retention revert reviewing run running runtime sagafile samples schedule schema seal secrets session
@@ -327,6 +344,35 @@ def silent(source: Source) -> Iterator[tuple[int, str]]:
                 yield line, f"silences a tool without a reason: {comment}"
 
 
+def holds_state(source: Source) -> Iterator[tuple[int, str]]:
+    """A saga's state belongs to its logbook, and moves on while others wait: after an `await` it is asked for anew."""
+    for function in ast.walk(source.tree):
+        if isinstance(function, ast.AsyncFunctionDef):
+            yield from _held_over_an_await(function)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and _is_state(node.value):
+            kept = [target for target in node.targets if isinstance(target, ast.Attribute)]
+            yield from ((one.lineno, f"keeps a saga's state as {ast.unparse(one)}; ask the logbook") for one in kept)
+
+
+def _held_over_an_await(function: ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
+    nodes = [node for node in ast.walk(function) if hasattr(node, "lineno")]
+    waits = [node.lineno for node in nodes if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith)]
+    for node in nodes:
+        if not (isinstance(node, ast.Assign) and _is_state(node.value)):
+            continue
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        first = min((line for line in waits if line > node.lineno), default=sys.maxsize)
+        for used in nodes:
+            if isinstance(used, ast.Name) and used.id in names and used.lineno > first:
+                yield used.lineno, f"uses {used.id}, a saga's state from before an await; ask the logbook anew"
+
+
+def _is_state(value: ast.expr) -> bool:
+    whole = ast.unparse(value)
+    return whole.endswith("book.saga")
+
+
 def long_module(source: Source) -> Iterator[tuple[int, str]]:
     if (length := len(source.text.splitlines())) >= LONGEST_MODULE and str(source.path) not in DATA:
         yield length, f"{length} lines; a module stays under {LONGEST_MODULE}"
@@ -356,6 +402,16 @@ def unheard_of(source: Source) -> Iterator[tuple[int, str]]:
     own_name = source.package[-1] if source.path.name == "__init__.py" else source.path.stem
     if found := set(words(own_name)) - MODULE_WORDS:
         yield 1, f"the module's name says {', '.join(sorted(found))}, which is not among the words of the house"
+
+
+def alike(found: Iterable[Source]) -> dict[str, list[str]]:
+    """The names of classes that more than one module has, with these modules."""
+    homes: dict[str, list[str]] = {}
+    for source in found:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(source.path))
+    return {name: paths for name, paths in homes.items() if len(paths) > 1}
 
 
 def lines_of(node: ast.stmt) -> int:
@@ -428,6 +484,10 @@ def test_whoever_silences_a_tool_names_the_code_and_the_reason() -> None:
     assert complaints(silent, "src", "tests", "bench", "examples") == []
 
 
+def test_nobody_holds_a_sagas_state_over_an_await() -> None:
+    assert complaints(holds_state) == []
+
+
 def test_a_module_stays_under_the_longest() -> None:
     assert complaints(long_module) == []
 
@@ -442,6 +502,20 @@ def test_a_module_is_named_in_words_of_the_glossary_or_of_the_trade() -> None:
         word for source in sources("src/amends") for word in words(source.path.stem) + words(source.path.parent.name)
     }
     assert sorted(TRADE_WORDS - used) == []
+
+
+def test_no_class_has_the_name_of_another_but_for_a_reason() -> None:
+    found = alike(sources("src/amends"))
+    assert {name: paths for name, paths in found.items() if name not in ALIKE} == {}
+    assert sorted(ALIKE.keys() - found.keys()) == []
+    assert {name: paths for name, paths in found.items() if len(paths) > 2} == {}
+
+
+def test_two_classes_of_one_name_are_seen_and_private_ones_are_not() -> None:
+    one = Source(PurePosixPath(CORE), "class Entry: ...\nclass _Line: ...")
+    other = Source(PurePosixPath(RUNTIME), "def f():\n    class Entry: ...\nclass _Line: ...")
+    assert alike([one, other]) == {"Entry": [CORE, RUNTIME]}
+    assert alike([one]) == {}
 
 
 def test_a_function_fits_in_60_lines() -> None:
@@ -551,6 +625,8 @@ LONG = "\n    x = 1" * (LONGEST_FUNCTION - 2)
         (silent, RUNTIME, "x = 1  # pyright: ignore[reportPrivateUsage]"),
         (silent, RUNTIME, "x = 1  # type: ignore[misc]  # pyright: ignore[reportPrivateUsage]"),
         (silent, RUNTIME, "x = 1  # pragma: no cover"),
+        (holds_state, RUNTIME, "async def f(run):\n    saga = run.book.saga\n    await g()\n    saga.head"),
+        (holds_state, RUNTIME, "class A:\n    def f(self):\n        self.saga = self.book.saga"),
         (long_module, RUNTIME, "x = 1\n" * LONGEST_MODULE),
         (riddle, CORE, '"""What is done."""'),
         (riddle, CORE, 'class A:\n    """Those that wait."""'),

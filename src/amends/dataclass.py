@@ -1,10 +1,10 @@
 """The standard library's `dataclass`, quicker to make, to fill and to store.
 
-It means the same, and type checkers are told just that. A frozen class with slots becomes a msgspec struct: it is made
-in C, where the standard library compiles six functions (of a runtime that has two hundred such classes that was half
-the start), and so are its instances; the codec spells and reads them without a walk over their fields. What a struct
-cannot be is the standard library's own: a class that is not frozen, has no slots, or says of a field that it is not
-shown, compared or given.
+It means the same, and type checkers are told just that. A frozen class becomes a msgspec struct: it is made in C, where
+the standard library compiles six functions (of a runtime that has two hundred such classes that was half the start),
+and so are its instances; the codec spells and reads them without a walk over their fields. It has slots, whether it
+says so or not. What a struct cannot be is the standard library's own: a class that is not frozen, or says of a field
+that it is not shown, compared or given.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def quick(
     *, frozen: bool = False, slots: bool = False, kw_only: bool = False, repr: bool = True
 ) -> Callable[[type[T]], type[T]]:
     def decorated(cls: type[T]) -> type[T]:
-        if frozen and slots and repr and _may_be_struct(cls):
+        if frozen and repr and _may_be_struct(cls):
             return cast("type[T]", _struct(cls, kw_only=kw_only))
         return dataclasses.dataclass(cls, frozen=frozen, slots=slots, kw_only=kw_only, repr=repr)
 
@@ -100,13 +100,8 @@ else:
 
 
 def sparse(kind: type[T], **values: object) -> T:
-    """A value that holds only what is said of it: what is not is read from its class, where the defaults stand.
-
-    Of a step's many fields few are ever said; copies of those few are smaller, and quicker to make.
-    """
-    made = object.__new__(kind)
-    object.__setattr__(made, "__dict__", values)
-    return made
+    """A value of which only this is said."""
+    return kind(**values)
 
 
 MYPY = False  # mypy takes it for true, and knows `replace`; pyright goes by what Python 3.13 gives every dataclass
@@ -121,9 +116,5 @@ elif TYPE_CHECKING:
     def altered(thing: _Replaced[P, T], *_: P.args, **changes: P.kwargs) -> T: ...
 
 else:
-
-    def altered(thing: T, **changes: object) -> T:
-        """A copy with these fields changed: dataclasses.replace, at a tenth of its price (two run for every event)."""
-        copy = object.__new__(type(thing))
-        object.__setattr__(copy, "__dict__", thing.__dict__ | changes)
-        return copy
+    # A copy with these fields changed: dataclasses.replace, of structs only, at a twentieth of its price.
+    from msgspec.structs import replace as altered

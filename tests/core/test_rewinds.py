@@ -176,7 +176,7 @@ def test_a_rewind_waits_for_its_own_steps_that_are_on_their_way() -> None:
 
 def test_who_goes_on_without_a_new_time_keeps_the_old_one() -> None:
     story = Story().does(FLIGHT).does(HOTEL).tell(rewind(HOTEL))
-    paused = evolve(story.saga, e.SagaPaused(by="person:ann", why="wait"))
+    paused = evolve(story.saga.copy(), e.SagaPaused(by="person:ann", why="wait"))
     resumed = evolve(paused, e.WorkResumed(by="person:ann"))
     assert resumed.rewinds[INSIDE].deadline_at == story.saga.rewinds[INSIDE].deadline_at > 0
 

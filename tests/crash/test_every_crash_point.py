@@ -20,7 +20,7 @@ from amends.core.transitions import SagaStatus
 from amends.drill.world import check
 from amends.runtime.coordinator.coordinator import Coordinator
 from amends.testing.crash.crash import (
-    Ground,
+    CrashGround,
     Scenario,
     SlowGround,
     Tried,
@@ -88,7 +88,7 @@ def test_the_thirds_of_a_scenario_are_all_of_its_points_and_none_twice(stride: i
 @each_scenario
 def test_a_crash_at_every_point(scenario: Scenario, record_property: Record) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, twice=False)
+    every_death(scenario, CrashGround, tried, twice=False)
     verdict(tried, record_property, "died", scenario.name)
 
 
@@ -98,7 +98,7 @@ def test_a_crash_at_every_point(scenario: Scenario, record_property: Record) -> 
 )
 def test_a_crash_at_every_point_of_the_recovery_from_it(scenario: Scenario, record_property: Record) -> None:
     tried = Tried()
-    every_death(scenario, Ground, tried, once=False, stride=stride_of(scenario))
+    every_death(scenario, CrashGround, tried, once=False, stride=stride_of(scenario))
     verdict(tried, record_property, "died again", scenario.name)
 
 
@@ -106,7 +106,7 @@ def test_a_crash_at_every_point_of_the_recovery_from_it(scenario: Scenario, reco
 @each_scenario
 def test_asleep_past_the_lease_at_every_point(scenario: Scenario, third: int, record_property: Record) -> None:
     points, tried = Points.of(scenario.name, third, stride_of(scenario)), Tried()
-    every_freeze(scenario, Ground, tried, since=points.since, stride=points.stride)
+    every_freeze(scenario, CrashGround, tried, since=points.since, stride=points.stride)
     verdict(tried, record_property, "slept", scenario.name, is_certain=points.are_certain)
 
 
@@ -117,7 +117,7 @@ def test_asleep_past_the_lease_at_every_point_and_renewed_first(
 ) -> None:
     """The thread that keeps the worker alive may be the first to wake: it must not make a lost lease look good."""
     points, tried = Points.of(scenario.name, third, 1 if SOAK else 3), Tried()
-    every_freeze(scenario, Ground, tried, since=points.since, stride=points.stride, on_waking=renew)
+    every_freeze(scenario, CrashGround, tried, since=points.since, stride=points.stride, on_waking=renew)
     verdict(tried, record_property, "slept and renewed", scenario.name, is_certain=points.are_certain)
 
 
@@ -158,7 +158,7 @@ def test_a_time_from_before_the_wait_for_the_lock_is_found_by_the_rival() -> Non
 @each_scenario
 def test_no_room_on_the_disk_at_every_append(scenario: Scenario, third: int, record_property: Record) -> None:
     points, tried = Points.of(scenario.name, third, 1), Tried()
-    every_refusal(scenario, Ground, tried, since=points.since, stride=points.stride)
+    every_refusal(scenario, CrashGround, tried, since=points.since, stride=points.stride)
     verdict(tried, record_property, "refused", scenario.name, is_certain=points.are_certain)
 
 
@@ -166,7 +166,7 @@ def test_no_room_on_the_disk_at_every_append(scenario: Scenario, third: int, rec
 def test_closed_at_every_step_of_the_loop_without_waiting_for_anything(moment: int) -> None:
     scenario = ALL["a straight line of actions that cannot be repeated"]
     hasty = dataclasses.replace(scenario, settings=dataclasses.replace(scenario.settings, drain_s=0.0))
-    ground = Ground()
+    ground = CrashGround()
 
     async def begin_and_close(coordinator: Coordinator) -> None:
         begun = asyncio.ensure_future(cast(Coroutine[Any, Any, object], scenario.begin(coordinator)))
@@ -226,7 +226,7 @@ def test_a_real_kill_at_every_point(scenario: Scenario, third: int, zygote: Zygo
 
 def test_a_saga_that_cannot_be_read_keeps_no_other_from_being_recovered() -> None:
     scenario = ALL[CROWDED]
-    ground = Ground()
+    ground = CrashGround()
     assert ground.live(scenario, scenario.begin, ends_at=40).dead
     ground.damage("crash-1")
     first = ground.live(scenario, scenario.recover)

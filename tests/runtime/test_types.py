@@ -665,7 +665,7 @@ def test_an_action_is_a_tool_with_its_words_and_its_parameters() -> None:
     assert parameters["$defs"]["Order"]["properties"]["count"]["minimum"] == 1
     given = {"trip": {"city": "Rome"}, "price": 3, "tags": ["a"], "order": {"item": "tea", "count": 1}}
     jsonschema.validate(given, parameters)
-    book.typed.check(given)
+    book.parts.typed.check(given)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"trip": {"city": 5}, "price": 3, "tags": []}, parameters)
 

@@ -52,7 +52,7 @@ from amends.changeset import (
     Unverified,
     take_back,
 )
-from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.disk.disk import Disk, DiskName
 from amends.changeset.store.home import Home
 from amends.changeset.views import probe
 from amends.clock import SystemClock
@@ -973,7 +973,7 @@ def test_a_folder_that_no_path_reaches_is_removed(pit: Path) -> None:
     begun = most = held()
 
     class Counting(Disk):
-        def remove_folder(self, at: Spot) -> None:
+        def remove_folder(self, at: DiskName) -> None:
             nonlocal most
             most = max(most, held())
             super().remove_folder(at)

@@ -76,9 +76,10 @@ def digests_of(
     text = [part for each in (definition, *children) for part in _text(each)]
     found = {definition.name: _digest(*text)}
     for action in actions:
-        parts = [action.function, action.compensate, action.ask, action.capture]
-        parts += [action.mitigate] if action.mitigate is not None else []
-        found[action.topic] = _digest(contract_digest(action.contract), *map(_code, parts))
+        parts = action.parts
+        functions = [parts.function, parts.compensation, parts.probe, parts.before]
+        functions += [parts.mitigation] if parts.mitigation is not None else []
+        found[action.topic] = _digest(contract_digest(action.contract), *map(_code, functions))
     return found
 
 

@@ -42,7 +42,7 @@ def strictness(decision: Decision) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class RateLimit:
     """At most `most` dispatches in any `per_s` seconds, counted apart for each combination of the facts in `by`."""
 
     most: int
@@ -71,7 +71,7 @@ class Rule:
     approvals: int = 1
     approvers: tuple[str, ...] = ()
     expires_s: float = DAY_S
-    limit: Limit | None = None
+    limit: RateLimit | None = None
     line: int = 0
 
     @property

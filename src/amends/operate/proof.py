@@ -21,7 +21,7 @@ from amends.evidence.drills import last_drills
 from amends.evidence.sign.keys import KeyFile, beside
 from amends.evidence.sign.notary import KeyNotary
 from amends.evidence.sign.note import held_notes
-from amends.evidence.verify.examine import Report
+from amends.evidence.verify.examine import VerificationReport
 from amends.evidence.verify.verify import verify_bundle, verify_journal
 from amends.journal.port.evidence import Removal, Signer, TreeHead
 from amends.journal.port.journal import Entry, Journal, SagaQuery
@@ -104,7 +104,7 @@ async def _copied(lines: AsyncIterator[str], file: int) -> int:
 # -- checking it ------------------------------------------------------------------------------------------------------
 
 
-def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> Report:
+def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> VerificationReport:
     """A bundle, held against a key. Raises InputError without one, and EvidenceError for what cannot be read."""
     if key is None:
         raise InputError("give the public key that you hold, with --key; one that comes with the bundle proves nothing")
@@ -117,14 +117,14 @@ def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_
 
 async def checked_journal(
     place: SharedJournal, key: str | None, checkpoint: str | None, *, may_be_gone: bool
-) -> Report:
+) -> VerificationReport:
     """A journal, held against a key; without one, against the key that it names itself."""
     require_journal(place.address)
     journal = await open_journal(place.address, SystemClock(), journal_group=place.group, signs=False, checked=False)
     try:
         return await verify_journal(journal, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
     except JournalDamagedError as exc:  # so much that not even its rows can be read
-        return Report(troubles=[str(exc)])
+        return VerificationReport(troubles=[str(exc)])
     finally:
         await journal.close()
 

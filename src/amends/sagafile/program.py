@@ -40,7 +40,7 @@ ShowOf = Callable[[str, str], None]
 """Is given each line and what prints it: a step, or a step on its way back."""
 
 
-class Output(Bounded):
+class ProgramOutput(Bounded):
     """A stream's beginning and end, with the values of secrets replaced before anything else sees them."""
 
     def __init__(self, limit: int, hidden: Iterable[str], show: Show | None = None) -> None:
@@ -124,7 +124,7 @@ async def call(asked: Called) -> Printed:
         show = asked.show
         return None if show is None else lambda line: _tell(loop, show, line)
 
-    out, err = Output(KEPT, asked.hidden, shown()), Output(KEPT, asked.hidden, shown())
+    out, err = ProgramOutput(KEPT, asked.hidden, shown()), ProgramOutput(KEPT, asked.hidden, shown())
     try:
         running = await _begun(lambda: _started(asked, (out, err)))
         ended = await _ended(running)

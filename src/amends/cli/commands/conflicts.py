@@ -44,7 +44,7 @@ def say_conflicts(out: Output, changeset_id: str, conflicts: Sequence[Conflict],
         out.say(f"resolve each: amends changeset resolve {first} --ours | --theirs | --merged")
 
 
-class Decision(NamedTuple):
+class Resolution(NamedTuple):
     """A decision about a conflict, and whose."""
 
     changeset: str
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
     by: str
 
 
-def told(out: Output, said: Decision, owner: SagaRow, journal: str) -> bool:
+def told(out: Output, said: Resolution, owner: SagaRow, journal: str) -> bool:
     """Tell the saga that waits for it; False: it does not."""
 
     async def whole() -> bool:
@@ -101,7 +101,7 @@ def say_resolved(out: Output, changeset_id: str, path: str, take: str, root: str
     return 0
 
 
-def resolve_in_its_name(out: Output, said: Decision, *, root: str, state: str | None, journal: str) -> int:
+def resolve_in_its_name(out: Output, said: Resolution, *, root: str, state: str | None, journal: str) -> int:
     """By a saga of its own: 0 once it is done, else what it ended with."""
 
     async def whole() -> Stands:

@@ -28,7 +28,7 @@ from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import OWN, Json, SagaId
 from amends.errors import InputError
-from amends.journal.port.journal import Driver, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.journal.port.journal import Journal, LeaseHolder, PersonQuery, SagaQuery, SagaRow
 from amends.operate.reading import load, require_journal, unknown
 from amends.runtime.coordinator.preview import planned
 from amends.runtime.coordinator.upgrade import Unresumable, unresumable
@@ -145,7 +145,7 @@ def list_sagas(
     )
     out = Output(as_json=as_json)
 
-    async def cells(opened: Journal, row: SagaRow, driver: Driver | None) -> tuple[Part, ...]:
+    async def cells(opened: Journal, row: SagaRow, driver: LeaseHolder | None) -> tuple[Part, ...]:
         begun = await read_begun(opened, row.id) if is_left(row, driver) else None
         resume, throttle = command(journal, "resume", *modules_for(begun)), await throttled(opened, row)
         return saga_cells(row, driver, resume, throttle)

@@ -37,7 +37,7 @@ from amends.runtime.drive.executor import Executor
 from amends.runtime.drive.handle import Ended, Handle
 from amends.runtime.drive.kinship import counted_on
 from amends.runtime.drive.logbook import load
-from amends.runtime.drive.observers import Observer, Observers, Telemetry
+from amends.runtime.drive.observers import DetailedObserver, Observer, Observers
 from amends.runtime.drive.policies import Policies
 from amends.runtime.engine.background import Heartbeat, MakeHeart
 from amends.runtime.engine.local import LocalEngine
@@ -66,7 +66,7 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
         settings: Settings | None = None,
         notify: Sequence[Target] = (),
         executor: Executor | None = None,
-        telemetry: Telemetry | None = None,
+        telemetry: DetailedObserver | None = None,
         heart: MakeHeart = Heartbeat,
         digest_key: DigestKey | None = None,
     ) -> None:

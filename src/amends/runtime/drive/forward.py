@@ -53,7 +53,8 @@ from amends.errors import (
     TooLargeError,
 )
 from amends.journal.port.locks import LocksQueued, LocksRefused, LocksTaken
-from amends.runtime.declare.action import Action, CheckArguments, captures
+from amends.runtime.declare.action import Action, captures
+from amends.runtime.declare.parts import CheckArguments
 from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
 from amends.runtime.drive.exceptions import step_error
 from amends.runtime.drive.executor import Call
@@ -96,7 +97,7 @@ class Forward:
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
     ) -> Coroutine[Any, Any, Any]:
         """Answer it from the journal, or bring it to its end."""
-        step = self._step_on_files if action.on_files else self._step
+        step = self._step_on_files if action.parts.on_files else self._step
         return step(action, args, digest, secrets, at)
 
     async def _step_on_files(
@@ -110,10 +111,10 @@ class Forward:
     ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets) if secrets else None
-        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+        if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
             if not fits:
-                await self._check(action.check, args, secrets)
+                await self._check(action.parts.check, args, secrets)
         if self._asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
         else:
@@ -145,7 +146,7 @@ class Forward:
         book.commit_soon()
         if error:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
-        if action.typed.result.loads:
+        if action.parts.typed.result.loads:
             return await self._restored(step, action, done.result)
         try:
             return unmask(done.result, book.saga.id, most=ON_LOOP)
@@ -171,7 +172,9 @@ class Forward:
     async def _restored(self, step: StepId, action: Action[..., Any], result: Json) -> Any:  # noqa: ANN401 - the action's own type
         saga = self._run.book.saga.id
         try:
-            return await small_or_off_loop(lambda most: action.typed.restore_result(unmask(result, saga, most=most)))
+            return await small_or_off_loop(
+                lambda most: action.parts.typed.restore_result(unmask(result, saga, most=most))
+            )
         except DivergedError as exc:
             self.diverged = DivergedError(f"step {step}: {exc}")
             raise self.diverged from None
@@ -182,10 +185,10 @@ class Forward:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets)
-        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+        if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
             if not fits:
-                await self._check(action.check, args, secrets)
+                await self._check(action.parts.check, args, secrets)
         step, is_remembered = await self.place(action.topic, digest, at, alike)
         self._ahead.add(step)
         action = self._as_begun(step, action)
@@ -279,9 +282,9 @@ class Forward:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
         verdict = await judge(run, step, contract, args)
-        if action.sourced:
+        if action.parts.sourced:
             verdict = await unless_made_up(run, action, args, verdict)
-        straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
+        straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.parts.before is None
         straight = straight and not contract.hold
         straight = straight and (not contract.resources or await self._is_free(step, contract, args))
         if run.book.saga.budget is not None:
@@ -297,7 +300,7 @@ class Forward:
         run = self._run
         state = run.state(step)
         verdict = await judge(run, step, action.contract, state.args, approval_present=ahead)
-        if action.sourced and not ahead:
+        if action.parts.sourced and not ahead:
             verdict = await unless_made_up(run, action, state.args, verdict)
         await self._judged(step, action, verdict, ahead=ahead)
 
@@ -351,7 +354,7 @@ class Forward:
         await end_of_thread(run, step)
         if run.state(step).status is StepStatus.SUCCEEDED:
             return
-        if action.typed.loads:
+        if action.parts.typed.loads:
             await self._require_fitting(step, action)
         if run.state(step).contract.resources and not await self._locked(step):
             return
@@ -359,8 +362,8 @@ class Forward:
         if policy is None:
             return
         start = c.StartAttempt(step=step, policy=policy, contract=action.contract if policy else None)
-        if action.capture is not None and run.state(step).number == 0:
-            taken = await self._capture(step, action.capture, action, start)
+        if action.parts.before is not None and run.state(step).number == 0:
+            taken = await self._capture(step, action.parts.before, action, start)
             if not taken:
                 if run.state(step).attempts:
                     await keep_failure(run, is_over=note_failure(run))
@@ -448,7 +451,7 @@ class Forward:
             if run.book.broken is not None:
                 report_unrecorded(run, step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome))
-            if action.look is not None and isinstance(outcome, Succeeded):
+            if action.parts.reread is not None and isinstance(outcome, Succeeded):
                 await keep_after(run, step)
             is_over = not isinstance(outcome, Succeeded) and note_failure(run)
         run.news.tell()
@@ -509,31 +512,31 @@ class Forward:
         if book.saga.called_back:
             return Failed(error="it was not dispatched: the saga had begun to go back")
         contract = state.contract
-        layered = run.layers.attempt(state, action, args) if action.on_files else None
+        layered = run.layers.attempt(state, action, args) if action.parts.on_files else None
         call = Call(
             saga=book.saga.id,
             step=step,
             topic=contract.topic,
             part="action",
-            function=layered or (lambda: action.signature.call(action.function, args)),
-            is_async=action.is_async or layered is not None,
+            function=layered or (lambda: action.parts.signature.call(action.parts.function, args)),
+            is_async=action.parts.is_async or layered is not None,
             key=run.key(state),
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
-            repeats_bugs=action.repeats_bugs,
+            repeats_bugs=action.parts.repeats_bugs,
             knows=run,
             feedback=reasons_for(book.saga, state) if run.was_tried(state) else (),
             late=lambda outcome: ended_late(run, step, state.attempts, outcome),
-            store=action.typed.store_result if action.typed.result.stores else None,
+            store=action.parts.typed.store_result if action.parts.typed.result.stores else None,
         )
         outcome = await run.around.executor.perform(call)
         if call.running:
             note_thread(run, step)
         if layered is not None:
             outcome = layered.ended(outcome)
-        if action.is_assertion:
+        if action.parts.is_assertion:
             return judged(outcome)
-        return outcome if action.looks_at_result is None else await examined(run, action, state, outcome)
+        return outcome if action.parts.validation is None else await examined(run, action, state, outcome)
 
     async def _capture(
         self, step: StepId, capture: Callable[..., object], action: Action[..., Any], start: c.StartAttempt
@@ -547,10 +550,10 @@ class Forward:
         await run.book.commit()
         state = run.state(step)
         asked = await run.asked(state, action)
-        function = captures(capture, action.signature.names, asked)
+        function = captures(capture, action.parts.signature.names, asked)
         call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
         call.is_async = inspect.iscoroutinefunction(capture)
-        call.store = action.typed_before.store_result
+        call.store = action.parts.typed_before.store_result
         outcome = await run.around.executor.perform(call)
         let_cancellation_go_on()
         if isinstance(outcome, Succeeded) and not outcome.opaque:

@@ -92,9 +92,9 @@ async def keep_rates(run: Run, step: StepId, verdict: Verdict) -> int:
 async def unless_made_up(run: Run, action: Action[..., Any], args: Json, verdict: Verdict) -> Verdict:
     """The gate's verdict, or a denial: a person who is asked should not have to notice that a value is made up."""
     saga = run.book.saga
-    why = unsourced(saga, args, action.sourced)
-    named = {name: topics for name, topics in action.sourced.items() if topics}
+    why = unsourced(saga, args, action.parts.sourced)
+    named = {name: topics for name, topics in action.parts.sourced.items() if topics}
     if why and named and PARENT in run.begun.labels:
-        free = {name: topics for name, topics in action.sourced.items() if not topics}
+        free = {name: topics for name, topics in action.parts.sourced.items() if not topics}
         why = unsourced(saga, args, free) or unsourced(saga, args, named, await run.book.above())
     return replace(verdict, decision=Decision.DENY, rule=_MADE_UP, why=why) if why else verdict

@@ -44,7 +44,7 @@ Alike = Callable[[StepId], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskPlace:
     """Where a task stands: its branch, and how many steps it has made there."""
 
     owner: Places
@@ -53,7 +53,7 @@ class Place:
     task: asyncio.Task[Any] | None
 
 
-_here: ContextVar[Place] = ContextVar("amends_place")
+_here: ContextVar[TaskPlace] = ContextVar("amends_place")
 _NONE: Final = frozenset[StepId]()  # one for all: an empty set takes 200 bytes
 _FIRST: Final = re.compile(r"(\d+)(\.?)")
 CHECKPOINT: Final = "a checkpoint"
@@ -93,7 +93,7 @@ class Places:
 
     def enter(self) -> None:
         """The calling task is the saga's own; its steps are 1, 2, 3."""
-        _here.set(Place(self, "", 0, asyncio.current_task()))
+        _here.set(TaskPlace(self, "", 0, asyncio.current_task()))
 
     @property
     def missing(self) -> tuple[StepId, ...]:
@@ -127,12 +127,12 @@ class Places:
         here = _here.get(None)
         task = asyncio.current_task()
         if here is None or here.owner is not self:
-            here = Place(self, "", 0, None)
+            here = TaskPlace(self, "", 0, None)
         if here.task is not task:
             branch = await self._branch(f"{here.branch}{here.made}.", topic, digest, alike)
-            here = Place(self, branch, 0, task)
+            here = TaskPlace(self, branch, 0, task)
         step = StepId(f"{here.branch}{here.made + 1}")
-        _here.set(Place(self, here.branch, here.made + 1, task))
+        _here.set(TaskPlace(self, here.branch, here.made + 1, task))
         if self._forgotten:
             step = self._anew(step)
         if not self._unclaimed:

@@ -261,7 +261,7 @@ class Run:
         """
         known = self.secrets.get(state.id) or self.given
         named = cast("dict[str, Any]", unmask(state.args, self.book.saga.id, known, most=most))
-        return action.typed.restore(named) if action is not None and action.typed.loads else named
+        return action.parts.typed.restore(named) if action is not None and action.parts.typed.loads else named
 
     def key(self, state: Step) -> str:
         return key_of(self.book.saga.id, state.id, state.topic, "do")
@@ -273,7 +273,7 @@ class Run:
 
     async def require_fitting(self, state: Step, action: Action[..., Any]) -> None:
         """Raises DivergedError where what is on record is not what the action takes, or gives, by now."""
-        if action.typed.loads or action.typed.result.loads or action.typed_before.result.loads:
+        if action.parts.typed.loads or action.parts.typed.result.loads or action.parts.typed_before.result.loads:
             await small_or_off_loop(lambda most: self.done(state, action, most))
 
     def done(self, state: Step, action: Action[..., Any] | None, most: int = LARGEST_VALUE) -> Done:
@@ -286,8 +286,8 @@ class Run:
         known = self.secrets.get(state.id) or self.given
         result, before = (unmask(value, saga, known, most=most) for value in (state.result, state.before))
         if action is not None:
-            result = None if result is None else action.typed.restore_result(result)
-            before = None if before is None else action.typed_before.restore_result(before)
+            result = None if result is None else action.parts.typed.restore_result(result)
+            before = None if before is None else action.parts.typed_before.restore_result(before)
         return Done(
             saga=saga,
             step=state.id,

@@ -31,11 +31,11 @@ from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.port.journal import Entry, Journal
 from amends.runtime.coordinator.coordinator import Coordinator
 from amends.runtime.settings import Settings
-from amends.testing.crash.life import Blow, Life, Script, here
+from amends.testing.crash.life import Blow, CrashLife, Script, here
 from amends.testing.crash.loop import PatientLoop
 
 __all__ = [
-    "Ground",
+    "CrashGround",
     "Scenario",
     "SlowGround",
     "Tried",
@@ -94,7 +94,7 @@ class Tried:
     complaints: list[str] = field(default_factory=list[str])
 
 
-class Ground:
+class CrashGround:
     """Everything that lives leave behind: a journal in memory, the world, and the time."""
 
     told_within_ms = 1_000
@@ -136,11 +136,11 @@ class Ground:
         """Let it be known at once that nobody is alive, as on one machine it is."""
         self._memory.workers.clear()
 
-    def next_life(self, *, ends_at: int | None, blow: Blow) -> Life:
+    def next_life(self, *, ends_at: int | None, blow: Blow) -> CrashLife:
         self.lives += 1
-        return Life(number=self.lives, since_s=self.now_s, world=self.world, ends_at=ends_at, blow=blow)
+        return CrashLife(number=self.lives, since_s=self.now_s, world=self.world, ends_at=ends_at, blow=blow)
 
-    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> Life:
+    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> CrashLife:
         """One life, to its own end or to the point that it dies at."""
         life = self.next_life(ends_at=ends_at, blow=Blow.DIE)
         life.begin(self, script, scenario.settings, scenario.env)
@@ -157,7 +157,7 @@ class Ground:
         return life
 
 
-class SlowGround(Ground):
+class SlowGround(CrashGround):
     """One whose write lock is slow: each append, claim and renewal waits for it, for LOCK_S.
 
     `keeps_alive`: whoever is known to live renews while somebody waits, as its heartbeat would.
@@ -187,7 +187,7 @@ class SlowGround(Ground):
 
 def every_death(
     scenario: Scenario,
-    make: Callable[[], Ground],
+    make: Callable[[], CrashGround],
     tried: Tried,
     *,
     once: bool = True,
@@ -201,7 +201,7 @@ def every_death(
     not even where the first of both was left to somebody else. With `until_broken` the first complaint is enough.
     """
     found: set[Hashable] = set()
-    remains: list[tuple[int, str, Ground]] = []
+    remains: list[tuple[int, str, CrashGround]] = []
     for point in itertools.count(1):
         ground = make()
         first = ground.live(scenario, scenario.begin, ends_at=point)
@@ -229,7 +229,7 @@ def every_death(
 
 def _die_again(
     scenario: Scenario,
-    before: Ground,
+    before: CrashGround,
     story: str,
     recovered_from: set[Hashable],
     tried: Tried,
@@ -249,7 +249,7 @@ def _die_again(
             _settle(scenario, ground, f"{story}, and then at {_where(second)}", tried)
 
 
-def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> None:
+def _settle(scenario: Scenario, ground: CrashGround, story: str, tried: Tried) -> None:
     """Recover undisturbed, check; let the person do what they do, check again."""
     tried.histories += 1
     last = ground.live(scenario, scenario.recover)
@@ -262,7 +262,7 @@ def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> Non
 
 def every_freeze(
     scenario: Scenario,
-    make: Callable[[], Ground],
+    make: Callable[[], CrashGround],
     tried: Tried,
     *,
     since: int = 1,
@@ -321,7 +321,7 @@ def every_rival(scenario: Scenario, tried: Tried, *, since: int = 1, stride: int
         tried.complaints += _complaints(scenario, ground, first, ends, story)
 
 
-def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
+def _dispatched_asleep(first: CrashLife, second: CrashLife, point: int) -> list[str]:
     """Dispatches by a life that slept just before one, was taken over, and has not claimed the saga anew."""
     slept_at = first.passed[point - 1]
     is_intent = any(
@@ -334,7 +334,7 @@ def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
 
 
 def every_refusal(
-    scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, since: int = 1, stride: int = 1
+    scenario: Scenario, make: Callable[[], CrashGround], tried: Tried, *, since: int = 1, stride: int = 1
 ) -> None:
     """Let each append fail once, as on a full disk; the process lives on, and resumes what it had to drop.
 
@@ -349,7 +349,7 @@ def every_refusal(
             await here().clock.sleep(60)
             await scenario.recover(coordinator)
 
-    def lived(ground: Ground, point: int | None) -> Life:
+    def lived(ground: CrashGround, point: int | None) -> CrashLife:
         life = ground.next_life(ends_at=point, blow=Blow.REFUSE)
         life.begin(ground, go_on_all_the_same, scenario.settings, scenario.env)
         return life
@@ -365,11 +365,13 @@ def every_refusal(
         tried.complaints += _complaints(scenario, ground, life, scenario.ends | {SagaStatus.INCIDENT}, story)
 
 
-def _where(life: Life) -> str:
+def _where(life: CrashLife) -> str:
     return f"point {len(life.passed)} ({life.passed[-1]})"
 
 
-def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[SagaStatus], story: str) -> list[str]:
+def _complaints(
+    scenario: Scenario, ground: CrashGround, life: CrashLife, ends: frozenset[SagaStatus], story: str
+) -> list[str]:
     found = [] if life.trouble is None else [f"it raised {type(life.trouble).__name__}: {life.trouble}"]
     if life.trouble is None:
         found += check(ground.world, life.entries)

@@ -59,10 +59,10 @@ class Store(Protocol):
     async def open(self, clock: Clock) -> Journal: ...
 
 
-_here: ContextVar[Life] = ContextVar("amends_crash_life")
+_here: ContextVar[CrashLife] = ContextVar("amends_crash_life")
 
 
-def here() -> Life:
+def here() -> CrashLife:
     """The life that the calling action belongs to."""
     return _here.get()
 
@@ -76,7 +76,7 @@ class PacedGate(BuiltinGate):
         return replace(verdict, rates=(rate,)) if facts.contract.topic.endswith(".slowly") else verdict
 
 
-class Life:
+class CrashLife:
     """`passed` names the points in order; the one with the number `ends_at` is the last."""
 
     def __init__(
