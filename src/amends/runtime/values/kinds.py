@@ -27,6 +27,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from amends.core.words.values import Weight, canonical, too_large
+from amends.dataclass import dataclass
 from amends.errors import MisfitError, TooLargeError
 from amends.runtime.values.bounded import weigh
 from amends.runtime.values.misfit import a_class, a_kind_of, came, first_line, is_list, is_mark, is_object
