@@ -18,7 +18,8 @@ from amends.evidence import standalone
 from amends.evidence.bundle import POLICY_SAGA, Branches, export, spell, spell_entry
 from amends.evidence.verify import examine
 from amends.evidence.verify.verify import verify_bundle, verify_journal
-from amends.journal.codec import INLINE, Wire
+from amends.journal.codec import Wire
+from amends.journal.fields import INLINE
 from amends.journal.memory import MemoryJournal
 from amends.journal.memory.state import KeptEntry
 from amends.journal.port.evidence import Removal, Signer, Stored, TreeHead
