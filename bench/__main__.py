@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from amends import Coordinator
-from bench import against, baselines, changesets, evidence, histories, judging, lists, ours, simulation, stalls
+from bench import against, baselines, changesets, evidence, histories, judging, lists, ours, simulation, stalls, wakes
 
 ROUNDS = 3
 
@@ -221,6 +221,13 @@ async def agent_loops(folder: Path, figures: Figures) -> None:
     figures.at_most("disk of 200 turns with all history / its text", many / (200 * histories.TEXT), 5)
 
 
+async def growth(folder: Path, figures: Figures) -> None:
+    """What should cost the same however much there is of it."""
+    ratio, commits = await wakes.costs(fresh(folder), 100, 10_000)
+    figures.at_most("CPU of one of 10,000 wake-ups at once / of one of 100", ratio, 1.5)
+    figures.at_most("commits of one of 10,000 wake-ups at once", commits, 0.2, "commits")
+
+
 def simulated(figures: Figures) -> None:
     schedule_s, undisturbed_s = simulation.schedule_s(), simulation.undisturbed_s()
     figures.at_most("a simulated schedule of a five-step saga / that saga undisturbed", schedule_s / undisturbed_s, 8)
@@ -235,6 +242,7 @@ def everything(folder: Path, figures: Figures) -> None:
     asyncio.run(evidence_costs(folder, figures))
     asyncio.run(values(folder, figures))
     asyncio.run(agent_loops(folder, figures))
+    asyncio.run(growth(folder, figures))
     simulated(figures)
     recovery(folder, figures)
     memory_and_start(folder, figures)
@@ -251,6 +259,8 @@ def main() -> int:
                 changesets.measured(folder, figures)
             case ["families"]:
                 asyncio.run(families(folder, figures))
+            case ["growth"]:
+                asyncio.run(growth(folder, figures))
             case ["values"]:
                 asyncio.run(values(folder, figures))
             case ["histories"]:
@@ -259,7 +269,7 @@ def main() -> int:
                 against.measured(figures, revision)
             case _:
                 raise SystemExit(
-                    "make bench, with ARGS=changesets, families, histories or values, "
+                    "make bench, with ARGS=changesets, families, growth, histories or values, "
                     'with ARGS="against REVISION", or without'
                 )
     Console(width=110).print(figures.table)
