@@ -226,6 +226,9 @@ async def growth(folder: Path, figures: Figures) -> None:
     ratio, commits = await wakes.costs(fresh(folder), 100, 10_000)
     figures.at_most("CPU of one of 10,000 wake-ups at once / of one of 100", ratio, 1.5)
     figures.at_most("commits of one of 10,000 wake-ups at once", commits, 0.2, "commits")
+    few, many = [await evidence.of_one_saga(fresh(folder), among) for among in (1_000, 50_000)]
+    print(f"a bundle of one saga takes {few * 1e3:.1f} ms CPU among 1,000, {many * 1e3:.1f} among 50,000")
+    figures.at_most("a bundle of one saga among 50,000 / among 1,000", many / few, 3)
 
 
 def simulated(figures: Figures) -> None:

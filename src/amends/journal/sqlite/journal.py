@@ -44,7 +44,7 @@ from amends.journal.sqlite import (
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
-from amends.journal.tree import Tree
+from amends.journal.tree import Subtree, Tree
 from amends.private import claim_journal
 
 REMEMBERED: Final = 65_536
@@ -383,6 +383,14 @@ class SqliteJournal:
     async def tree(self) -> Tree:
         self._require_home()
         return await self._reader.ask(log.tree)
+
+    async def positions(self, saga: SagaId) -> tuple[int, ...]:
+        self._require_home()
+        return await self._reader.ask(partial(log.positions, saga=saga))
+
+    async def subtrees(self, asked: Sequence[Subtree]) -> tuple[bytes, ...]:
+        self._require_home()
+        return await self._reader.ask(partial(log.subtrees, asked=asked))
 
     async def tree_head(self) -> TreeHead | None:
         self._require_home()
