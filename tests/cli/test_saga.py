@@ -1,5 +1,7 @@
 """`amends saga`: lists, one saga's story, and taking one back."""
 
+import re
+
 import pytest
 
 from amends.runtime.declare.names import login
@@ -36,7 +38,7 @@ def test_a_list_in_colour_is_for_terminals_that_want_it(amends: Shell) -> None:
 def test_filters_are_joined(amends: Shell) -> None:
     bought(amends, "b-1")
     amends.here("run", "shop:tidy", "--id", "t-1")
-    amends.here("run", "shop:paint", "--id", "p-1", "--env", "production")
+    amends.here("run", "shop:paint", "--id", "p-1", "--env", "production", "--label", "team=a", "--label", "day=1")
 
     def ids(*words: str) -> list[str]:
         return [row["id"] for row in amends.here("saga", "list", "--json", *words).records]
@@ -49,13 +51,25 @@ def test_filters_are_joined(amends: Shell) -> None:
     assert ids("--env", "production") == ["p-1"]
     assert ids("--env", "production", "--status", "completed") == []
     assert amends.here("saga", "list", "--env", "moon").out == "no sagas\n"
+    assert ids("--label", "team=a", "--label", "day=1") == ["p-1"]
+    assert ids("--label", "team=a", "--label", "day=2") == ids("--label", "team=a", "--env", "development") == []
+    assert ids("--from", "1d", "--until", "0s", "--env", "production") == ["p-1"]
+    assert ids("--until", "1d") == ids("--ended-from", "2020-01-01", "--ended-until", "2020-01-02") == []
+    assert ids("--ended-from", "1d", "--definition", "shop.buy") == ["b-1"]
+    wrong = amends.here("saga", "list", "--label", "team")
+    assert (wrong.code, "write --label tenant=acme" in wrong.err) == (2, True)
 
 
 def test_a_limited_list_says_that_there_is_more(amends: Shell) -> None:
     bought(amends, "b-1", "b-2", "b-3")
     some = amends.here("saga", "list", "--limit", "2", "--json")
     assert [row["id"] for row in some.records] == ["b-3", "b-2"]
-    assert some.err == "amends: there are more than 2; see them with --all or a higher --limit\n"
+    said = re.fullmatch(
+        r"amends: there are more than 2; see them with --page (\S+), --all or a higher --limit\n", some.err
+    )
+    assert said is not None
+    rest = amends.here("saga", "list", "--limit", "2", "--page", said[1], "--json")
+    assert ([row["id"] for row in rest.records], rest.err) == (["b-1"], "")
     everything = amends.here("saga", "list", "--limit", "2", "--all", "--json")
     assert [row["id"] for row in everything.records] == ["b-3", "b-2", "b-1"]
     assert everything.err == ""

@@ -13,7 +13,7 @@ from amends.core.events import Event, SagaCompleted
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId, digest
 from amends.journal.codec import chain
-from amends.journal.port.journal import Summary
+from amends.journal.port.journal import SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
 from amends.journal.tree import Subtree
 from amends.testing.clock import ManualClock
@@ -26,8 +26,15 @@ RUNNING, COMPLETED = Summary(status=SagaStatus.RUNNING), Summary(status=SagaStat
 LARGE = "x" * 300_000
 TEXT = json.dumps(LARGE)
 BODY = f'{{"attempt":1,"blobs":{{"result":{{"digest":"{digest(TEXT)}","size":{len(TEXT)}}}}},"step":"{STEP}"}}'
-FORMAT_4 = """
+FORMAT_5 = """
     DROP TABLE subtree;
+    DROP TABLE saga_label;
+    DROP INDEX saga_definition_status;
+    DROP INDEX saga_ended;
+    PRAGMA user_version = 5;
+"""
+FORMAT_4 = f"""
+    {FORMAT_5}
     DROP TABLE blob_use;
     CREATE TABLE blob_use (
         saga INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (saga, digest)
@@ -80,7 +87,7 @@ def test_what_format_4_kept_in_one_piece_is_read_goes_on_and_is_removed(ram_path
 WANTED = [Subtree(1, 9), Subtree(513, 8), Subtree(257, 3), Subtree(769, 0)]
 
 
-@pytest.mark.parametrize("sql", ["DROP TABLE subtree; PRAGMA user_version = 5", "DELETE FROM subtree WHERE place = 1"])
+@pytest.mark.parametrize("sql", [FORMAT_5, "DELETE FROM subtree WHERE place = 1"])
 def test_what_is_kept_of_the_tree_is_made_for_older_files_and_done_without_where_some_is_missing(
     ram_path: Path, sql: str
 ) -> None:
@@ -103,4 +110,22 @@ def test_what_is_kept_of_the_tree_is_made_for_older_files_and_done_without_where
     asyncio.run(live())
     with closing(sqlite3.connect(path)) as database:
         kept = database.execute("SELECT height, place FROM subtree ORDER BY 1, 2").fetchall()
-        assert kept == [(8, place) for place in range(4) if place != 1 or "DROP" in sql]
+        assert kept == [(8, place) for place in range(4) if place != 1 or sql == FORMAT_5]
+
+
+def test_sagas_of_older_files_are_found_by_their_labels(ram_path: Path) -> None:
+    path = ram_path / "old.db"
+
+    async def live() -> None:
+        journal = await SqliteJournal.open(path, ManualClock())
+        await journal.append(SAGA, [started()], after=0, summary=RUNNING)
+        await journal.close()
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(FORMAT_5)
+        journal = await SqliteJournal.open(path, ManualClock())
+        for value, names in (("travel", ["s"]), ("another", [])):
+            page = await journal.sagas(SagaQuery(labels=(("team", value),)))
+            assert [row.id for row in page.rows] == names
+        await journal.close()
+
+    asyncio.run(live())

@@ -159,6 +159,7 @@ def _remove(batch: Batch, saga: int, signed: Signed) -> int:
     database.run(_LAST_USES, (saga,))
     database.run("DELETE FROM blob_use WHERE saga = ?", (saga,))
     database.run("UPDATE incident SET why = '' WHERE saga = ?", (saga,))
+    database.run(_LABELS, (saga,))
     database.run("UPDATE saga SET removed = 1, labels = '{}' WHERE id = ?", (saga,))
     _put_on_record(
         batch, saga, ContentRemoved(entries=len(rows), by=signed.by, why=signed.why, own=signed.own), signed.at
@@ -200,7 +201,7 @@ _SPARED: Final = """
 """
 _ENDED: Final = f"""
     SELECT id FROM saga
-     WHERE id > :after AND ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
+     WHERE id > :after AND +ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
        AND definition NOT IN ('amends.policy', 'amends.control')
        AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name NOT IN (SELECT value FROM json_each(:sagas))
@@ -226,6 +227,11 @@ _MEMBERS: Final = f"""
     SELECT id, name, {_FAMILY.format("saga")} AS family FROM saga
      WHERE id IN ({_ENDED}) AND family IN (SELECT value FROM json_each(:families)) ORDER BY id
 """  # noqa: S608 - all of it is constant
+_LABELS: Final = """
+    DELETE FROM saga_label WHERE (name, value, started_at, saga) IN (
+        SELECT label.key, label.value, saga.started_at, saga.id
+          FROM saga JOIN json_each(saga.labels) AS label WHERE saga.id = ?)
+"""
 _LAST_USES: Final = """
     DELETE FROM blob WHERE id IN (
         SELECT blob FROM blob_use AS mine WHERE saga = ?1
