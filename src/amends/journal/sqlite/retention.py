@@ -1,6 +1,11 @@
 """Removing what ended sagas held, a few sagas for each transaction, so that nobody who writes has to wait for long.
 
-Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut once all of it is in its place.
+After each transaction it rests for as long as that took. Another program that waits for the file meanwhile sleeps
+between two looks, and not for longer than it has waited already: so one of its looks falls into the rest, and it waits
+for two transactions at most.
+
+Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut at the end, once all of it is in
+its place: to cut it after each transaction would keep the others out while it waits for whoever reads.
 The policies, pauses and holds, which hold for as long as the journal is used, are not removed, and neither are drills:
 the gate asks when each action passed one. A drill that was withdrawn counts for nothing, and goes like any other saga.
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
@@ -14,6 +19,7 @@ SQLite join pages that are nearly empty; those that are left over are then cut o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
@@ -25,8 +31,8 @@ from amends.journal.port.evidence import Removal, Spared, whole_families
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
-SAGAS: Final = 100
-PAGES: Final = 2_000
+SAGAS: Final = 50
+PAGES: Final = 500
 """How many sagas are seen to, and how many free pages given back, in one transaction."""
 MOST: Final = 1_000
 """A family goes in one transaction, unless it is larger than this: then others may write in between."""
@@ -62,19 +68,46 @@ Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
 async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None) -> Removal:
     """A transaction after the other, until nothing is left or the limit is reached; then the file is cut."""
     sagas, entries, reached = 0, 0, 0
-    while limit is None or sagas < limit:
-        most = SAGAS if limit is None else min(SAGAS, limit - sagas)
-        bound = limit is not None and sagas > 0
-        removed: Removed = await ask(
-            partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
-        )
-        sagas, entries = sagas + removed.sagas, entries + removed.entries
-        if removed.reached is None:
-            break
-        reached = removed.reached
-    while sagas and await ask(give_back):
-        pass
+    asked = _resting(ask)
+    try:
+        while limit is None or sagas < limit:
+            most = SAGAS if limit is None else min(SAGAS, limit - sagas)
+            bound = limit is not None and sagas > 0
+            removed: Removed = await asked(
+                partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
+            )
+            sagas, entries = sagas + removed.sagas, entries + removed.entries
+            if removed.reached is None:
+                break
+            reached = removed.reached
+        while sagas and await asked(give_back):
+            pass
+    finally:
+        if sagas:
+            await ask(_cut_log)
     return Removal(sagas, entries)
+
+
+def _resting(ask: Ask) -> Ask:
+    """Ask, then let others write for as long as that took, and a little longer."""
+
+    async def asked(work: Callable[[Batch], Any]) -> Any:
+        clock, since = asyncio.get_running_loop().time, 0.0
+
+        def begun(batch: Batch) -> Any:
+            nonlocal since
+            since = clock()  # it has the file from here on, however long it waited for that itself
+            return work(batch)
+
+        answer = await ask(begun)
+        await asyncio.sleep((clock() - since) * _REST + _REST_S)
+        return answer
+
+    return asked
+
+
+def _cut_log(batch: Batch) -> None:
+    batch.cuts_log = True
 
 
 def remove(
@@ -86,7 +119,7 @@ def remove(
     found, last = _next(database, wanted, after, most)
     sagas = whole_families(((row, family) for row, _, family in found), most, at_least_one=not is_bound)[:MOST]
     entries = sum(_remove(batch, saga, signed) for saga in sagas)
-    batch.cuts_log, batch.is_end = batch.cuts_log or bool(sagas), batch.is_end or bool(sagas)
+    batch.is_end = batch.is_end or bool(sagas)
     is_more = bool(sagas) and len(found) >= most
     reached = last if len(sagas) == len(found) else after
     return Removed(len(sagas), entries, reached if is_more else None)
@@ -123,7 +156,6 @@ def give_back(batch: Batch) -> bool:
     if free is None or not free[0] or database.pragma("auto_vacuum") != _INCREMENTAL:
         return False
     database.rows(f"PRAGMA incremental_vacuum({PAGES})")
-    batch.cuts_log = True
     return int(free[0]) > PAGES
 
 
@@ -186,6 +218,8 @@ def _bindings(wanted: Wanted) -> dict[str, str | int | None]:
     }
 
 
+_REST: Final = 1.25
+_REST_S: Final = 0.002
 _INCREMENTAL: Final = 2
 _FAMILY: Final = """
     coalesce(json_extract({0}.labels, '$."amends.root"'), json_extract({0}.labels, '$."amends.parent"'), {0}.name)
