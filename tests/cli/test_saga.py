@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from amends.cli.commands import saga as commands
 from amends.runtime.declare.names import login
 from tests.cli.shell import PATIENCE_S, Shell
 
@@ -274,3 +275,23 @@ def test_a_plan_says_what_a_rollback_would_do_and_then_it_is_done(amends: Shell)
     assert done.code == 0, done
     assert "the work goes on" in amends.here("saga", "show", "b-1").out
     assert amends.here("saga", "rollback", "b-1", "--module", "shop", "--to", "nowhere").code != 0
+
+
+def test_of_a_long_saga_the_newest_part_is_shown_and_the_rest_on_request(
+    amends: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bought(amends, "b-1")
+    whole = amends.here("saga", "show", "b-1").out.splitlines()
+    numbers = [row["number"] for row in amends.here("saga", "show", "b-1", "--json").of_type("entry")]
+    last = amends.here("saga", "show", "b-1", "--last", "3").out.splitlines()
+    assert f"the newest 3 of {numbers[-1]} entries; all of them: amends saga show b-1 --from 1" in last
+    assert last[-1].split() == whole[-1].split()
+    assert len(last) < len(whole)
+    assert amends.here("saga", "show", "b-1", "--from", "1").out.splitlines() == whole
+    rest = amends.here("saga", "show", "b-1", "--from", "4", "--json").of_type("entry")
+    assert [row["number"] for row in rest] == numbers[3:]
+    assert amends.here("saga", "show", "b-1", "--last", "3", "--from", "1").code == 2
+    monkeypatch.setattr(commands, "SHOWN_WHOLE", 4)
+    monkeypatch.setattr(commands, "SHOWN", 2)
+    assert "the newest 2 of " in amends.here("saga", "show", "b-1").out
+    assert [row["number"] for row in amends.here("saga", "show", "b-1", "--json").of_type("entry")] == numbers

@@ -111,6 +111,7 @@ def test_sagas_that_are_signalled_together_share_their_commits(tmp_path: Path) -
                 assert (await handle.halt()).status is SagaStatus.WAITING
             journal = opened.journal
             assert isinstance(journal, SqliteJournal)
+            assert journal._heads == {}  # what waits is nobody's memory
             before = journal.commits
             await asyncio.gather(*(opened.signal(f"s-{number}", "go", number) for number in range(100)))
             ended = await asyncio.gather(*handles)

@@ -37,6 +37,10 @@ from amends.runtime.drive.handle import Ended, ended
 from amends.runtime.drive.kinship import counted_on, unmitigated_below
 from amends.text import clock_time, visible
 
+SHOWN_WHOLE: Final = 2_000
+SHOWN: Final = 500
+"""So many entries are shown of a saga that has more than that."""
+
 
 @click.command("raise-limit")
 @with_saga
@@ -214,9 +218,16 @@ def _status(name: str) -> SagaStatus:
 
 @saga.command()
 @with_saga
+@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the newest N entries.")
+@click.option("--from", "first", metavar="NUMBER", type=click.IntRange(min=1), help="Only entries from this one on.")
 @with_journal
-def show(*, saga_id: str, journal: str, as_json: bool) -> None:
-    """Show one saga: where it stands, who drives it and until when, and everything that happened."""
+def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_json: bool) -> None:
+    """Show one saga: where it stands, who drives it and until when, and everything that happened.
+
+    Of one with thousands of entries the newest are shown, unless --from says otherwise; with --json, all of them.
+    """
+    if last is not None and first is not None:
+        raise click.UsageError("give either --last or --from")
     out = Output(as_json=as_json)
 
     async def whole() -> None:
@@ -230,7 +241,11 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
             for fact in headed(row, driver, command(journal, "resume", *modules_for(begun))):
                 out.say(*fact)
             out.say()
-            await Follower(opened, row.id, out).catch_up()
+            after = _before_page(row, last, first, as_json=as_json)
+            if after and first is None:
+                rest = command(journal, "saga", "show", row.id, "--from", "1")
+                out.say((f"the newest {row.entries - after:,} of {row.entries:,} entries; all of them: {rest}", "dim"))
+            await Follower(opened, row.id, out, after=after, is_page=True).catch_up()
             if row.status is SagaStatus.WAITING:
                 stands, now = ended(await load(opened, row.id)), SystemClock().now()
                 if stands.due_at is not None:
@@ -250,6 +265,14 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
                 await tell_review(out, opened, row.id, journal)
 
     asyncio.run(whole())
+
+
+def _before_page(row: SagaRow, last: int | None, first: int | None, *, as_json: bool) -> int:
+    """After which entry to begin."""
+    if first is not None:
+        return first - 1
+    most = last or (row.entries if as_json or row.entries <= SHOWN_WHOLE else SHOWN)
+    return max(0, row.entries - most)
 
 
 @saga.command()

@@ -15,6 +15,7 @@ from typing import Final
 
 from amends.clock import Clock, SteadyClock
 from amends.core.events import Event
+from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.core.words.verdict import Rate
 from amends.errors import AmendsError, ForkedError
@@ -48,6 +49,7 @@ from amends.journal.tree import Subtree, Tree
 from amends.private import claim_journal
 
 REMEMBERED: Final = 65_536
+_GOING: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 
 
 class SqliteJournal:
@@ -203,7 +205,7 @@ class SqliteJournal:
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads
         heads.pop(saga, None)
-        if not head.status.ended:
+        if head.status in _GOING:  # one that waits for others is a row, and nobody's memory
             heads[saga] = head
             if len(heads) > REMEMBERED:
                 del heads[next(iter(heads))]

@@ -91,10 +91,10 @@ async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None
 def _resting(ask: Ask) -> Ask:
     """Ask, then let others write for as long as that took, and a little longer."""
 
-    async def asked(work: Callable[[Batch], Any]) -> Any:
+    async def asked(work: Callable[[Batch], Any]) -> Any:  # noqa: ANN401 - as `ask` does
         clock, since = asyncio.get_running_loop().time, 0.0
 
-        def begun(batch: Batch) -> Any:
+        def begun(batch: Batch) -> Any:  # noqa: ANN401 - see above
             nonlocal since
             since = clock()  # it has the file from here on, however long it waited for that itself
             return work(batch)
