@@ -168,7 +168,7 @@ def test_a_log_that_a_long_reader_keeps_from_shrinking(tmp_path: Path, monkeypat
         reading.execute("BEGIN")
         reading.execute("SELECT count(*) FROM entry").fetchall()
         for number in range(12):
-            begun = [started(about=f"{number} " * 300_000)]
+            begun = [started(about=" ".join(str(one * 7919 + number) for one in range(70_000)))]
             await journal.append(SagaId(f"s-{number}"), begun, after=0, summary=Summary(status=SagaStatus.RUNNING))
         seen = await health.examine(Checkup(str(path), None, "given", "given", None, ""))
         reading.close()
