@@ -57,7 +57,7 @@ def matches(record: KeptSaga, query: SagaQuery) -> bool:
     )
 
 
-def _ended_within(record: Record, query: SagaQuery) -> bool:
+def _ended_within(record: KeptSaga, query: SagaQuery) -> bool:
     if query.ended_from is None and query.ended_until is None:
         return True
     at = record.updated_at
