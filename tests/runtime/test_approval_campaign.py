@@ -40,7 +40,7 @@ def granted() -> Story:
 
 
 def use(story: Story, **changes: Any) -> list[type[e.Event]]:
-    start = c.StartAttempt(step=FLIGHT, policy="p", contract=ACT)._replace(**changes)
+    start = replace(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT), **changes)
     return [type(fact) for fact in story.tell(start).facts]
 
 

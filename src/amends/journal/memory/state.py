@@ -111,7 +111,7 @@ class Memory:
         hashed = chain(previous, record.id, number, at, wire.name, wire.body)
         if wire.blobs:
             self._keep(record, wire.blobs)
-        record.entries.append(KeptEntry(at, wire._replace(blobs={}) if wire.blobs else wire, hashed))
+        record.entries.append(KeptEntry(at, replace(wire, blobs={}) if wire.blobs else wire, hashed))
         self.order.append((record.id, number))
         self.tree.add(leaf(hashed))
         return Entry(saga=record.id, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from types import TracebackType
@@ -220,7 +221,7 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
     ) -> Handle:
         if self._observers.telemetry is not None:
             labels = self._observers.telemetry.begin(saga, definition.name, start.labels)
-            start = start._replace(labels=labels)
+            start = replace(start, labels=labels)
         return self._engine.begin(definition, start, saga, secrets)
 
     async def _join(
@@ -231,7 +232,7 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
         if begun is None:
             return None
         if secrets and is_alike(start.input, begun.input, secrets, saga):
-            start = start._replace(input=begun.input)
+            start = replace(start, input=begun.input)
         require_same(saga, begun, start, by_anybody=by_anybody)
         return self._engine.running(saga) or self._engine.follow(saga)
 

@@ -17,7 +17,6 @@ not checked, and what JSON cannot hold is refused as ever.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import enum
 import math
@@ -28,6 +27,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from amends.core.words.values import Weight, canonical, too_large
+from amends.dataclass import dataclass
 from amends.errors import MisfitError, TooLargeError
 from amends.runtime.values.bounded import weigh
 from amends.runtime.values.misfit import a_class, a_kind_of, came, first_line, is_list, is_mark, is_object
@@ -349,7 +349,7 @@ class Dictionary(Kind):
         return {"type": "object", "additionalProperties": self._item.schema(parts)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RecordField:
     """One field of a record: its kind, and whether it has to be there."""
 
