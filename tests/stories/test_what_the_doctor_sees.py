@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.journal.clocks import CLOCKS
 from tests.cli.shell import PATIENCE_S, Shell

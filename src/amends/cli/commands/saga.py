@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.completing import complete_saga
 from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import with_saga, with_sagas
-from amends.cli.inputs import read_document
 from amends.cli.journal import opened_to_read
-from amends.cli.modules import load_modules
 from amends.cli.options import author, hint_renamed, renamed, require_named, with_author, with_journal, with_modules
 from amends.cli.session import Follower
 from amends.cli.show.hints import command, modules_for, read_begun, tell_review
@@ -30,12 +27,12 @@ from amends.core.words.values import OWN, Json, SagaId
 from amends.errors import InputError
 from amends.journal.port.journal import Journal, LeaseHolder, PersonQuery, SagaQuery, SagaRow
 from amends.operate.reading import load, require_journal, unknown
-from amends.runtime.coordinator.preview import planned
-from amends.runtime.coordinator.upgrade import Unresumable, unresumable
-from amends.runtime.declare.registry import PROCESS
-from amends.runtime.drive.handle import Ended, ended
-from amends.runtime.drive.kinship import counted_on, unmitigated_below
 from amends.text import clock_time, visible
+
+if TYPE_CHECKING:  # to look at a saga, nothing is imported that drives one
+    from amends.bootstrap import Coordinator
+    from amends.runtime.coordinator.upgrade import Unresumable
+    from amends.runtime.drive.handle import Ended
 
 
 @click.command("raise-limit")
@@ -197,6 +194,8 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
             out.say()
             await Follower(opened, row.id, out).catch_up()
             if row.status is SagaStatus.WAITING:
+                from amends.runtime.drive.handle import ended
+
                 stands, now = ended(await load(opened, row.id)), SystemClock().now()
                 if stands.due_at is not None:
                     out.say()
@@ -312,6 +311,9 @@ def signal(
     The process that drives it goes on within about a second; one that nobody drives is gone on with by `amends resume`
     or `amends work`. A signal that the saga does not wait for is refused, unless it is sent --early.
     """
+    from amends.bootstrap import Coordinator
+    from amends.cli.inputs import read_document
+
     who, value = author(by), cast("Json", read_document(payload, option="--payload"))
     out = Output(as_json=as_json)
 
@@ -336,6 +338,10 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
     its version, is not declared, or whose actions are missing or promise something else by now, with the step and what
     to do. The exit code is 1 if there is one.
     """
+    from amends.cli.modules import load_modules
+    from amends.runtime.coordinator.upgrade import unresumable
+    from amends.runtime.declare.registry import PROCESS
+
     require_named(modules)
     out = Output(as_json=as_json)
 
@@ -384,6 +390,8 @@ def _hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, a
 
 
 def _retain(saga_id: str, *, why: str, lift: bool, who: str, journal: str, out: Output) -> None:
+    from amends.bootstrap import Coordinator
+
     async def whole() -> None:
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
             if lift:
@@ -461,6 +469,11 @@ def show_plan(
     as_json: bool,
 ) -> int:
     """The exit code: 0 where nothing stands in the way, 4 where something does."""
+    from amends.cli.modules import load_modules
+    from amends.runtime.coordinator.preview import planned
+    from amends.runtime.declare.registry import PROCESS
+    from amends.runtime.drive.kinship import counted_on, unmitigated_below
+
     out = Output(as_json=as_json)
 
     async def whole() -> int:
