@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from amends import Coordinator
-from bench import against, baselines, changesets, evidence, histories, judging, lists, ours, simulation, stalls
+from bench import against, baselines, changesets, evidence, histories, judging, lists, ours, simulation, stalls, wakes
 
 ROUNDS = 3
 
@@ -143,9 +143,9 @@ async def rollback_s(opened: Coordinator, children: int) -> float:
 
 async def many_sagas(folder: Path, figures: Figures) -> None:
     """Lists among many, disk per step, recovery, memory."""
-    small, large = await lists.page_times(fresh(folder), 1_000), await lists.page_times(fresh(folder), 200_000)
+    small, large = await lists.page_times(fresh(folder), 3_000), await lists.page_times(fresh(folder), 200_000)
     worst = max(large[name] / small[name] for name in small)
-    figures.at_most("a list page among 200,000 sagas / among 1,000", worst, 3)
+    figures.at_most("a list page among 200,000 sagas / among 3,000", worst, 3)
     path = fresh(folder)
     async with ours.coordinator(path) as opened:
         await ours.run_lanes(opened, 2000, 50)
@@ -221,6 +221,16 @@ async def agent_loops(folder: Path, figures: Figures) -> None:
     figures.at_most("disk of 200 turns with all history / its text", many / (200 * histories.TEXT), 5)
 
 
+async def growth(folder: Path, figures: Figures) -> None:
+    """What should cost the same however much there is of it."""
+    ratio, commits = await wakes.costs(fresh(folder), 100, 10_000)
+    figures.at_most("CPU of one of 10,000 wake-ups at once / of one of 100", ratio, 1.5)
+    figures.at_most("commits of one of 10,000 wake-ups at once", commits, 0.2, "commits")
+    few, many = [await evidence.of_one_saga(fresh(folder), among) for among in (1_000, 50_000)]
+    print(f"a bundle of one saga takes {few * 1e3:.1f} ms CPU among 1,000, {many * 1e3:.1f} among 50,000")
+    figures.at_most("a bundle of one saga among 50,000 / among 1,000", many / few, 3)
+
+
 def simulated(figures: Figures) -> None:
     schedule_s, undisturbed_s = simulation.schedule_s(), simulation.undisturbed_s()
     figures.at_most("a simulated schedule of a five-step saga / that saga undisturbed", schedule_s / undisturbed_s, 8)
@@ -235,6 +245,7 @@ def everything(folder: Path, figures: Figures) -> None:
     asyncio.run(evidence_costs(folder, figures))
     asyncio.run(values(folder, figures))
     asyncio.run(agent_loops(folder, figures))
+    asyncio.run(growth(folder, figures))
     simulated(figures)
     recovery(folder, figures)
     memory_and_start(folder, figures)
@@ -251,6 +262,8 @@ def main() -> int:
                 changesets.measured(folder, figures)
             case ["families"]:
                 asyncio.run(families(folder, figures))
+            case ["growth"]:
+                asyncio.run(growth(folder, figures))
             case ["values"]:
                 asyncio.run(values(folder, figures))
             case ["histories"]:
@@ -259,7 +272,7 @@ def main() -> int:
                 against.measured(figures, revision)
             case _:
                 raise SystemExit(
-                    "make bench, with ARGS=changesets, families, histories or values, "
+                    "make bench, with ARGS=changesets, families, growth, histories or values, "
                     'with ARGS="against REVISION", or without'
                 )
     Console(width=110).print(figures.table)

@@ -13,7 +13,7 @@ import sys
 import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -203,10 +203,14 @@ class Source:
 Rule = Callable[[Source], Iterator[tuple[int, str]]]
 
 
-def sources(*trees: str) -> Iterator[Source]:
-    for tree in trees:
-        for path in sorted((ROOT / tree).rglob("*.py")):
-            yield Source(PurePosixPath(path.relative_to(ROOT).as_posix()), path.read_text(encoding="utf-8"))
+@cache
+def sources(*trees: str) -> tuple[Source, ...]:
+    """Read once, and parsed once: every rule goes through all of them."""
+    return tuple(
+        Source(PurePosixPath(path.relative_to(ROOT).as_posix()), path.read_text(encoding="utf-8"))
+        for tree in trees
+        for path in sorted((ROOT / tree).rglob("*.py"))
+    )
 
 
 def complaints(rule: Rule, *trees: str) -> list[str]:

@@ -1,7 +1,10 @@
 """`amends saga`: lists, one saga's story, and taking one back."""
 
+import re
+
 import pytest
 
+from amends.cli.commands import saga as commands
 from amends.runtime.declare.names import login
 from tests.cli.shell import PATIENCE_S, Shell
 
@@ -36,7 +39,7 @@ def test_a_list_in_colour_is_for_terminals_that_want_it(amends: Shell) -> None:
 def test_filters_are_joined(amends: Shell) -> None:
     bought(amends, "b-1")
     amends.here("run", "shop:tidy", "--id", "t-1")
-    amends.here("run", "shop:paint", "--id", "p-1", "--env", "production")
+    amends.here("run", "shop:paint", "--id", "p-1", "--env", "production", "--label", "team=a", "--label", "day=1")
 
     def ids(*words: str) -> list[str]:
         return [row["id"] for row in amends.here("saga", "list", "--json", *words).records]
@@ -49,13 +52,25 @@ def test_filters_are_joined(amends: Shell) -> None:
     assert ids("--env", "production") == ["p-1"]
     assert ids("--env", "production", "--status", "completed") == []
     assert amends.here("saga", "list", "--env", "moon").out == "no sagas\n"
+    assert ids("--label", "team=a", "--label", "day=1") == ["p-1"]
+    assert ids("--label", "team=a", "--label", "day=2") == ids("--label", "team=a", "--env", "development") == []
+    assert ids("--from", "1d", "--until", "0s", "--env", "production") == ["p-1"]
+    assert ids("--until", "1d") == ids("--ended-from", "2020-01-01", "--ended-until", "2020-01-02") == []
+    assert ids("--ended-from", "1d", "--definition", "shop.buy") == ["b-1"]
+    wrong = amends.here("saga", "list", "--label", "team")
+    assert (wrong.code, "write --label tenant=acme" in wrong.err) == (2, True)
 
 
 def test_a_limited_list_says_that_there_is_more(amends: Shell) -> None:
     bought(amends, "b-1", "b-2", "b-3")
     some = amends.here("saga", "list", "--limit", "2", "--json")
     assert [row["id"] for row in some.records] == ["b-3", "b-2"]
-    assert some.err == "amends: there are more than 2; see them with --all or a higher --limit\n"
+    said = re.fullmatch(
+        r"amends: there are more than 2; see them with --page (\S+), --all or a higher --limit\n", some.err
+    )
+    assert said is not None
+    rest = amends.here("saga", "list", "--limit", "2", "--page", said[1], "--json")
+    assert ([row["id"] for row in rest.records], rest.err) == (["b-1"], "")
     everything = amends.here("saga", "list", "--limit", "2", "--all", "--json")
     assert [row["id"] for row in everything.records] == ["b-3", "b-2", "b-1"]
     assert everything.err == ""
@@ -260,3 +275,23 @@ def test_a_plan_says_what_a_rollback_would_do_and_then_it_is_done(amends: Shell)
     assert done.code == 0, done
     assert "the work goes on" in amends.here("saga", "show", "b-1").out
     assert amends.here("saga", "rollback", "b-1", "--module", "shop", "--to", "nowhere").code != 0
+
+
+def test_of_a_long_saga_the_newest_part_is_shown_and_the_rest_on_request(
+    amends: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bought(amends, "b-1")
+    whole = amends.here("saga", "show", "b-1").out.splitlines()
+    numbers = [row["number"] for row in amends.here("saga", "show", "b-1", "--json").of_type("entry")]
+    last = amends.here("saga", "show", "b-1", "--last", "3").out.splitlines()
+    assert f"the newest 3 of {numbers[-1]} entries; all of them: amends saga show b-1 --from 1" in last
+    assert last[-1].split() == whole[-1].split()
+    assert len(last) < len(whole)
+    assert amends.here("saga", "show", "b-1", "--from", "1").out.splitlines() == whole
+    rest = amends.here("saga", "show", "b-1", "--from", "4", "--json").of_type("entry")
+    assert [row["number"] for row in rest] == numbers[3:]
+    assert amends.here("saga", "show", "b-1", "--last", "3", "--from", "1").code == 2
+    monkeypatch.setattr(commands, "SHOWN_WHOLE", 4)
+    monkeypatch.setattr(commands, "SHOWN", 2)
+    assert "the newest 2 of " in amends.here("saga", "show", "b-1").out
+    assert [row["number"] for row in amends.here("saga", "show", "b-1", "--json").of_type("entry")] == numbers

@@ -251,10 +251,19 @@ MUTANTS: list[Callable[[Patch], None]] = [
 ]
 
 
+SEEN_AT: dict[Callable[[Patch], None], int] = {
+    a_later_failure_settles_an_earlier_loss: 367,
+    a_late_effect_during_a_compensation_counts_as_taken_back: 813,
+    a_late_effect_after_a_lost_compensation_keeps_the_old_key: 3_339,
+    a_late_effect_while_another_attempt_runs_is_forgotten: 5_382,
+}
+"""The first walk that sees a mutant which few of them see. Where walks have changed it is looked for from the start."""
+
+
 @pytest.mark.parametrize("mutant", sampled(MUTANTS, each=8), ids=lambda mutant: mutant.__name__)
 def test_the_laws_see_that(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    for seed in range(ENOUGH):
+    for seed in (SEEN_AT.get(mutant, 0), *range(ENOUGH)):
         try:
             judge(Tape.seeded(seed), most_steps=2 + seed % 6)
         except (AssertionError, JournalDamagedError):

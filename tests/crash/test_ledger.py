@@ -1,5 +1,6 @@
 """The ledger can see: each lie that a provider, a journal or a runtime could tell is found."""
 
+import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from amends.journal.port.journal import Entry
 from amends.runtime.coordinator.coordinator import Coordinator
 from amends.testing.crash.crash import CrashGround, Scenario, Tried, every_death, here
 from amends.testing.crash.life import CrashLife, Script
+from amends.testing.crash.loop import LoopClock, PatientLoop
 from tests.crash.scenarios import ALL, ID, fatal_clean
 
 ENDS = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
@@ -174,3 +176,20 @@ def test_a_journal_that_acknowledges_what_it_then_loses_is_found(name: str) -> N
     tried = Tried()
     every_death(ALL[name], ForgetfulGround, tried, twice=False)
     assert any("called 2 times, with 1 intents on record" in what for what in tried.complaints)
+
+
+def test_a_life_that_waits_on_and_on_is_ended_by_how_often_it_does() -> None:
+    loop = PatientLoop(0.0, "nobody")
+    clock = LoopClock(loop, 1)
+
+    async def wait() -> None:
+        while True:
+            await clock.sleep(0.001)
+
+    waiting = loop.create_task(wait())
+    with pytest.raises(AssertionError, match="it has waited 50,000 times, and goes on"):
+        loop.run_forever()
+    assert 49 < loop.time() < 51
+    waiting.cancel()
+    loop.run_until_complete(asyncio.wait({waiting}))
+    loop.close()

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,7 +14,7 @@ from amends.core import events as e
 from amends.core.words.values import SagaId, digest
 from amends.errors import EvidenceError, UnknownSagaError
 from amends.evidence import standalone
-from amends.evidence.bundle import POLICY_SAGA, Branches, export, spell, spell_entry
+from amends.evidence.bundle import POLICY_SAGA, export, spell, spell_entry
 from amends.evidence.verify import examine
 from amends.evidence.verify.verify import verify_bundle, verify_journal
 from amends.journal.codec import Wire
@@ -23,7 +22,7 @@ from amends.journal.fields import INLINE
 from amends.journal.memory import MemoryJournal
 from amends.journal.memory.state import KeptEntry
 from amends.journal.port.evidence import Removal, Signer, Stored, TreeHead
-from amends.journal.tree import Tree, leaf
+from amends.journal.tree import Tree, full_subtrees, leaf, root_of
 from amends.testing.clock import ManualClock
 from amends.testing.journal_suite.evidence import root
 from amends.testing.journal_suite.fixture import add, begin, entries
@@ -39,27 +38,13 @@ def hashes(count: int) -> list[bytes]:
 
 def covered_by(size: int, shown: set[int], cuts: set[int]) -> tuple[Tree, dict[int, bytes], int]:
     """The tree made from shown leaves and branches; its roots at the cuts; and how many branches it took."""
-    between, tree, roots, branches = Branches(), Tree(), dict[int, bytes](), 0
-    pieces: list[tuple[bytes, int]] = []
-
-    def flush() -> None:
-        nonlocal branches
-        for line in between.lines():
-            piece: dict[str, Any] = json.loads(line)
-            pieces.append((bytes.fromhex(piece["hash"]), piece["height"]))
-            branches += 1
-
-    for position, hashed in enumerate(hashes(size), 1):
-        if position in shown:
-            flush()
-            pieces.append((leaf(hashed), 0))
-        else:
-            between.add(position, leaf(hashed))
-        if position in cuts:
-            flush()
-    flush()
-    for hashed, height in pieces:
-        tree.add(hashed, height)
+    tree, roots, branches = Tree(), dict[int, bytes](), 0
+    leaves = [leaf(hashed) for hashed in hashes(size)]
+    ends = sorted({end for end in (*shown, *(one - 1 for one in shown), *cuts, size) if end})
+    for before, end in zip((0, *ends), ends, strict=False):
+        for position, height in full_subtrees(before + 1, end):
+            tree.add(root_of(leaves[position - 1 : position - 1 + (1 << height)]), height)
+            branches += end not in shown
         if tree.size in cuts:
             roots[tree.size] = tree.root
     return tree, roots, branches

@@ -50,7 +50,7 @@ def _explain(tmp_path: Path) -> Generator[Explain]:
         (SagaQuery(statuses=STATUSES[:1]), ["SEARCH saga USING INDEX saga_status (status=?)"]),
         (
             SagaQuery(statuses=STATUSES[:1], definition="d", before="5.1"),
-            ["SEARCH saga USING INDEX saga_status (status=? AND started_at<?)"],
+            ["SEARCH saga USING INDEX saga_definition_status (definition=? AND status=? AND started_at<?)"],
         ),
     ],
 )
@@ -136,3 +136,46 @@ def test_rates_and_retention_are_found_by_their_index(explain: Explain) -> None:
     found = explain(retention._ENDED, (1, 2, "[]", None, "[]"))
     assert found[0] == "SEARCH saga USING INTEGER PRIMARY KEY (rowid>?)"
     assert not any(step.startswith("SCAN saga") for step in found)
+
+
+RARE = SagaQuery(topic="t", labels=(("tenant", "acme"),), statuses=(SagaStatus.PAUSED,), env="e", definition="d")
+
+
+def test_of_several_filters_the_rarest_leads_and_what_is_not_there_is_not_looked_for(tmp_path: Path) -> None:
+    """In a journal of 3,000 sagas that have all but one of what is asked for, a handful of rows is looked at."""
+    database = file.open_to_write(tmp_path / "journal.db", busy_timeout_s=0, vfs=None)
+    database.run(
+        """
+        INSERT INTO saga (id, name, head, hash, epoch, worker, nudged, status, definition, version, env, actor, labels,
+                          started_at, updated_at, ended_at, open_incidents, open_approvals)
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+        SELECT i, 's' || i, 1, x'', 0, '', 0, 'completed', 'd', 1, 'e', 'a', '{"tenant":"acme"}', i, i, i, 0, 0 FROM n
+        """
+    )
+    database.run("INSERT INTO saga_topic (topic, started_at, saga) SELECT 't', started_at, id FROM saga")
+    database.run("INSERT INTO saga_label SELECT 'tenant', 'acme', started_at, id FROM saga")
+    completed = (SagaStatus.COMPLETED,)
+    for query, rows in (
+        (RARE, 0),
+        (replace(RARE, statuses=completed), 50),
+        (replace(RARE, statuses=completed, topic="other"), 0),
+        (replace(RARE, statuses=completed, labels=(("tenant", "other"),)), 0),
+        (replace(RARE, statuses=completed, env="other"), 0),
+        (replace(RARE, statuses=completed, definition="other"), 0),
+        (replace(RARE, statuses=completed, parent=SagaId("p")), 0),
+        (replace(RARE, statuses=None, ended_from=2991), 10),
+        (SagaQuery(ended_until=5), 4),
+    ):
+        looked = 0
+
+        def note() -> bool:
+            nonlocal looked
+            looked += 1
+            return False
+
+        lead = lists._shortest(database, query)
+        with database.stopped_by(note, 1):  # told of each step of SQLite's machine
+            found = database.rows(*lists.saga_statement(replace(query, limit=49), lead))
+        assert (query, len(found)) == (query, rows)
+        assert looked < 1_000 + 200 * rows, query
+    database.close()

@@ -86,6 +86,12 @@ def test_sagas_are_listed_newest_first_with_filters_and_pages() -> None:
         assert [row.id for row in await on.list(status=("rolled_back", "incident"))] == ids[4::-2]
         assert [row.id for row in await on.list(topic="test.b")] == ids[4::-2]
         assert await on.list(env="production") == []
+        assert await on.list(labels={"team": "nobody"}) == []
+        assert await on.list(ended_until=1) == await on.list(started_from=2**50) == []
+        first = on.list(limit=4)
+        assert [row.id for row in await first] == ids[:-5:-1]
+        rest = on.list(limit=4, page=first.next)
+        assert ([row.id for row in await rest], rest.next) == (ids[-5::-1], None)
         row = (await on.list(limit=1))[0]
         assert (row.labels, row.definition, row.actor) == ({"n": "5"}, "test.line", login())
         with pytest.raises(InputError, match="'done' is not a status; they are running"):

@@ -66,6 +66,7 @@ from amends.runtime.declare.names import login
 from amends.runtime.values.bounded import ON_LOOP
 from amends.text import visible
 from tests.cli.shell import Shell
+from tests.parts import sampled
 from tests.runtime.test_approvals import parked
 from tests.security.confinement import (
     USERS,
@@ -1840,7 +1841,7 @@ def values_charged(given: Callable[[], object], journal: Path, *, in_a_thread: b
 
 
 @pytest.mark.parametrize("in_a_thread", [True, False], ids=["thread", "coroutine"])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", sampled(HOSTILE, each=3))
 def test_an_action_that_took_effect_has_done_so_whatever_it_returns(
     tmp_path: Path, name: str, *, in_a_thread: bool
 ) -> None:

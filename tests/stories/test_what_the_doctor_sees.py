@@ -5,11 +5,19 @@ import sqlite3
 import time
 from pathlib import Path
 
+import apsw
 import pytest
 
 from amends.addresses import open_journal
 from amends.clock import SystemClock
+from amends.core.events import Event
+from amends.core.transitions import SagaStatus
+from amends.core.words.values import SagaId
 from amends.journal.clocks import CLOCKS
+from amends.journal.port.journal import Summary
+from amends.operate import health
+from amends.operate.health import Checkup
+from amends.testing.journal_suite.samples import opened, requested, started
 from tests.cli.shell import PATIENCE_S, Shell
 
 FLAKY = """
@@ -132,3 +140,41 @@ def test_the_policy_that_is_named_is_looked_at_and_not_adopted(amends: Shell) ->
     assert checks(amends, "--policy", "policy.yaml")["policy"]["state"] == "wrong"
     assert checks(amends)["policy"]["found"] == "the built-in one"
     assert "docs/" not in checks(amends)["policy"]["do"]
+
+
+def test_more_is_open_than_one_page_of_it(amends: Shell) -> None:
+    """Two pages and a half of people's questions are counted as what they are."""
+
+    async def given() -> None:
+        journal = await open_journal(str(amends.place / "amends.db"), SystemClock())
+        for number in range(125):
+            begun: list[Event] = [started(), opened(1), opened(2), requested()]
+            await journal.append(SagaId(f"s-{number}"), begun, after=0, summary=Summary(status=SagaStatus.INCIDENT))
+        await journal.close()
+
+    asyncio.run(given())
+    found = checks(amends)
+    assert found["incidents"]["found"].startswith("250 open, the oldest for ")
+    assert found["approvals"]["found"].startswith("125 open, the oldest for ")
+
+
+def test_a_log_that_a_long_reader_keeps_from_shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LARGEST_LOG", 6_000_000)
+    path = tmp_path / "amends.db"
+
+    async def logs() -> list[str]:
+        journal = await open_journal(str(path), SystemClock())
+        reading = apsw.Connection(str(path))
+        reading.execute("BEGIN")
+        reading.execute("SELECT count(*) FROM entry").fetchall()
+        for number in range(12):
+            begun = [started(about=" ".join(str(one * 7919 + number) for one in range(70_000)))]
+            await journal.append(SagaId(f"s-{number}"), begun, after=0, summary=Summary(status=SagaStatus.RUNNING))
+        seen = await health.examine(Checkup(str(path), None, "given", "given", None, ""))
+        reading.close()
+        await journal.close()
+        return [f"{one.state} {one.found}" for one in seen if one.name == "log"]
+
+    (said,) = asyncio.run(logs())
+    assert said.startswith(f"look {path}-wal has ")
+    assert "somebody has been reading the journal in one go for long" in said

@@ -23,7 +23,7 @@ from typing import Self
 
 from amends.changeset.branches import fork
 from amends.changeset.disk.disk import Disk
-from amends.changeset.disk.os_errors import told
+from amends.changeset.disk.os_errors import raise_ours
 from amends.changeset.landing import landing
 from amends.changeset.landing.recovery import recover
 from amends.changeset.landing.validate import Validated
@@ -188,7 +188,7 @@ class Changeset(Steps):
         self._require_its_saga()
         self._require_unlanded()
         named = id or self._clock.new_id()
-        with told("the branch was not made"):
+        with raise_ours("the branch was not made"):
             shelf = fork(self._shelf, self._layers, id=named, name=name, now=self._clock.now())
         branch = Changeset(shelf, shelf.record(), self.homes, clock=self._clock, lock=shelf.lock())
         branch._in_name_of = self._in_name_of

@@ -23,7 +23,7 @@ from amends.changeset.model.codec import Fields
 from amends.changeset.model.model import ChangesetRecord, Life, Terms, Totals
 from amends.changeset.model.paths import Given, spell
 from amends.changeset.model.results import Sealed, as_take
-from amends.changeset.resolve import conflict_at, draft_of, placed, require_no_marks, write_drafts as drafts
+from amends.changeset.resolve import conflict_at, draft_of, place_in_trees, require_no_marks, write_drafts as drafts
 from amends.changeset.store.home import Home, homes_of
 from amends.changeset.store.queue import Ticket, waiting
 from amends.changeset.store.records import ChangesetFolder
@@ -144,7 +144,7 @@ def require_conflict(root: Given, id: str, path: Given, take: str, *, state: Giv
     (home,) = homes_of([root], state)
     shelf = ChangesetFolder(home, id, Disk())
     roots = shelf.record().roots
-    tree, at = placed((home.root, *roots[1:]), path)
+    tree, at = place_in_trees((home.root, *roots[1:]), path)
     found = conflicts_of(root, id, state=state)
     conflict_at(found, (home.root, *roots[1:])[tree], at)
     return os.fsdecode(at if tree == 0 else roots[tree] + b"/" + at)
@@ -160,7 +160,7 @@ def draft_digest(root: Given, id: str, path: Given, *, state: Given | None = Non
     """Digest of the draft of a conflict as it is now. Raises PathError where there is none, or marks stand in it."""
     (home,) = homes_of([root], state)
     shelf = ChangesetFolder(home, id, Disk())
-    tree, at = placed(shelf.record().roots, path)
+    tree, at = place_in_trees(shelf.record().roots, path)
     content, _ = draft_of(shelf, tree, at)
     require_no_marks(content, at)
     return sha256(content).hexdigest()

@@ -409,7 +409,7 @@ def require_no_marks(content: bytes, path: bytes) -> None:
         raise PathError(f"{spell(path)} has marks of the conflict in lines {where}; edit them away, then resolve it")
 
 
-def placed(roots: Sequence[bytes], path: Given) -> tuple[int, bytes]:
+def place_in_trees(roots: Sequence[bytes], path: Given) -> tuple[int, bytes]:
     """Which tree a path is of, and where in it."""
     raw = os.fsencode(path)
     if raw.startswith(b"/"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amends.changeset.branches import Branch, Into, merge_branch
-from amends.changeset.disk.os_errors import told
+from amends.changeset.disk.os_errors import raise_ours
 from amends.changeset.files import Files, Ways
 from amends.changeset.landing import landing
 from amends.changeset.landing.recovery import recover
@@ -158,7 +158,7 @@ class Steps:
             for tree, home in enumerate(self.homes)
         ]
         recover(self.homes, self._shelf.disk, wait=False)
-        with told("the layer could not be sealed"):
+        with raise_ours("the layer could not be sealed"):
             layer = seal_layer(
                 begun,
                 parts,

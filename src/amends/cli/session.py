@@ -51,6 +51,7 @@ DENIED: Final = 5
 NOT_OVER: Final = 6
 TERMINATED: Final = 143
 _AT_ONCE: Final = 500
+_CONTEXT: Final = 200
 _WIDEST_NAME: Final = 26
 _NAME_IT: Final = "name the module that declares it with --module"
 
@@ -156,21 +157,37 @@ async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) ->
 class Follower:
     """Shows one saga's entries past `after`, in order, each once, whoever wrote them."""
 
-    def __init__(self, journal: Journal, saga: str, out: Output, *, after: int = 0, topics: Iterable[str] = ()) -> None:
-        """`topics` are those that may come: the column is as wide as they need from the first line on."""
+    def __init__(
+        self,
+        journal: Journal,
+        saga: str,
+        out: Output,
+        *,
+        after: int = 0,
+        topics: Iterable[str] = (),
+        is_page: bool = False,
+    ) -> None:
+        """`topics` are those that may come: the column is as wide as they need from the first line on.
+
+        is_page: of what came before, only the first entry and a few are read, which say which step is which.
+        """
         self._journal = journal
         self._saga = SagaId(saga)
         self._out = out
-        self.seen = 0
+        self.seen = max(0, after - _CONTEXT) if is_page else 0
         self._after = after
         self.name: Part = ""
         """What each of its lines begins with."""
         self._timeline = Timeline()
+        self._has_begun = False
         self._widths = widths_for(topics)
         self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
         lines: list[Line] = []
+        if self.seen and not self._has_begun:
+            await self._begin()
+        self._has_begun = True
         try:
             async for entry in self._journal.read(self._saga, after=self.seen):
                 self.seen = entry.number
@@ -183,6 +200,12 @@ class Follower:
                     self._say(lines)
         finally:  # whoever stops in the middle comes again, and what was read is not read again
             self._say(lines)
+
+    async def _begin(self) -> None:
+        """Read who asked for the saga: its first entry says that."""
+        first = self._journal.read(self._saga)
+        with contextlib.suppress(StopAsyncIteration):
+            self._timeline.line(await anext(first))
 
     def _say(self, lines: list[Line]) -> None:
         """The columns of lines that are shown together are as wide as the widest of them."""
@@ -276,7 +299,7 @@ class Followers:
         await self._catch_up()
 
 
-async def resumed(coordinator: Coordinator, out: Output) -> list[Ended]:
+async def resume_all(coordinator: Coordinator, out: Output) -> list[Ended]:
     """How the sagas end that are taken up here, with what becomes of them shown meanwhile; as JSON, only their ends."""
     if out.as_json:
         return await coordinator.resume()

@@ -17,7 +17,7 @@ from amends.core.words.values import Json, SagaId, StepId
 from amends.drill.family import DrilledFamily
 from amends.drill.faults import BACK, FORWARD, OTHERS, STOPS, TAKES_BACK, Fault, Place, Stop
 from amends.drill.findings import Finding, Mark, short, worst
-from amends.drill.records import called, digests_of
+from amends.drill.records import child_definitions, digests_of
 from amends.drill.rehearsal import Rehearsal
 from amends.drill.report import Cell, Drilled, Report, is_users
 from amends.drill.stage import Hook, Setting
@@ -173,7 +173,7 @@ class Drill:
             steps=self._steps,
             cells=tuple(self._cells),
             runs=self._runs,
-            digests=digests_of(definition, actions, called(registry, family.children)),
+            digests=digests_of(definition, actions, child_definitions(registry, family.children)),
             children=family.children,
             covered=self._setting.covers.of_drilled,
             only=tuple(sorted(self._only)),

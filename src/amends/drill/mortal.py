@@ -33,7 +33,7 @@ from amends.journal.port.journal import (
     Summary,
 )
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
-from amends.journal.tree import Tree
+from amends.journal.tree import Subtree, Tree
 
 _T = TypeVar("_T")
 
@@ -227,6 +227,12 @@ class Mortal:
 
     async def tree(self) -> Tree:
         return await self._answer(self._inner.tree())
+
+    async def positions(self, saga: SagaId) -> tuple[int, ...]:
+        return await self._answer(self._inner.positions(saga))
+
+    async def subtrees(self, asked: Sequence[Subtree]) -> tuple[bytes, ...]:
+        return await self._answer(self._inner.subtrees(asked))
 
     async def tree_head(self) -> TreeHead | None:
         return await self._answer(self._inner.tree_head())

@@ -61,7 +61,7 @@ def has_changed(drilled: DrillRecord, definition: SagaDefinition, registry: Regi
     users = [each for each in drilled.actions if is_users(each.topic)]
     try:
         actions = [registry.action(Topic(each.topic), each.version) for each in users]
-        children = called(registry, drilled.children)
+        children = child_definitions(registry, drilled.children)
     except (UnknownActionError, UnknownDefinitionError):
         return True
     now = digests_of(definition, actions, children)
@@ -83,7 +83,7 @@ def digests_of(
     return found
 
 
-def called(registry: Registry, names: Iterable[str]) -> list[SagaDefinition]:
+def child_definitions(registry: Registry, names: Iterable[str]) -> list[SagaDefinition]:
     """The definitions of children, by name/version. Raises UnknownDefinitionError."""
     split = (name.rpartition("/") for name in names)
     return [registry.definition(name, int(version)) for name, _, version in split]

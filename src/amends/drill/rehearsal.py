@@ -253,7 +253,7 @@ class Rehearsal:
         saga = await self._saga()
         step = saga.steps[call.step]
         change = OTHERS[step.topic]
-        await _given(change, self.questions.asked(saga, step))
+        await _make_change(change, self.questions.asked(saga, step))
         self._changed = await self._look(saga, step)
 
     async def _look(self, saga: Saga, step: Step) -> object:
@@ -292,7 +292,7 @@ async def _called(hook: Callable[[], object] | None) -> object:
     return await made if inspect.isawaitable(made) else made
 
 
-async def _given(change: Change, asked: Asked) -> None:
+async def _make_change(change: Change, asked: Asked) -> None:
     made = change(asked)
     if inspect.isawaitable(made):
         await made

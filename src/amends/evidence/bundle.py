@@ -24,7 +24,7 @@ the verifier that stands alone, as the one file that it is when it is handed to 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import resources
@@ -38,7 +38,7 @@ from amends.evidence.sign import note as notes
 from amends.journal.codec import decode, has_parts, references, removed_digest
 from amends.journal.port.evidence import Stored, TreeHead
 from amends.journal.port.journal import Entry, Journal, RemovedEntry
-from amends.journal.tree import branch, leaf
+from amends.journal.tree import full_subtrees
 
 FORMAT: Final = "amends.evidence/1"
 WITH_PARTS: Final = "amends.evidence/2"
@@ -110,13 +110,24 @@ async def _lines(
             yield line
 
 
-async def _entries(journal: Journal, sagas: Sequence[str]) -> dict[bytes, Entry]:
-    return {entry.hash: entry for name in sagas async for entry in journal.read(SagaId(name))}
+class Placed(NamedTuple):
+    position: int
+    entry: Entry
 
 
-async def _has_parts(journal: Journal, wanted: Mapping[bytes, Entry] | None, size: int) -> bool:
+async def _entries(journal: Journal, sagas: Sequence[str]) -> list[Placed]:
+    """All entries of these sagas, in journal order."""
+    found: list[Placed] = []
+    for name in sagas:
+        entries = [entry async for entry in journal.read(SagaId(name))]
+        positions = await journal.positions(SagaId(name))  # asked later: there may be more by now
+        found += map(Placed, positions, entries)
+    return sorted(found, key=lambda one: one.position)
+
+
+async def _has_parts(journal: Journal, wanted: Sequence[Placed] | None, size: int) -> bool:
     if wanted is not None:
-        return any(has_parts(entry.body) for entry in wanted.values())
+        return any(has_parts(one.entry.body) for one in wanted)
     async for stored in journal.stored():
         if stored.position > size:
             break
@@ -157,7 +168,7 @@ class _Payloads:
 
     async def after(self, stored: Stored) -> AsyncIterator[str]:
         yield spell_entry({**stored._asdict(), "hash": stored.hash.hex()}) + "\n"
-        left = list(reversed(needed(stored.body)))
+        left = list(reversed(payload_digests(stored.body)))
         while left:
             name = left.pop()
             text = None if name in self._seen else await self.journal.payload(name)
@@ -167,7 +178,7 @@ class _Payloads:
                 left += reversed(below(text))
 
 
-def needed(body: str) -> tuple[str, ...]:
+def payload_digests(body: str) -> tuple[str, ...]:
     """The digests of the payloads that a body needs. Raises JournalDamagedError."""
     return () if removed_digest(body) is not None else references(body)
 
@@ -195,47 +206,29 @@ def _cuts(newest: TreeHead | None, pinned: str | None, size: int) -> tuple[int, 
 
 
 async def _some(
-    journal: Journal, wanted: Mapping[bytes, Entry], payloads: _Payloads, size: int, cuts: tuple[int, ...]
+    journal: Journal, wanted: Sequence[Placed], payloads: _Payloads, size: int, cuts: tuple[int, ...]
 ) -> AsyncIterator[str]:
-    """One pass over all hashes: an entry that is wanted is shown, and what lies between two becomes branches."""
-    between = Branches()
-    position = 0
-    async for hashed in journal.hashes():
-        position += 1
+    """Each entry that is wanted, and what lies between two as branches, which end at each cut."""
+    reached = 0
+    for position, entry in wanted:
         if position > size:
             break
-        entry = wanted.get(hashed)
-        if entry is not None:
-            for line in between.lines():
-                yield line
-            stored = Stored(position, entry.saga, entry.number, entry.at, entry.name, entry.body, hashed)
-            async for line in payloads.after(stored):
-                yield line
-        elif position <= cuts[-1]:
-            between.add(position, leaf(hashed))
-        if position in cuts:
-            for line in between.lines():
-                yield line
+        async for line in _between(journal, reached, min(position - 1, cuts[-1]), cuts):
+            yield line
+        stored = Stored(position, entry.saga, entry.number, entry.at, entry.name, entry.body, entry.hash)
+        async for line in payloads.after(stored):
+            yield line
+        reached = position
+    async for line in _between(journal, reached, cuts[-1], cuts):
+        yield line
 
 
-class Branches:
+async def _between(journal: Journal, after: int, last: int, cuts: tuple[int, ...]) -> AsyncIterator[str]:
     """A run of leaves as the roots of as few full subtrees as there can be."""
-
-    def __init__(self) -> None:
-        self._found: list[tuple[int, int, bytes]] = []
-
-    def add(self, position: int, hashed: bytes) -> None:
-        found, height = self._found, 0
-        while found and found[-1][1] == height and (found[-1][0] - 1) % (2 << height) == 0:
-            position, _, left = found.pop()
-            hashed = branch(left, hashed)
-            height += 1
-        found.append((position, height, hashed))
-
-    def lines(self) -> Iterator[str]:
-        for position, height, hashed in self._found:
-            yield _line({"hash": hashed.hex(), "height": height, "position": position, "type": "branch"})
-        self._found.clear()
+    ends = [*(cut for cut in cuts if after < cut < last), last]
+    asked = [one for first, end in zip((after, *ends), ends, strict=False) for one in full_subtrees(first + 1, end)]
+    for one, hashed in zip(asked, await journal.subtrees(asked) if asked else (), strict=True):
+        yield _line({"hash": hashed.hex(), "height": one.height, "position": one.position, "type": "branch"})
 
 
 class Read(NamedTuple):

@@ -63,7 +63,7 @@ def read_policy(
     mistakes.raise_any()
     fallback = (_default_rule(default),) if default else builtin.rules if builtin else ()
     spoken: Json = str(default) if default else {"builtin": builtin.digest if builtin else ""}
-    normal: dict[str, Json] = {"version": VERSION, "default": spoken, "rules": [normalised(rule) for rule in rules]}
+    normal: dict[str, Json] = {"version": VERSION, "default": spoken, "rules": [normal_form(rule) for rule in rules]}
     if drill_every_s is not None:
         normal["drill_every"] = drill_every_s
     if environments:
@@ -342,7 +342,7 @@ def _check_pattern(fact: Fact, pattern: str, line: int, mistakes: Mistakes) -> N
 # -- the document as it was understood --------------------------------------------------------------------------------
 
 
-def normalised(rule: Rule) -> dict[str, Json]:
+def normal_form(rule: Rule) -> dict[str, Json]:
     """A rule as its digest covers it: alike for all its spellings."""
     said_more: dict[str, Json] = {}
     if rule.decision is Decision.REQUIRE_HUMAN:

@@ -87,6 +87,12 @@ ACTOR: Final = frozenset({"actor"})
 """Facts that are always there and have few values in one process: rules are indexed by them."""
 
 
+OF_ACTION: Final = frozenset(
+    {"side_effect", "reversibility", "compensation_declared", "rollback_supported", "probe", "idempotent", "risk"}
+)
+"""Facts that a contract says: the same for every step of its action."""
+
+
 def fact_named(name: str) -> Fact | None:
     """The fact of this name; None where there is none."""
     known = FACTS.get(name)

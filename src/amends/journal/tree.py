@@ -3,18 +3,30 @@
 A leaf is SHA-256(0x00 ‖ an entry's hash), a branch SHA-256(0x01 ‖ left ‖ right). Of the whole tree only the roots of
 its full subtrees are kept, the largest first: one for each bit of its size. Adding a leaf joins those of equal height,
 about one branch for each leaf, and the root of everything is the fold of what is kept, from the right.
+
+A proof needs the roots of full subtrees in the middle of it. A store keeps those whose height is a multiple of `LEVEL`:
+a hash for each 256 entries, and any other root is made of 255 of them at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from amends.errors import JournalDamagedError
 
 EMPTY: Final = sha256(b"").digest()
 HASH_BYTES: Final = 32
+LEVEL: Final = 8
+WIDTH: Final = 1 << LEVEL
+
+
+class Subtree(NamedTuple):
+    """A full one: 2^height leaves, from a position on that is one more than a multiple of that."""
+
+    position: int
+    height: int
 
 
 def leaf(hashed: bytes) -> bytes:
@@ -23,6 +35,23 @@ def leaf(hashed: bytes) -> bytes:
 
 def branch(left: bytes, right: bytes) -> bytes:
     return sha256(b"\1" + left + right).digest()
+
+
+def root_of(roots: Sequence[bytes]) -> bytes:
+    """The root over subtrees of equal height that lie side by side; as many as a power of two."""
+    while len(roots) > 1:
+        roots = [branch(left, right) for left, right in zip(roots[::2], roots[1::2], strict=True)]
+    return roots[0]
+
+
+def full_subtrees(first: int, last: int) -> Iterator[Subtree]:
+    """As few as there can be, in their order, that have these positions and no others."""
+    while first <= last:
+        start = first - 1
+        aligned = (start & -start).bit_length() - 1 if start else last.bit_length()
+        height = min(aligned, (last - start).bit_length() - 1)
+        yield Subtree(first, height)
+        first += 1 << height
 
 
 class Tree:
@@ -43,6 +72,17 @@ class Tree:
             place >>= 1
         kept.append(hashed)
         self.size += 1 << height
+
+    def completed(self, hashed: bytes) -> list[tuple[int, int, bytes]]:
+        """Height, place and root of the subtrees to be kept that a leaf makes full, before it is added."""
+        found: list[tuple[int, int, bytes]] = []
+        size, height = self.size + 1, LEVEL
+        while size % (1 << height) == 0:
+            for left in reversed(self.kept[-height : LEVEL - height or None]):
+                hashed = branch(left, hashed)
+            found.append((height, (size >> height) - 1, hashed))
+            height += LEVEL
+        return found
 
     @property
     def root(self) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, overload
 
 from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
 from amends.changeset.views.probe import confinement_trouble
@@ -34,10 +34,12 @@ from amends.gate.policy import Policy
 from amends.journal.clocks import CLOCKS, passed_ms
 from amends.journal.port.entries import caught_up
 from amends.journal.port.journal import Journal, PersonQuery, SagaQuery, SagaRow
+from amends.journal.port.lists import ApprovalPage, ApprovalRow, IncidentPage, IncidentRow
 from amends.ownership import KEY, fault, journal_faults, user
 from amends.runtime.coordinator.control import scope_of
 from amends.runtime.coordinator.upgrade import unresumable
 from amends.runtime.declare.registry import PROCESS
+from amends.runtime.drive.logbook import rows as sagas_of
 from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.policies import Policies
 from amends.sagafile import remember
@@ -45,6 +47,8 @@ from amends.text import counted, moment
 
 State = Literal["ok", "look", "wrong"]
 LEAST_ROOM: Final = 256 * 1024 * 1024
+LARGEST_LOG: Final = 80 * 1024 * 1024
+"""Above what the log keeps for itself when all of it is in its place, which is 64 MiB."""
 READ: Final = 100
 LOOK_S: Final = 10.0
 """So long is looked at the file, and so long at its sagas."""
@@ -112,6 +116,7 @@ def _place(address: str, how: str) -> Iterator[HealthFinding]:
         return
     size = sum(each.stat().st_size for each in _files(path))
     yield HealthFinding(name="journal", state="ok", found=f"{path}, {how}; {size / 1e6:.1f} MB")
+    yield from _log(path)
     free = shutil.disk_usage(path.parent).free
     room = f"{free / 1e9:.1f} GB free"
     if free < LEAST_ROOM:
@@ -119,6 +124,16 @@ def _place(address: str, how: str) -> Iterator[HealthFinding]:
         yield HealthFinding(name="disk", state="wrong", found=room, do=do)
     else:
         yield HealthFinding(name="disk", state="ok", found=room)
+
+
+def _log(path: Path) -> Iterator[HealthFinding]:
+    """The log beside the file, where it is larger than it gets while nobody holds it back."""
+    log = Path(f"{path}-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size > LARGEST_LOG:
+        what = f"{log} has {size / 1e6:.0f} MB: somebody has been reading the journal in one go for long"
+        do = "end that program's transaction (a shell, a backup, a viewer): the log shrinks after the next writes"
+        yield HealthFinding(name="log", state="look", found=what, do=do)
 
 
 def _files(path: Path) -> list[Path]:
@@ -318,7 +333,7 @@ async def _each(journal: Journal, own: Sequence[SagaRow]) -> AsyncIterator[SagaR
 async def _leases(journal: Journal) -> AsyncIterator[HealthFinding]:
     """A saga whose worker is gone (dead, or its lease is over) goes on only when somebody takes it up."""
     going = (SagaStatus.RUNNING, SagaStatus.ROLLING_BACK)
-    rows = (await journal.sagas(SagaQuery(statuses=going, limit=500))).rows
+    rows = [row async for row in sagas_of(journal, going)]
     now = SystemClock().now()
     left: list[SagaRow] = []
     still: list[SagaRow] = []
@@ -379,7 +394,7 @@ async def _paused(journal: Journal) -> AsyncIterator[HealthFinding]:
         clauses = zip(("--topic", "--definition", "--tenant"), one.scope, strict=True)
         words = [word for option, value in clauses if value for word in (option, value)]
         yield HealthFinding(name="pauses", state="look", found=what, do=shlex.join(["amends", "unpause", *words]))
-    alone = (await journal.sagas(SagaQuery(statuses=(SagaStatus.PAUSED,), limit=500))).rows
+    alone = [row async for row in sagas_of(journal, (SagaStatus.PAUSED,))]
     if alone:
         what = f"{_some(alone, SystemClock().now())}"
         yield HealthFinding(
@@ -407,17 +422,33 @@ async def _resumable(journal: Journal) -> AsyncIterator[HealthFinding]:
 
 async def _people(journal: Journal) -> AsyncIterator[HealthFinding]:
     now = SystemClock().now()
-    incidents = (await journal.incidents(PersonQuery())).rows
-    approvals = (await journal.approvals(PersonQuery())).rows
+    incidents = [row.opened_at async for row in _all(journal.incidents)]
+    approvals = [row.requested_at async for row in _all(journal.approvals)]
     for name, what, count, since in (
-        ("incidents", "incident", len(incidents), min((row.opened_at for row in incidents), default=now)),
-        ("approvals", "approval", len(approvals), min((row.requested_at for row in approvals), default=now)),
+        ("incidents", "incident", len(incidents), min(incidents, default=now)),
+        ("approvals", "approval", len(approvals), min(approvals, default=now)),
     ):
         if count:
             found = f"{count} open, the oldest for {span(now - since)}"
             yield HealthFinding(name=name, state="look", found=found, do=f"amends {what} list")
         else:
             yield HealthFinding(name=name, state="ok", found="none open")
+
+
+@overload
+def _all(listed: Callable[[PersonQuery], Awaitable[IncidentPage]]) -> AsyncIterator[IncidentRow]: ...
+@overload
+def _all(listed: Callable[[PersonQuery], Awaitable[ApprovalPage]]) -> AsyncIterator[ApprovalRow]: ...
+async def _all(
+    listed: Callable[[PersonQuery], Awaitable[IncidentPage | ApprovalPage]],
+) -> AsyncIterator[IncidentRow | ApprovalRow]:
+    """What people are asked, page after page."""
+    query: PersonQuery | None = PersonQuery(limit=READ)
+    while query is not None:
+        page = await listed(query)
+        for row in page.rows:
+            yield row
+        query = None if page.cursor is None else PersonQuery(limit=READ, after=page.cursor)
 
 
 async def _policy(journal: Journal | None, policy: str | None, how: str) -> AsyncIterator[HealthFinding]:

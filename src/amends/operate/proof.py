@@ -69,10 +69,10 @@ async def write_bundle(place: SharedJournal, sagas: Sequence[str] | None, target
         lines = export(journal, sagas, checkpoint=checkpoint)
         if target == "-":
             with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
-                return await _copied(lines, sys.stdout.fileno())
+                return await _write_lines(lines, sys.stdout.fileno())
             return 0
         with whole_file(target) as file:
-            return await _copied(lines, file)
+            return await _write_lines(lines, file)
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def whole_file(target: str) -> Generator[int]:
         raise InputError(f"{target} cannot be written: {exc.strerror}") from None
 
 
-async def _copied(lines: AsyncIterator[str], file: int) -> int:
+async def _write_lines(lines: AsyncIterator[str], file: int) -> int:
     count = 0
     with os.fdopen(file, "w", encoding="utf-8", newline="\n", closefd=False) as stream:
         async for line in lines:

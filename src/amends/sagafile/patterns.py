@@ -97,7 +97,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=256)
-def compiled(pattern: str) -> Pattern:
+def compile_pattern(pattern: str) -> Pattern:
     """Raises InputError, which says what is refused and how to write it."""
     if len(pattern) > LONGEST:
         raise InputError(f"pattern is longer than {LONGEST} characters; shorten it")

@@ -109,7 +109,7 @@ class Disk:
     def copy(self, source: int, at: DiskName, mode: int, owner: tuple[int, int] | None = None) -> str:
         """Make a new file with an open one's content, and say its digest. Blocks are shared where that can be."""
         with opened(at, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) as file:
-            said = digest_of(file) if syscalls.share_blocks(source, file) else _copied(source, file)
+            said = digest_of(file) if syscalls.share_blocks(source, file) else _copy_bytes(source, file)
             _give_to(file, owner)
             os.fchmod(file, mode)
         return said
@@ -217,10 +217,10 @@ def digest_of(file: int) -> str:
 def copy_content(source: int, target: int) -> None:
     """Copy an open file's content into an empty one; share its blocks where that can be."""
     if not syscalls.share_blocks(source, target):
-        _copied(source, target)
+        _copy_bytes(source, target)
 
 
-def _copied(source: int, target: int) -> str:
+def _copy_bytes(source: int, target: int) -> str:
     """Copy, leaving holes as holes."""
     hashed, at = hashlib.sha256(), 0
     while piece := os.pread(source, _PIECE, at):

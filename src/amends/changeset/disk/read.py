@@ -125,7 +125,7 @@ def _file_at(at: DiskName) -> PathState | None:
             if exc.errno == errno.ELOOP:  # a link has taken its place
                 return state_at(at)
             raise
-        if unchanged(before, after):
+        if is_unchanged(before, after):
             return PathState(
                 kind=PathKind.FILE,
                 mode=stat.S_IMODE(after.st_mode),
@@ -136,7 +136,7 @@ def _file_at(at: DiskName) -> PathState | None:
     raise RootError(f"{spell(at.name)} is being written all the time; nothing certain can be said of it")
 
 
-def unchanged(one: os.stat_result, other: os.stat_result) -> bool:
+def is_unchanged(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether no byte of a file can have been written between two looks at it."""
     return (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) == (
         other.st_ino,

@@ -69,7 +69,7 @@ class Applying:
         """Do all that is not done yet. The answer is a path that somebody changed meanwhile; there it has stopped."""
         for act in self.plan.acts:
             try:
-                if not self._done(act):
+                if not self._do(act):
                     return act.path
             except _MOVED:
                 return act.path
@@ -95,7 +95,7 @@ class Applying:
                 except PermissionError:  # a folder that we may change and not read
                     os.sync()
 
-    def _done(self, act: Act) -> bool:
+    def _do(self, act: Act) -> bool:
         """False: somebody was faster. What was done before is not looked for in the tree: it may have moved on."""
         if act.do in {Do.TAKE, Do.TAKE_FOLDER} and about_at(self._undo_spot(act)) is not None:
             return self._is_as_expected(act)

@@ -138,7 +138,7 @@ def weave(
         if now is None or content is None:
             return False
         if content == now:
-            return _accounted(came_late, disk)
+            return _account_for(came_late, disk)
         about = about_at(at)
         if about is None:
             return False
@@ -154,7 +154,7 @@ def weave(
         at_rest(beside)
         late = _text_of(beside)
         if late == now:
-            return _accounted(came_late, disk)
+            return _account_for(came_late, disk)
         if late is None:
             return False
         came_late.append((beside, late))
@@ -162,7 +162,7 @@ def weave(
     return False
 
 
-def _accounted(came_late: list[tuple[DiskName, bytes]], disk: Disk) -> bool:
+def _account_for(came_late: list[tuple[DiskName, bytes]], disk: Disk) -> bool:
     for beside, late in came_late:
         parts = beside.name.split(b".")
         disk.rename(beside, DiskName(beside.folder, b".".join((*parts[:2], short(late), *parts[3:]))))

@@ -27,7 +27,7 @@ from typing import Final, TypeAlias
 
 from amends.changeset.disk.access import access_of, give_access
 from amends.changeset.disk.disk import Disk, DiskName, Sync, opened, spot
-from amends.changeset.disk.os_errors import said, told
+from amends.changeset.disk.os_errors import raise_ours, said
 from amends.changeset.disk.read import about_at, folder_of, open_root, readable
 from amends.changeset.landing.recovery import abort, carry_out, is_logged, recover, retire, seal_plan, stage_log
 from amends.changeset.landing.validate import TreeNow, Validated, Validation, strict_conflicts
@@ -134,7 +134,7 @@ def land(case: LandingRequest, *, verify: Verify | None, wait_s: float | None) -
     """Land it, in its turn."""
     for home in case.homes:
         home.require_root()
-    with told("the landing was not begun"), contextlib.ExitStack() as line:
+    with raise_ours("the landing was not begun"), contextlib.ExitStack() as line:
         for home in _in_order(case.homes):
             line.enter_context(turn(home, changeset=case.shelf.id, name=case.name, clock=case.clock, wait_s=wait_s))
         recover(case.homes, case.disk, wait=True)
@@ -195,7 +195,7 @@ def _has_moved(looked: list[Validated], found: list[Validated], numbers: list[in
 
 def _applied(case: LandingRequest, found: list[Validated]) -> Ended | None:
     plan = _planned(case, found)
-    with told("the landing could not be staged"):
+    with raise_ours("the landing could not be staged"):
         _stage(case, plan, found)
         seal_plan(plan, case.disk)
     try:

@@ -21,7 +21,7 @@ from amends.changeset.model.landing_plan import WantedChange
 from amends.changeset.model.model import PathKind, PathState, Terms
 from amends.changeset.model.paths import parents, spell
 from amends.changeset.store.home import room_of, upper_of
-from amends.changeset.views.probe import named
+from amends.changeset.views.probe import make_view
 from amends.changeset.views.protocol import ViewGround
 from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError
@@ -66,7 +66,7 @@ class LandingVerification:
             return (upper_of(net, tree),)
 
         ground = replace(self.ground, folder=place, lowers=lowers, layers=lambda: ())
-        view = named(self.provider, ground)
+        view = make_view(self.provider, ground)
         view.begin()
         asked = Launch(command=self.command, cwd=found[0].home.root, env=self.env, inherits=self.env is None)
         running = view.start(layer, replace(asked, confine=self.terms.confine, network=self.terms.network))

@@ -1,4 +1,10 @@
-"""Records as JSON and back. Names on disk are written by hand; what does not read back is damaged, and said to be."""
+"""Records as JSON and back. Names on disk are written by hand; what does not read back is damaged, and said to be.
+
+So is the reading, and not derived from annotations as the journal's: the defaults of the model are for whoever opens a
+changeset, and a record that lacks its limits is refused, not read as one without limits. Most of the rest has another
+shape on disk than in the model: a state has the fields of its kind alone, an ancestor is left out where it is the state
+before, a branch is nested, and paths are bytes that are spelled, and checked to stay inside their tree.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Final
 from amends.changeset.model.model import PathKind, PathState, mode_differs
 from amends.changeset.text.lines import (
     Piece,
-    counted,
+    count_lines,
     is_text,
     lines_by_size,
     lines_in,
@@ -118,7 +118,7 @@ class _Compared:
         if self.is_binary:
             added = _lines(change.after, change.new, change.new_bulk)
             return (added + mode, _lines(change.before, change.old, change.old_bulk) + mode)
-        added, removed = counted(self._old, self._new, self._pieces)
+        added, removed = count_lines(self._old, self._new, self._pieces)
         return (added + mode, removed + mode)
 
     def widest(self) -> int:

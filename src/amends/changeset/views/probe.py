@@ -74,7 +74,7 @@ def choose(asked: str, ground: ViewGround) -> tuple[View, tuple[Answer, ...]]:
     for provider in PROVIDERS if asked == "auto" else (asked,):
         answers.append(_answer(provider, ground.homes, ground.clock, ground.disk, ground.budget))
         if answers[-1].usable:
-            return named(provider, ground), tuple(answers)
+            return make_view(provider, ground), tuple(answers)
     raise ViewError(f"the provider {asked} does not work here: {answers[-1].why}")
 
 
@@ -90,7 +90,7 @@ def _answer(provider: str, homes: Sequence[Home], clock: Clock, disk: Disk, budg
     return Answer(provider="api", usable=True, why="always there; tools cannot run in it")
 
 
-def named(provider: str, ground: ViewGround) -> View:
+def make_view(provider: str, ground: ViewGround) -> View:
     """A provider's view, whether or not it works."""
     if provider == "api":
         return ApiView(ground)

@@ -36,7 +36,7 @@ from amends.cli.commands.conflicts import (
     resolve_in_its_name,
     say_conflicts,
     say_resolved,
-    told,
+    tell_saga,
 )
 from amends.cli.groups import Nouns, show_help
 from amends.cli.journal import opened_to_read
@@ -343,7 +343,7 @@ def resolve(
             opened.resolve(meant, take, draft=draft)
         return say_resolved(out, found.id, path, take, root, state)
     said = Resolution(changeset=found.id, path=meant, take=take, draft=draft, by=author(by))
-    if not owner.status.ended and told(out, said, owner, journal):
+    if not owner.status.ended and tell_saga(out, said, owner, journal):
         return 0
     code = resolve_in_its_name(out, said, root=root, state=state, journal=journal)
     return code or say_resolved(out, found.id, path, take, root, state)

@@ -65,7 +65,7 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
                 how_journal=_how(context, "journal"),
                 how_policy=_how(context, "policy"),
                 group=config.journal_group(),
-                refused=config.refused(),
+                refused=config.config_refusal(),
             )
         )
     )

@@ -198,7 +198,7 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
     async def whole() -> tuple[list[session.Stands], int]:
         async with Coordinator.open(journal, policy=policy, settings=settings) as coordinator:
             await session.remember(coordinator.journal, show=out.show_output)
-            resumed = await session.resumed(coordinator, out)
+            resumed = await session.resume_all(coordinator, out)
             unknown = await tell_left(coordinator, resumed, journal, out)
             return [await session.standing(coordinator, ended) for ended in resumed], unknown
 

@@ -19,7 +19,16 @@ from amends.cli.session import Follower
 from amends.cli.show.hints import command, modules_for, read_begun, tell_review
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, driven, headed, is_left, saga_cells, saga_fields, throttled
+from amends.cli.show.timeline import (
+    SAGA_HEADS,
+    SAGA_SPARE,
+    driven,
+    head_lines,
+    is_left,
+    rate_waited_for,
+    saga_cells,
+    saga_fields,
+)
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -33,6 +42,10 @@ if TYPE_CHECKING:  # to look at a saga, nothing is imported that drives one
     from amends.bootstrap import Coordinator
     from amends.runtime.coordinator.upgrade import Unresumable
     from amends.runtime.drive.handle import Ended
+
+SHOWN_WHOLE: Final = 2_000
+SHOWN: Final = 500
+"""So many entries are shown of a saga that has more than that."""
 
 
 @click.command("raise-limit")
@@ -111,17 +124,35 @@ saga.add_command(raise_limit)
 @click.option("--topic", metavar="TOPIC", help="Only sagas with a step of this topic.")
 @click.option("--env", metavar="ENV", help="Only sagas of this environment.")
 @click.option("--parent", metavar="SAGA", shell_complete=complete_saga, help="Only the children of this saga.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Only sagas with this label; given several times: with all of them.",
+)
+@click.option("--from", "since", metavar="TIME", help="Only sagas that started then or later: 7d, 2026-03-31.")
+@click.option("--until", metavar="TIME", help="Only sagas that started before that.")
+@click.option("--ended-from", metavar="TIME", help="Only sagas that ended then or later.")
+@click.option("--ended-until", metavar="TIME", help="Only sagas that ended before that.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--page", metavar="TOKEN", help="Go on where the list before this one ended, as it said.")
 @click.option("--all", "is_all", is_flag=True, help="All of them, and those too in which amends keeps its own records.")
 @with_journal
-def list_sagas(
+def list_sagas(  # noqa: PLR0913 - one for each option
     *,
     statuses: tuple[str, ...],
     definition: str | None,
     topic: str | None,
     env: str | None,
     parent: str | None,
+    labels: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    ended_from: str | None,
+    ended_until: str | None,
     limit: int,
+    page: str | None,
     is_all: bool,
     journal: str,
     as_json: bool,
@@ -138,33 +169,54 @@ def list_sagas(
         topic=topic,
         env=env,
         parent=None if parent is None else SagaId(parent),
+        labels=tuple(map(_label, labels)),
+        started_from=_moment(since, "--from"),
+        started_until=_moment(until, "--until"),
+        ended_from=_moment(ended_from, "--ended-from"),
+        ended_until=_moment(ended_until, "--ended-until"),
+        before=page,
         limit=500 if is_all else limit,
     )
     out = Output(as_json=as_json)
 
     async def cells(opened: Journal, row: SagaRow, driver: LeaseHolder | None) -> tuple[Part, ...]:
         begun = await read_begun(opened, row.id) if is_left(row, driver) else None
-        resume, throttle = command(journal, "resume", *modules_for(begun)), await throttled(opened, row)
+        resume, throttle = command(journal, "resume", *modules_for(begun)), await rate_waited_for(opened, row)
         return saga_cells(row, driver, resume, throttle)
 
     async def whole() -> None:
         async with opened_to_read(journal) as opened:
-            page = await opened.sagas(query)
+            found = await opened.sagas(query)
             table = Table(out, SAGA_HEADS, spare=SAGA_SPARE)
-            if not page.rows:
+            if not found.rows:
                 out.say("no sagas")
             while True:
-                rows = await driven(opened, page.rows)
+                rows = await driven(opened, found.rows)
                 for row, driver in rows:
                     out.record("saga", saga_fields(row, driver))
                 table.say([await cells(opened, row, driver) for row, driver in rows])
-                if page.cursor is None or not is_all or out.is_gone:
+                if found.cursor is None or not is_all or out.is_gone:
                     break
-                page = await opened.sagas(replace(query, before=page.cursor))
-            if page.cursor is not None and not out.is_gone:
-                hint(f"there are more than {limit}; see them with --all or a higher --limit")
+                found = await opened.sagas(replace(query, before=found.cursor))
+            if found.cursor is not None and not out.is_gone:
+                hint(f"there are more than {limit}; see them with --page {found.cursor}, --all or a higher --limit")
 
     asyncio.run(whole())
+
+
+def _label(given: str) -> tuple[str, str]:
+    name, is_given, value = given.partition("=")
+    if not name or not is_given:
+        raise InputError(f"--label {given!r} is no label with its value; write --label tenant=acme")
+    return name, value
+
+
+def _moment(given: str | None, option: str) -> int | None:
+    if given is None:
+        return None
+    from amends.cli.inputs import read_moment
+
+    return read_moment(given, option, SystemClock().now())
 
 
 def _status(name: str) -> SagaStatus:
@@ -176,9 +228,16 @@ def _status(name: str) -> SagaStatus:
 
 @saga.command()
 @with_saga
+@click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the newest N entries.")
+@click.option("--from", "first", metavar="NUMBER", type=click.IntRange(min=1), help="Only entries from this one on.")
 @with_journal
-def show(*, saga_id: str, journal: str, as_json: bool) -> None:
-    """Show one saga: where it stands, who drives it and until when, and everything that happened."""
+def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_json: bool) -> None:
+    """Show one saga: where it stands, who drives it and until when, and everything that happened.
+
+    Of one with thousands of entries the newest are shown, unless --from says otherwise; with --json, all of them.
+    """
+    if last is not None and first is not None:
+        raise click.UsageError("give either --last or --from")
     out = Output(as_json=as_json)
 
     async def whole() -> None:
@@ -189,10 +248,14 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
             ((row, driver),) = await driven(opened, (found,))
             begun = await read_begun(opened, row.id)
             out.record("saga", saga_fields(row, driver))
-            for fact in headed(row, driver, command(journal, "resume", *modules_for(begun))):
+            for fact in head_lines(row, driver, command(journal, "resume", *modules_for(begun))):
                 out.say(*fact)
             out.say()
-            await Follower(opened, row.id, out).catch_up()
+            after = _before_page(row, last, first, as_json=as_json)
+            if after and first is None:
+                rest = command(journal, "saga", "show", row.id, "--from", "1")
+                out.say((f"the newest {row.entries - after:,} of {row.entries:,} entries; all of them: {rest}", "dim"))
+            await Follower(opened, row.id, out, after=after, is_page=True).catch_up()
             if row.status is SagaStatus.WAITING:
                 from amends.runtime.drive.handle import ended
 
@@ -214,6 +277,14 @@ def show(*, saga_id: str, journal: str, as_json: bool) -> None:
                 await tell_review(out, opened, row.id, journal)
 
     asyncio.run(whole())
+
+
+def _before_page(row: SagaRow, last: int | None, first: int | None, *, as_json: bool) -> int:
+    """After which entry to begin."""
+    if first is not None:
+        return first - 1
+    most = last or (row.entries if as_json or row.entries <= SHOWN_WHOLE else SHOWN)
+    return max(0, row.entries - most)
 
 
 @saga.command()

@@ -125,7 +125,7 @@ def _driver_fact(row: SagaRow, driver: LeaseHolder | None, resume: str) -> Part 
     return f"gone{who}: it was {status_part(row.status)[0]}, and goes on with {visible(resume)}", "red"
 
 
-async def throttled(journal: Journal, row: SagaRow) -> str:
+async def rate_waited_for(journal: Journal, row: SagaRow) -> str:
     """Which rule's rate the newest entry of a saga that waits says it waits for; empty where it says something else."""
     if row.status is not SagaStatus.WAITING or row.open_approvals or row.pruned:
         return ""
@@ -268,7 +268,7 @@ def _unnumbered(ended: Ended) -> str:
     return (ended.why or "").replace(f" (step {ended.step})", "")
 
 
-def headed(row: SagaRow, driver: LeaseHolder | None, resume: str) -> tuple[tuple[Part, ...], ...]:
+def head_lines(row: SagaRow, driver: LeaseHolder | None, resume: str) -> tuple[tuple[Part, ...], ...]:
     """Facts of a saga before its timeline: one fact for each line. `resume` is the command that goes on."""
     took = span((row.ended_at or row.updated_at) - row.started_at)
     zone = local_time(row.started_at).strftime("%z")

@@ -263,6 +263,7 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> None:
     if isinstance(event, e.ActionDispatched):
         made["number"] = saga.top = len(saga.order) + 1
         made["attempts"] = 1
+        made["key"] = event.key
         saga.order[saga.top] = event.step
         saga.live[event.step] = StepStatus.RUNNING
     elif event.ahead:
@@ -315,9 +316,15 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
         saga.live[new.id] = new.status
     else:
         saga.live.pop(new.id, None)
-    _put(saga.waiting, new.id, is_in=waits(new))
-    _put(saga.doubts, new.id, is_in=new.doubtful)
-    _put(saga.asked, new.id, is_in=new.approval is not None and new.approval.unsettled)
+    if new.status is _S.SUCCEEDED and not new.given_up:  # as most are: it waits for nothing, and nobody doubts it
+        for group in (saga.waiting, saga.doubts):
+            if group:
+                group.pop(new.id, None)
+    else:
+        _put(saga.waiting, new.id, is_in=waits(new))
+        _put(saga.doubts, new.id, is_in=new.doubtful)
+    if new.approval is not None:
+        _put(saga.asked, new.id, is_in=new.approval.unsettled)
     _walk(saga, again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled), moved=new.id)
 
 

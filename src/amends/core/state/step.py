@@ -121,6 +121,8 @@ class Step:
     undo_attempts: int = 0
     undo_renewed_at: int = 0
     retry_at: int | None = None
+    key: str = ""
+    """That of its attempts, as its intent has it; empty before the first."""
     result: Json = None
     before: Json = None
     layer: str = ""
@@ -374,11 +376,12 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
 
 def _attempted(step: Step, event: e.AttemptStarted | e.AttemptSucceeded, status: StepStatus) -> Step:
     match event:
-        case e.AttemptStarted(attempt=attempt):
+        case e.AttemptStarted(attempt=attempt, key=key):
             return altered(
                 step,
                 status=status,
                 attempts=attempt,
+                key=key,
                 retry_at=None,
                 probes=0,
                 fatal=False,

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, cast
 from amends.core.words.parts import named_by
 from amends.core.words.values import digest
 from amends.errors import EvidenceError, JournalDamagedError
-from amends.evidence.bundle import FORMATS, is_policy, needed, spell, spell_entry
+from amends.evidence.bundle import FORMATS, is_policy, payload_digests, spell, spell_entry
 from amends.evidence.sign import note as notes
 from amends.evidence.sign.note import held_notes
 from amends.evidence.verify.examine import Examination, VerificationReport, store_troubles, troubles_in
@@ -254,7 +254,7 @@ def _want(names: Iterable[str], position: int, wanted: dict[str, int], given: se
 
 def _needed(body: str) -> tuple[str, ...]:
     try:
-        return needed(body)
+        return payload_digests(body)
     except JournalDamagedError:
         return ()
 

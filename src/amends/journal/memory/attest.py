@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from amends.clock import Clock
@@ -30,7 +30,7 @@ from amends.journal.port.evidence import (
     whole_families,
 )
 from amends.journal.port.log import Cursor, Logged
-from amends.journal.tree import Tree
+from amends.journal.tree import Subtree, Tree, leaf, root_of
 
 
 class MemoryLog:
@@ -116,6 +116,17 @@ class MemoryLog:
     async def tree(self) -> Tree:
         self._require_open()
         return self.memory.tree.copy()
+
+    async def positions(self, saga: SagaId) -> tuple[int, ...]:
+        self._require_open()
+        return tuple([place for place, (owner, _) in enumerate(self.memory.order, 1) if owner == saga])
+
+    async def subtrees(self, asked: Sequence[Subtree]) -> tuple[bytes, ...]:
+        self._require_open()
+        return tuple([root_of(self._leaves(one)) for one in asked])
+
+    def _leaves(self, one: Subtree) -> list[bytes]:
+        return [leaf(self.memory.stored(place).hash) for place in range(one.position, one.position + (1 << one.height))]
 
     async def tree_head(self) -> TreeHead | None:
         self._require_open()

@@ -50,9 +50,19 @@ def matches(record: KeptSaga, query: SagaQuery) -> bool:
         and (query.parent is None or record.begun.labels.get(PARENT) == query.parent)
         and (query.started_from is None or record.started_at >= query.started_from)
         and (query.started_until is None or record.started_at < query.started_until)
+        and _ended_within(record, query)
+        and all(record.begun.labels.get(name) == value for name, value in query.labels)
         and record.id.startswith(query.starts_with)
         and record.begun.definition not in query.without
     )
+
+
+def _ended_within(record: KeptSaga, query: SagaQuery) -> bool:
+    if query.ended_from is None and query.ended_until is None:
+        return True
+    at = record.updated_at
+    since, until = query.ended_from, query.ended_until
+    return record.summary.status.ended and (since is None or at >= since) and (until is None or at < until)
 
 
 def page(

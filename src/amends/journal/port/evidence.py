@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from amends.core.words.values import SagaId
-from amends.journal.tree import Tree
+from amends.journal.tree import Subtree, Tree
 
 T = TypeVar("T")
 
@@ -151,6 +151,14 @@ class Evidence(Protocol):
 
     async def tree(self) -> Tree:
         """The tree as it stands."""
+        ...
+
+    async def positions(self, saga: SagaId) -> tuple[int, ...]:
+        """Where a saga's entries stand in journal order, by their numbers; none of a saga that is not there."""
+        ...
+
+    async def subtrees(self, asked: Sequence[Subtree]) -> tuple[bytes, ...]:
+        """The roots of full subtrees, none of which goes past the tree. It costs no more in a large journal."""
         ...
 
     async def tree_head(self) -> TreeHead | None:

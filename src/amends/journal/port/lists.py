@@ -72,7 +72,8 @@ class ApprovalRow:
 class SagaQuery:
     """Filters are joined by and; None means any. Newest first; `before` is the cursor of the page before.
 
-    `starts_with` is how the id begins; `without` names definitions whose sagas are left out.
+    `starts_with` is how the id begins; `without` names definitions whose sagas are left out; `labels` are names and
+    values, all of which a saga has. From a time on, and until before one.
     """
 
     statuses: tuple[SagaStatus, ...] | None = None
@@ -82,6 +83,9 @@ class SagaQuery:
     parent: SagaId | None = None
     started_from: int | None = None
     started_until: int | None = None
+    ended_from: int | None = None
+    ended_until: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
     starts_with: str = ""
     without: tuple[str, ...] = ()
     before: str | None = None

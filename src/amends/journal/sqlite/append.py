@@ -117,7 +117,11 @@ def _begin(database: Database, append: Append, begun: e.SagaStarted) -> int:
     )
     if not added:
         raise refusal(database, append.saga, append.after, append.lease)
-    return database.last_row
+    row = database.last_row
+    if begun.labels:
+        labels = [(name, value, append.at, row) for name, value in begun.labels.items()]
+        database.run_many("INSERT INTO saga_label (name, value, started_at, saga) VALUES (?, ?, ?, ?)", labels)
+    return row
 
 
 def _extend_quickly(database: Database, row: int, append: Append) -> bool:

@@ -23,7 +23,7 @@ from amends.errors import EvidenceError, JournalDamagedError
 from amends.journal.port import refusals
 from amends.journal.port.evidence import Notary, Pace, TreeHead, origin_of
 from amends.journal.sqlite.database import Database
-from amends.journal.tree import Tree, leaf
+from amends.journal.tree import WIDTH, Tree, leaf
 
 EntryRow = tuple[int, int, int, str, str, bytes]
 
@@ -66,7 +66,10 @@ class Attestation:
         tree = self.stand(database).tree
         rows = [(place, *entry) for place, entry in enumerate(entries, tree.size + 1)]
         for entry in entries:
-            tree.add(leaf(entry[5]))
+            hashed = leaf(entry[5])
+            if tree.size % WIDTH == WIDTH - 1:
+                database.run_many(_KEEP, tree.completed(hashed))
+            tree.add(hashed)
         database.run_many(_INSERT, rows)
         database.run("UPDATE tree SET size = ?, kept = ?", (tree.size, tree.spelled()))
 
@@ -163,6 +166,20 @@ class Attestation:
             )
 
 
+def keep_subtrees(database: Database) -> None:
+    """Keep of the tree what its proofs are made from, in a file from before that was kept. Where an entry is missing,
+    that is for others to say, and nothing is kept from there on.
+    """
+    tree = Tree()
+    with database.each("SELECT seq, hash FROM entry ORDER BY seq") as entries:
+        for position, hashed in entries:
+            if position != tree.size + 1:
+                return
+            if tree.size % WIDTH == WIDTH - 1:
+                database.run_many(_KEEP, tree.completed(leaf(hashed)))
+            tree.add(leaf(hashed))
+
+
 def tree_row(database: Database) -> tuple[int, bytes]:
     found = database.first("SELECT size, kept FROM tree")
     if found is None:
@@ -187,4 +204,5 @@ def _signed(database: Database) -> tuple[int, int]:
     return (0, 0) if found is None else (found[0], found[1])
 
 
+_KEEP: Final = "INSERT OR REPLACE INTO subtree (height, place, hash) VALUES (?, ?, ?)"
 _INSERT: Final = "INSERT INTO entry (seq, saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?)"

@@ -30,7 +30,7 @@ from amends.errors import JournalAccessError, JournalDamagedError, JournalVersio
 from amends.journal.codec import FIRST, chain
 from amends.journal.port.evidence import Inspection
 from amends.journal.sqlite import database as troubles
-from amends.journal.sqlite.attest import tree_row
+from amends.journal.sqlite.attest import keep_subtrees, tree_row
 from amends.journal.sqlite.database import Database
 from amends.journal.tree import Tree
 from amends.ownership import require_own_journal
@@ -42,6 +42,7 @@ LARGEST_IDLE_LOG: Final = 64 * 1024 * 1024
 
 _EXTRA: Final = 3
 _OWN: Final = 0o600
+_SUBTREES: Final = 6
 _SHARED: Final = 0o660
 _making: Final = threading.Lock()
 
@@ -163,6 +164,8 @@ def _migrate(path: Path, database: Database, version: int) -> None:
         with database.transaction():
             if _version(path, database) < number:  # another process may have been faster
                 database.run(script)
+                if number == _SUBTREES:
+                    keep_subtrees(database)
                 database.pragma("application_id", APPLICATION)
                 database.pragma("user_version", number)
 

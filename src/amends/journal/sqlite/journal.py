@@ -15,6 +15,7 @@ from typing import Final
 
 from amends.clock import Clock, SteadyClock
 from amends.core.events import Event
+from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.core.words.verdict import Rate
 from amends.errors import AmendsError, ForkedError
@@ -44,10 +45,11 @@ from amends.journal.sqlite import (
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
-from amends.journal.tree import Tree
+from amends.journal.tree import Subtree, Tree
 from amends.private import claim_journal
 
 REMEMBERED: Final = 65_536
+_GOING: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 
 
 class SqliteJournal:
@@ -209,7 +211,7 @@ class SqliteJournal:
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads
         heads.pop(saga, None)
-        if not head.status.ended:
+        if head.status in _GOING:  # one that waits for others is a row, and nobody's memory
             heads[saga] = head
             if len(heads) > REMEMBERED:
                 del heads[next(iter(heads))]
@@ -390,6 +392,14 @@ class SqliteJournal:
     async def tree(self) -> Tree:
         self._require_home()
         return await self._reader.ask(log.tree)
+
+    async def positions(self, saga: SagaId) -> tuple[int, ...]:
+        self._require_home()
+        return await self._reader.ask(partial(log.positions, saga=saga))
+
+    async def subtrees(self, asked: Sequence[Subtree]) -> tuple[bytes, ...]:
+        self._require_home()
+        return await self._reader.ask(partial(log.subtrees, asked=asked))
 
     async def tree_head(self) -> TreeHead | None:
         self._require_home()

@@ -1,13 +1,16 @@
 """The lists, as pages read off an index: a page costs a page, whether there are ten sagas or a million.
 
 A page is asked for by the key at which the one before ended. Several statuses are several ranges of an index, merged:
-an `IN` would make SQLite sort all of them. Filters other than the one whose index is read are checked row by row.
+an `IN` would make SQLite sort all of them. Of several filters the one that finds the fewest sagas is read off its
+index, and the others are checked row by row: so many of each are counted first, and where one of them is rarer than
+that, no more rows are looked at than it has. A definition and a status are one filter, with an index of both.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus
@@ -26,14 +29,18 @@ from amends.journal.port.lists import (
 )
 from amends.journal.sqlite.database import Database, Row
 
-Statement = tuple[str, tuple[str | int, ...]]
+Value = str | int | None
+Statement = tuple[str, tuple[Value, ...]]
+
+COUNTED: Final = 1_000
+"""So many sagas of a filter are counted, where there are several."""
 
 _LAST: Final = "\U0010ffff"
 """No id has a character after it."""
 _PARENT: Final = f"""json_extract(saga.labels, '$."{PARENT}"')"""
 _SAGA: Final = """
-    saga.started_at AS started_at, saga.id AS id, name, definition, version, env, actor, status, labels, updated_at,
-    ended_at, head, open_incidents, open_approvals, removed
+    saga.started_at AS started_at, saga.id AS id, saga.name, definition, version, env, actor, status, labels,
+    updated_at, ended_at, head, open_incidents, open_approvals, removed
 """
 
 
@@ -44,39 +51,69 @@ def saga(database: Database, name: SagaId) -> SagaRow | None:
 
 
 def sagas(database: Database, query: SagaQuery) -> SagaPage:
-    found = database.rows(*saga_statement(query))
+    found = database.rows(*saga_statement(query, _shortest(database, query)))
     page = found[: query.limit]
     cursor = cursors.spell(*page[-1][:2]) if len(found) > len(page) else None
     return SagaPage(rows=tuple([_saga_row(row) for row in page]), cursor=cursor)
 
 
-def saga_statement(query: SagaQuery) -> Statement:
-    """The filter that is likely the rarest leads, by its index; a plus keeps SQLite from reading another one. How an id
-    begins is the rarest of all: what it finds is sorted.
+class Filter(NamedTuple):
+    """One filter: how it is read off its index, once for each of `wanted`, and how it is checked on another's rows."""
+
+    term: str
+    wanted: tuple[tuple[Value, ...], ...]
+    check: str
+    values: tuple[Value, ...]
+    table: str = "saga"
+    alias: str = "saga"
+    is_sorted: bool = True
+    """Whether its index has its sagas in the order of their start."""
+
+    @property
+    def source(self) -> str:
+        return self.table if self.alias == "saga" else f"{self.table} CROSS JOIN saga ON saga.id = {self.alias}.saga"
+
+    @property
+    def started_at(self) -> str:
+        return f"{self.alias}.started_at"
+
+    @property
+    def row(self) -> str:
+        return "saga.id" if self.alias == "saga" else f"{self.alias}.saga"
+
+
+def _shortest(database: Database, query: SagaQuery) -> int:
+    """Which filter finds the fewest sagas, as far as so many are counted; the others are checked on what it finds."""
+    filters = _filters(query)
+    lengths = [_length(database, one) for one in filters] if len(filters) > 1 else [0]
+    return lengths.index(min(lengths))
+
+
+def _length(database: Database, one: Filter) -> int:
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {one.table} WHERE {one.term} LIMIT {COUNTED})"  # noqa: S608 - names of columns; every value is bound
+    return sum(int(database.rows(sql, values)[0][0]) for values in one.wanted)
+
+
+def saga_statement(query: SagaQuery, lead: int = 0) -> Statement:
+    """One filter leads, by its index; a plus keeps SQLite from reading another one. How an id begins is the rarest of
+    all: what it finds is sorted.
     """
-    (lead, wanted), *others = _filters(query) or [("1", (1,))]
-    if not wanted:
-        lead, wanted = "0", (1,)
-    by_topic = query.topic is not None
-    table = "saga_topic AS seen CROSS JOIN saga ON saga.id = seen.saga" if by_topic else "saga"
-    at, row = ("seen.started_at", "seen.saga") if by_topic else ("saga.started_at", "saga.id")
-    by_name = bool(query.starts_with) and not by_topic
-    terms = [f"{'+' * by_name}{lead} = ?"]
-    values: list[str | int] = []
-    if by_name:
-        at, row = f"+{at}", f"+{row}"
+    filters = _filters(query) or [_ANY]
+    by_name = bool(query.starts_with) and filters[lead].alias == "saga"
+    first = _ANY if by_name else filters.pop(lead)
+    in_order = first.is_sorted and not by_name
+    at, row = (f"{'' if in_order else '+'}{column}" for column in (first.started_at, first.row))
+    terms, values = [first.term], list[Value]()
     if query.starts_with:
         terms.append("saga.name >= ? AND saga.name < ?")
         values += (query.starts_with, query.starts_with + _LAST)
-    for column, allowed in others:
-        terms.append(f"+{column} IN ({', '.join('?' * len(allowed))})")
-        values += allowed
-    if query.started_from is not None:
-        terms.append(f"{at} >= ?")
-        values.append(query.started_from)
-    if query.started_until is not None:
-        terms.append(f"{at} < ?")
-        values.append(query.started_until)
+    for other in filters:
+        terms.append(other.check)
+        values += other.values
+    for bound, moment in ((">=", query.started_from), ("<", query.started_until)):
+        if moment is not None:
+            terms.append(f"{at} {bound} ?")
+            values.append(moment)
     if query.without:
         terms.append(f"+saga.definition NOT IN ({', '.join('?' * len(query.without))})")
         values += query.without
@@ -84,28 +121,73 @@ def saga_statement(query: SagaQuery) -> Statement:
         terms.append(f"({at}, {row}) < (?, ?)")
         values += cursors.read(query.before, 2)
     one = f"""
-        SELECT * FROM (SELECT {_SAGA} FROM {table} WHERE {" AND ".join(terms)}
+        SELECT * FROM (SELECT {_SAGA} FROM {first.source} WHERE {" AND ".join(terms)}
                         ORDER BY {at} DESC, {row} DESC LIMIT ?)
     """  # noqa: S608 - column names; every value is bound
     limit = query.limit + 1
+    wanted = first.wanted or ((None,) * first.term.count("?"),)  # no status at all: nothing is equal to NULL
     sql = " UNION ALL ".join([one] * len(wanted)) + " ORDER BY started_at DESC, id DESC LIMIT ?"
-    return sql, (*(part for value in wanted for part in (value, *values, limit)), limit)
+    return sql, (*(part for value in wanted for part in (*value, *values, limit)), limit)
 
 
-def _filters(query: SagaQuery) -> list[tuple[str, tuple[str | int, ...]]]:
-    """Column and allowed values, rarest first."""
-    filters: list[tuple[str, tuple[str | int, ...]]] = []
+def _filters(query: SagaQuery) -> list[Filter]:
+    """Likely the rarest first."""
+    filters: list[Filter] = []
     if query.topic is not None:
-        filters.append(("seen.topic", (query.topic,)))
+        filters.append(_joined("saga_topic", "seen", {"topic": query.topic}))
+    filters += [_joined("saga_label", "noted", {"name": name, "value": value}) for name, value in query.labels]
     if query.parent is not None:
-        filters.append((_PARENT, (query.parent,)))
-    if query.statuses is not None:
-        filters.append(("saga.status", tuple([status.value for status in query.statuses])))
-    if query.definition is not None:
-        filters.append(("saga.definition", (query.definition,)))
+        filters.append(_equal(_PARENT, query.parent))
+    statuses = None if query.statuses is None else tuple([status.value for status in query.statuses])
+    if statuses is not None and query.definition is not None:
+        filters.append(_of_status(statuses, query.definition))
+    elif statuses is not None:
+        filters.append(_of_status(statuses))
+    elif query.definition is not None:
+        filters.append(_equal("saga.definition", query.definition))
     if query.env is not None:
-        filters.append(("saga.env", (query.env,)))
+        filters.append(_equal("saga.env", query.env))
+    if query.ended_from is not None or query.ended_until is not None:
+        filters += _ended(query.ended_from, query.ended_until)
     return filters
+
+
+def _equal(column: str, value: str) -> Filter:
+    return Filter(f"{column} = ?", ((value,),), f"+{column} = ?", (value,))
+
+
+def _of_status(statuses: tuple[str, ...], definition: str | None = None) -> Filter:
+    any_of = f"+saga.status IN ({', '.join('?' * len(statuses))})"
+    if definition is None:
+        return Filter("saga.status = ?", tuple((status,) for status in statuses), any_of, statuses)
+    return Filter(
+        "saga.definition = ? AND saga.status = ?",
+        tuple((definition, status) for status in statuses),
+        f"+saga.definition = ? AND {any_of}",
+        (definition, *statuses),
+    )
+
+
+def _joined(table: str, alias: str, key: Mapping[str, str]) -> Filter:
+    """By a table of its own, which has the start of each saga too."""
+    values = tuple(key.values())
+    columns = " AND ".join(f"{alias}.{column} = ?" for column in key)
+    place = f"{alias}.started_at = saga.started_at AND {alias}.saga = saga.id"
+    check = f"EXISTS (SELECT 1 FROM {table} AS {alias} WHERE {columns} AND {place})"  # noqa: S608 - names of columns; every value is bound
+    return Filter(columns, (values,), check, values, table=f"{table} AS {alias}", alias=alias)
+
+
+def _ended(since: int | None, until: int | None) -> list[Filter]:
+    """By the time of its end, where few ended then; what it finds is sorted. Else row by row, from the newest start."""
+    term = "{0}saga.ended_at >= ? AND {0}saga.ended_at < ?"
+    values = (since or 0, _END_OF_TIME if until is None else until)
+    check = term.format("+")
+    return [_ANY, Filter(term.format(""), (values,), check, values, is_sorted=False)]
+
+
+_END_OF_TIME: Final = 2**62
+_ANY: Final = Filter("1 = ?", ((1,),), "1", ())
+"""Any saga: read in the order of their start."""
 
 
 def _saga_row(found: Row) -> SagaRow:

@@ -10,10 +10,10 @@ later, on the same boot, knows from that how much time has passed since, whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from amends.core.words.values import canonical
+from amends.core.words.values import SagaId, canonical
 from amends.errors import JournalDamagedError
 from amends.journal.clocks import CLOCKS, noted, passed_ms
 from amends.journal.codec import FIRST
@@ -23,7 +23,7 @@ from amends.journal.sqlite import reader
 from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
-from amends.journal.tree import Tree
+from amends.journal.tree import LEVEL, WIDTH, Subtree, Tree, leaf, root_of
 
 CHUNK_ENTRIES: Final = 512
 CHUNK_HASHES: Final = 8_192
@@ -130,6 +130,41 @@ def payload(database: Database, digest: str) -> str | None:
 
 def tree(database: Database) -> Tree:
     return Tree.read(*tree_row(database))
+
+
+def positions(database: Database, saga: SagaId) -> tuple[int, ...]:
+    sql = "SELECT seq FROM entry WHERE saga = (SELECT id FROM saga WHERE name = ?) ORDER BY number"
+    return tuple([position for (position,) in database.rows(sql, (saga,))])
+
+
+def subtrees(database: Database, asked: Sequence[Subtree]) -> tuple[bytes, ...]:
+    return tuple([_root(database, one.position - 1, one.height) for one in asked])
+
+
+def _root(database: Database, start: int, height: int) -> bytes:
+    level = height - height % LEVEL
+    return root_of(_roots(database, start, level, 1 << (height - level)))
+
+
+def _roots(database: Database, start: int, level: int, count: int) -> list[bytes]:
+    """Of so many subtrees of a height that is kept. One that is not, because a program from before they were kept wrote
+    its last entry, is made from those below.
+    """
+    if level == 0:
+        sql = "SELECT hash FROM entry WHERE seq > ? AND seq <= ? ORDER BY seq"
+        found = [leaf(hashed) for (hashed,) in database.rows(sql, (start, start + count))]
+        if len(found) != count:
+            raise JournalDamagedError(
+                f"of the entries {start + 1} to {start + count} some are missing; keep a copy of the file, and see "
+                "which: amends evidence verify"
+            )
+        return found
+    sql = "SELECT hash FROM subtree WHERE height = ? AND place >= ? AND place < ? ORDER BY place"
+    first = start >> level
+    kept = [hashed for (hashed,) in database.rows(sql, (level, first, first + count))]
+    if len(kept) == count:
+        return kept
+    return [root_of(_roots(database, start + (one << level), level - LEVEL, WIDTH)) for one in range(count)]
 
 
 def checkpoint(database: Database) -> TreeHead | None:

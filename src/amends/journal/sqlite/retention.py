@@ -1,6 +1,11 @@
 """Removing what ended sagas held, a few sagas for each transaction, so that nobody who writes has to wait for long.
 
-Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut once all of it is in its place.
+After each transaction it rests for as long as that took. Another program that waits for the file meanwhile sleeps
+between two looks, and not for longer than it has waited already: so one of its looks falls into the rest, and it waits
+for two transactions at most.
+
+Removed for good: SQLite overwrites what it frees (`secure_delete`), and the log is cut at the end, once all of it is in
+its place: to cut it after each transaction would keep the others out while it waits for whoever reads.
 The policies, pauses and holds, which hold for as long as the journal is used, are not removed, and neither are drills:
 the gate asks when each action passed one. A drill that was withdrawn counts for nothing, and goes like any other saga.
 What lists show of such a saga stays, but for what came from its content: labels, and why an incident was opened.
@@ -14,6 +19,7 @@ SQLite join pages that are nearly empty; those that are left over are then cut o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
@@ -25,8 +31,8 @@ from amends.journal.port.evidence import Removal, Spared, whole_families
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
-SAGAS: Final = 100
-PAGES: Final = 2_000
+SAGAS: Final = 50
+PAGES: Final = 500
 """How many sagas are seen to, and how many free pages given back, in one transaction."""
 MOST: Final = 1_000
 """A family goes in one transaction, unless it is larger than this: then others may write in between."""
@@ -62,19 +68,46 @@ Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
 async def remove_all(ask: Ask, wanted: WantedSagas, signed: Signed, limit: int | None) -> Removal:
     """A transaction after the other, until nothing is left or the limit is reached; then the file is cut."""
     sagas, entries, reached = 0, 0, 0
-    while limit is None or sagas < limit:
-        most = SAGAS if limit is None else min(SAGAS, limit - sagas)
-        bound = limit is not None and sagas > 0
-        removed: RemovedRows = await ask(
-            partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
-        )
-        sagas, entries = sagas + removed.sagas, entries + removed.entries
-        if removed.reached is None:
-            break
-        reached = removed.reached
-    while sagas and await ask(give_back):
-        pass
+    asked = _resting(ask)
+    try:
+        while limit is None or sagas < limit:
+            most = SAGAS if limit is None else min(SAGAS, limit - sagas)
+            bound = limit is not None and sagas > 0
+            removed: RemovedRows = await asked(
+                partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
+            )
+            sagas, entries = sagas + removed.sagas, entries + removed.entries
+            if removed.reached is None:
+                break
+            reached = removed.reached
+        while sagas and await asked(give_back):
+            pass
+    finally:
+        if sagas:
+            await ask(_cut_log)
     return Removal(sagas, entries)
+
+
+def _resting(ask: Ask) -> Ask:
+    """Ask, then let others write for as long as that took, and a little longer."""
+
+    async def asked(work: Callable[[Batch], Any]) -> Any:  # noqa: ANN401 - as `ask` does
+        clock, since = asyncio.get_running_loop().time, 0.0
+
+        def begun(batch: Batch) -> Any:  # noqa: ANN401 - see above
+            nonlocal since
+            since = clock()  # it has the file from here on, however long it waited for that itself
+            return work(batch)
+
+        answer = await ask(begun)
+        await asyncio.sleep((clock() - since) * _REST + _REST_S)
+        return answer
+
+    return asked
+
+
+def _cut_log(batch: Batch) -> None:
+    batch.cuts_log = True
 
 
 def remove(
@@ -86,7 +119,7 @@ def remove(
     found, last = _next(database, wanted, after, most)
     sagas = whole_families(((row, family) for row, _, family in found), most, at_least_one=not is_bound)[:MOST]
     entries = sum(_remove(batch, saga, signed) for saga in sagas)
-    batch.cuts_log, batch.is_end = batch.cuts_log or bool(sagas), batch.is_end or bool(sagas)
+    batch.is_end = batch.is_end or bool(sagas)
     is_more = bool(sagas) and len(found) >= most
     reached = last if len(sagas) == len(found) else after
     return RemovedRows(len(sagas), entries, reached if is_more else None)
@@ -123,7 +156,6 @@ def give_back(batch: Batch) -> bool:
     if free is None or not free[0] or database.pragma("auto_vacuum") != _INCREMENTAL:
         return False
     database.rows(f"PRAGMA incremental_vacuum({PAGES})")
-    batch.cuts_log = True
     return int(free[0]) > PAGES
 
 
@@ -159,6 +191,7 @@ def _remove(batch: Batch, saga: int, signed: Signed) -> int:
     database.run(_LAST_USES, (saga,))
     database.run("DELETE FROM blob_use WHERE saga = ?", (saga,))
     database.run("UPDATE incident SET why = '' WHERE saga = ?", (saga,))
+    database.run(_LABELS, (saga,))
     database.run("UPDATE saga SET removed = 1, labels = '{}' WHERE id = ?", (saga,))
     _put_on_record(
         batch, saga, ContentRemoved(entries=len(rows), by=signed.by, why=signed.why, own=signed.own), signed.at
@@ -185,6 +218,8 @@ def _bindings(wanted: WantedSagas) -> dict[str, str | int | None]:
     }
 
 
+_REST: Final = 1.25
+_REST_S: Final = 0.002
 _INCREMENTAL: Final = 2
 _FAMILY: Final = """
     coalesce(json_extract({0}.labels, '$."amends.root"'), json_extract({0}.labels, '$."amends.parent"'), {0}.name)
@@ -200,7 +235,7 @@ _SPARED: Final = """
 """
 _ENDED: Final = f"""
     SELECT id FROM saga
-     WHERE id > :after AND ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
+     WHERE id > :after AND +ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
        AND definition NOT IN ('amends.policy', 'amends.control')
        AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name NOT IN (SELECT value FROM json_each(:sagas))
@@ -226,6 +261,11 @@ _MEMBERS: Final = f"""
     SELECT id, name, {_FAMILY.format("saga")} AS family FROM saga
      WHERE id IN ({_ENDED}) AND family IN (SELECT value FROM json_each(:families)) ORDER BY id
 """  # noqa: S608 - all of it is constant
+_LABELS: Final = """
+    DELETE FROM saga_label WHERE (name, value, started_at, saga) IN (
+        SELECT label.key, label.value, saga.started_at, saga.id
+          FROM saga JOIN json_each(saga.labels) AS label WHERE saga.id = ?)
+"""
 _LAST_USES: Final = """
     DELETE FROM blob WHERE id IN (
         SELECT blob FROM blob_use AS mine WHERE saga = ?1

@@ -49,19 +49,29 @@ class History:
 
 
 class Listing(Generic[Row]):
-    """Awaited, it is its first page; iterated with `async for`, it goes on through all of them."""
+    """Awaited, it is its first page; iterated with `async for`, it goes on through all of them.
 
-    def __init__(self, page: Callable[[str | None], Awaitable[tuple[tuple[Row, ...], str | None]]]) -> None:
+    next: after a page, where the next one begins; None where there is none.
+    """
+
+    def __init__(
+        self,
+        page: Callable[[str | None], Awaitable[tuple[tuple[Row, ...], str | None]]],
+        begins: str | None = None,
+    ) -> None:
         self._page = page
+        self._begins = begins
+        self.next: str | None = None
 
     def __await__(self) -> Generator[Any, None, list[Row]]:
         return self._first().__await__()
 
     async def _first(self) -> list[Row]:
-        return list((await self._page(None))[0])
+        rows, self.next = await self._page(self._begins)
+        return list(rows)
 
     async def __aiter__(self) -> AsyncIterator[Row]:
-        cursor: str | None = None
+        cursor = self._begins
         while True:
             rows, cursor = await self._page(cursor)
             for row in rows:

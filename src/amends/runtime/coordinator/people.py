@@ -6,7 +6,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from amends.clock import Clock
@@ -178,7 +178,7 @@ class Answering:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def list(
+    def list(  # noqa: PLR0913 - one for each filter
         self,
         *,
         status: str | tuple[str, ...] | None = None,
@@ -188,12 +188,20 @@ class Answering:
         parent: str | None = None,
         started_from: int | None = None,
         started_until: int | None = None,
+        ended_from: int | None = None,
+        ended_until: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        page: str | None = None,
         limit: int = 100,
     ) -> Listing[SagaRow]:
-        """Sagas, newest first: `await` gives a page, `async for` all. `parent`: only this saga's children."""
+        """Sagas, newest first: `await` gives a page, `async for` all. `parent`: only this saga's children.
+
+        Times are milliseconds of UTC: from one on, until before the other. labels: all of these, with these values.
+        page: begin there; a listing says as `next`, once it has given a page, where the next one begins.
+        """
         statuses = (status,) if isinstance(status, str) else status
 
-        async def page(cursor: str | None) -> tuple[tuple[SagaRow, ...], str | None]:
+        async def read(cursor: str | None) -> tuple[tuple[SagaRow, ...], str | None]:
             query = SagaQuery(
                 statuses=None if statuses is None else tuple(map(checked_status, statuses)),
                 definition=definition,
@@ -202,13 +210,16 @@ class Answering:
                 parent=None if parent is None else SagaId(parent),
                 started_from=started_from,
                 started_until=started_until,
+                ended_from=ended_from,
+                ended_until=ended_until,
+                labels=tuple(sorted((labels or {}).items())),
                 before=cursor,
                 limit=limit,
             )
             found = await self.journal.sagas(query)
             return found.rows, found.cursor
 
-        return Listing(page)
+        return Listing(read, page)
 
     async def show(self, saga: str) -> History:
         """One saga's whole history; where that was pruned, what is left of it. Raises UnknownSagaError."""

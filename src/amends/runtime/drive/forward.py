@@ -41,6 +41,7 @@ from amends.core.effects import (
 )
 from amends.core.plan import forward
 from amends.core.state.reasons import reasons_for
+from amends.core.state.step import Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Failed, Outcome, Succeeded
@@ -58,7 +59,7 @@ from amends.runtime.declare.parts import CheckArguments
 from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
 from amends.runtime.drive.exceptions import step_error
 from amends.runtime.drive.executor import Call
-from amends.runtime.drive.judging import judge, keep_rates, unless_made_up, void_outlived
+from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates, unless_made_up, void_outlived
 from amends.runtime.drive.late import end_of_thread, ended_late, note_thread, report_unrecorded
 from amends.runtime.drive.limits import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.drive.locks import HeldLocks, why_refused
@@ -115,7 +116,9 @@ class Forward:
             fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
             if not fits:
                 await self._check(action.parts.check, args, secrets)
-        if self._asked and at is None:
+        if at is None and self.diverged is None and not self._asked and (new := self.places.next_new()) is not None:
+            step, is_remembered = new, False
+        elif self._asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
         else:
             step, is_remembered = await self.place(action.topic, digest, at, alike)
@@ -128,10 +131,18 @@ class Forward:
             if is_remembered:
                 await self._breathe()
             else:
-                await self._begin(step, action, args, digest, None if at is None else self.places.after(at))
+                after = None if at is None else self.places.after(at)
+                start = self._start_at_once(step, action, args, digest, after)
+                if start is not None:
+                    await self._perform(step, action, start)
+                else:
+                    await self._begin(step, action, args, digest, after)
             if action.contract.hold:
                 return await self._hold(step, action)
-            while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
+            while (
+                not _is_done(state := book.saga.steps[step])
+                and (effect := forward(state, run.around.clock.now())) is not None
+            ):
                 if isinstance(effect, GiveUp):
                     book.commit_soon()
                     raise step_error(book.saga.steps[step])
@@ -140,7 +151,7 @@ class Forward:
             run.left_alone.add(step)
             raise
         done = book.saga.steps[step]
-        status, error, *_ = done.told or (done.status, done.error)
+        status, error = (done.status, done.error) if done.told is None else done.told[:2]
         if status is not StepStatus.SUCCEEDED:
             raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
         book.commit_soon()
@@ -275,6 +286,22 @@ class Forward:
         self._replayed += 1
         if self._replayed % _BREATH == 0:
             await self._run.around.clock.sleep(0)
+
+    def _start_at_once(
+        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None
+    ) -> c.DispatchStep | None:
+        """The intent of a new step that nothing stands in the way of, as most are; None where something may: `_begin`
+        finds out what.
+        """
+        contract = action.contract
+        if contract.hold or contract.resources or action.parts.sourced or action.parts.before is not None:
+            return None
+        if self._run.book.saga.budget is not None:
+            return None
+        verdict = judge_at_sight(self._run, contract)
+        if verdict is None or verdict.decision is not Decision.ALLOW:
+            return None
+        return c.DispatchStep(step, contract, args, digest, verdict, after)
 
     async def _begin(
         self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None = None
@@ -565,6 +592,11 @@ class Forward:
         if run.state(step).status is StepStatus.RUNNING:
             run.book.tell(c.RecordOutcome(step=step, outcome=failed))
         return False
+
+
+def _is_done(step: Step) -> bool:
+    """Whether it has succeeded, and nobody has turned away from it: nothing is due, whatever the time is."""
+    return step.status is StepStatus.SUCCEEDED and not step.given_up and step.told is None and step.rewind is None
 
 
 def _name(action: Action[..., Any]) -> str:

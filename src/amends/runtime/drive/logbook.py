@@ -66,7 +66,8 @@ class Logbook:
         self._moment = moment
         self._head: int = saga.head
         """The number of the newest entry that is durable."""
-        self._numbered = 0
+        self.newest = 0
+        """The number of the newest command that was told."""
         self._told: list[_Told] = []
         self._busy = False
         self._asked = 0
@@ -81,8 +82,8 @@ class Logbook:
             raise self.broken
         moment = self._moment()
         events = decide(self.saga, command, moment)
-        self._numbered += 1
-        self._fold(self._numbered, command, moment, events)
+        self.newest += 1
+        self._fold(self.newest, command, moment, events)
         return events
 
     def _fold(self, number: int, command: Command, moment: Moment, events: tuple[Event, ...]) -> None:
@@ -122,13 +123,23 @@ class Logbook:
 
     async def commit_this_far(self) -> None:
         """Make all that was told before this call durable. Of many side by side, each is woken once."""
-        last = self._numbered
-        while self._told and self._told[0][0] <= last and self.broken is None:
-            self._begin_append()
-            if self._busy:
-                await self._next_answer(last)
+        last = self.newest
+        while (written := self.written(last)) is not None:
+            await written
         if self.broken is not None:
             raise self.broken
+
+    def written(self, last: int) -> asyncio.Future[None] | None:
+        """Done when all that was told up to this number is durable, or the pen has broken; ask again then. None where
+        there is nothing to wait for.
+        """
+        while self._told and self._told[0][0] <= last and self.broken is None:
+            self._begin_append()
+            if self._busy:  # else it was refused at once, and nobody would wake us
+                answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.append((last, answered))
+                return answered
+        return None
 
     async def _next_answer(self, to: int = 0) -> None:
         """Until an append has been answered or, of a number, until nothing up to it is still to be written."""
@@ -197,7 +208,7 @@ class Logbook:
     def _over(self) -> None:
         """The append has been answered: wake those who waited for that, and write on for the others."""
         self._busy = False
-        written = self._told[0][0] - 1 if self._told and self.broken is None else self._numbered
+        written = self._told[0][0] - 1 if self._told and self.broken is None else self.newest
         waiters, self._waiters = self._waiters, []
         for to, answered in waiters:
             if to > written:

@@ -122,6 +122,17 @@ class Places:
             for step, kept in self._unclaimed.items()
         )
 
+    def next_new(self) -> StepId | None:
+        """The name of the step that the calling task asks for, where nothing is on record that it may be, and the task
+        has taken a place before; else None, and no place is taken.
+        """
+        here = _here.get(None)
+        task = asyncio.current_task()
+        if self._unclaimed or self._forgotten or here is None or here.owner is not self or here.task is not task:
+            return None
+        _here.set(TaskPlace(self, here.branch, here.made + 1, task))
+        return StepId(f"{here.branch}{here.made + 1}")
+
     async def next(self, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
         """The name of the step that the calling task asks for, and whether the journal remembers it."""
         here = _here.get(None)

@@ -56,6 +56,7 @@ from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.worker_context import LockQueue, WorkerContext
 from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, MakeHeart, cancelled
 from amends.runtime.engine.children import Children
+from amends.runtime.engine.claims import Claims
 from amends.runtime.engine.driver import Driver
 from amends.runtime.engine.resume import Driven, Seats, driven_or_joined, followed, resumed, taken_up
 from amends.runtime.settings import Settings
@@ -94,7 +95,7 @@ class LocalEngine:
         self._watched: dict[SagaId, asyncio.Future[asyncio.Task[Ended]]] = {}  # parked, with somebody waiting
         self._parked_secrets: dict[SagaId, tuple[Secret, ...]] = {}  # which no journal gives back
         self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
-        self._claiming = asyncio.Lock()  # two claims of one saga at once would take it from each other
+        self._claims = Claims()
         self._queued: set[SagaId] = set()  # nudged, and not looked at yet
         self._background = BackgroundTasks()
         self._renew_at = 0.0
@@ -314,7 +315,7 @@ class LocalEngine:
         return None if handle is None else await handle.halt()
 
     async def _begin_driving(self, saga: SagaId) -> Handle | None:
-        async with self._claiming:
+        async with self._claims.of(saga):
             handle = self.running(saga)
             if handle is None:
                 leases = await self._journal.claim(self.worker, saga=saga)
@@ -323,7 +324,7 @@ class LocalEngine:
 
     async def go_on(self, saga: SagaId) -> None:
         """Take a saga up in the background, where something is due, nobody has it, and its definition is known."""
-        async with self._claiming:
+        async with self._claims.of(saga):
             if self.running(saga) is None:
                 known = self._registry.definition_names()
                 now = self._clock.now()
@@ -387,7 +388,7 @@ class LocalEngine:
         if most <= 0:
             return {}
         known, due_by = self._registry.resumable_names(), self._clock.now()
-        async with self._claiming:
+        async with self._claims.alone():
             await self._come_back()
             leases = await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most)
             return await taken_up(leases, self._take_up, trouble)
@@ -469,7 +470,7 @@ class LocalEngine:
             run = self._runs.get(saga)
             if run is not None:
                 self._background.run(run[0].nudge())
-            elif saga not in self._queued:  # it is told of at each beat, until its turn has come
+            elif saga not in self._queued and not self._claims.is_in_line(saga):  # told of at each beat, until its turn
                 self._queued.add(saga)
                 self._background.run(self._drive_if_due(saga))
 

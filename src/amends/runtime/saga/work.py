@@ -115,7 +115,7 @@ class Work(OnFiles):
 
         Returns what the action returned, from the journal if it was done before. Raises StepError when it ended badly.
         """
-        return self.do_named(action, _bound(action, args, kwargs))
+        return self._with(self._step, action, _bound(action, args, kwargs))
 
     def do_named(
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None

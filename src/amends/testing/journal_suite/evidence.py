@@ -15,7 +15,7 @@ from amends.journal.port.entries import PARENT, ROOT, Summary
 from amends.journal.port.evidence import Evidence, Inspection, Removal, Spared, TreeHead
 from amends.journal.port.journal import Journal
 from amends.journal.port.lists import PersonQuery, SagaQuery
-from amends.journal.tree import Tree, leaf
+from amends.journal.tree import Subtree, Tree, full_subtrees, leaf
 from amends.testing.journal_suite.fixture import (
     RUNNING,
     PlainNotary,
@@ -70,6 +70,24 @@ class EvidenceSuite(StoreFixture):
         found = [one async for one in journal.log()]
         equal([one.entry.hash for one in found], hashes)
         equal([hashed async for hashed in journal.hashes(after=7)], hashes[7:])
+
+    @rule
+    async def test_a_saga_knows_its_positions_and_the_tree_the_roots_between_them(self, journal: Journal) -> None:
+        handles = [journal, await self.another()]
+        sagas = [await begin(journal, "a"), await begin(journal, "b")]
+        for turn, count in enumerate((3, 250, 7, 1, 520, 2)):
+            await add(handles[turn % 2], sagas[turn % 2], *[resumed()] * count)
+        hashes = [hashed async for hashed in journal.hashes()]
+        found = {saga: await journal.positions(saga) for saga in sagas}
+        equal(sorted(found[sagas[0]] + found[sagas[1]]), list(range(1, len(hashes) + 1)))
+        for saga in sagas:
+            equal([hashes[one - 1] for one in found[saga]], [one.hash for one in await entries(journal, saga)])
+        equal(await journal.positions(SagaId("nobody")), ())
+        asked = [*full_subtrees(1, len(hashes)), *full_subtrees(2, 700), Subtree(257, 8), Subtree(513, 7)]
+        expected = [root(hashes[at - 1 : at - 1 + (1 << height)]) for at, height in asked]
+        for handle in handles:
+            equal(list(await handle.subtrees(asked)), expected)
+            equal(await handle.subtrees([]), ())
 
     @rule
     async def test_what_is_stored_can_be_had_as_it_is(self, journal: Journal) -> None:
@@ -189,6 +207,8 @@ class EvidenceSuite(StoreFixture):
         for asked in (
             journal.payload("0" * 64),
             journal.tree(),
+            journal.positions(SagaId("s")),
+            journal.subtrees([Subtree(1, 0)]),
             journal.tree_head(),
             journal.signers(),
             journal.seal(),

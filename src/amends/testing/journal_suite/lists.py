@@ -9,7 +9,7 @@ from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId, StepId
 from amends.errors import InputError, JournalConflictError
-from amends.journal.port.entries import Summary
+from amends.journal.port.entries import PARENT, Summary
 from amends.journal.port.journal import Journal
 from amends.journal.port.lists import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
 from amends.testing.journal_suite.fixture import RUNNING, StoreFixture, add, begin, equal, refusal, rule
@@ -139,6 +139,21 @@ class ListsSuite(StoreFixture):
             (SagaQuery(topic="all.do", statuses=running, definition="one", started_from=second), "c"),
             (SagaQuery(topic="mail.send", statuses=()), ""),
             (SagaQuery(definition="one", env="prod", started_until=second), ""),
+            (SagaQuery(definition="one", statuses=completed), ""),
+            (SagaQuery(definition="one", statuses=()), ""),
+            (SagaQuery(definition="one", statuses=running + completed), "ca"),
+            (SagaQuery(topic="mail.send", definition="one", statuses=completed), ""),
+            (SagaQuery(ended_from=second), "b"),
+            (SagaQuery(ended_from=second + 1), ""),
+            (SagaQuery(ended_until=second), ""),
+            (SagaQuery(ended_from=second, ended_until=second + 1, env="dev", topic="all.do"), "b"),
+            (SagaQuery(labels=(("team", "travel"),)), "cba"),
+            (SagaQuery(labels=(("team", "travel"), ("ключ", "значение")), statuses=running), "ca"),
+            (SagaQuery(labels=(("team", "Travel"),)), ""),
+            (SagaQuery(labels=(("tea", "travel"),)), ""),
+            (SagaQuery(labels=(("team", "travel"), (PARENT, "p")), topic="all.do", definition="one"), "c"),
+            (SagaQuery(labels=((PARENT, "p"),), ended_until=second + 1), "b"),
+            (SagaQuery(labels=((PARENT, "p"),), starts_with="c"), "c"),
             (SagaQuery(definition="two", env="dev", statuses=completed, topic="mail.send", started_from=second), "b"),
         ):
             equal((query, await found(journal, query)), (query, list(names)))
