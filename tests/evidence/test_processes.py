@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.evidence.sign.keys import KEY, KEY_FILE
 from amends.evidence.verify.examine import VerificationReport

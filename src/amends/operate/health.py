@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, overload
 
-from amends.bootstrap import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
 from amends.changeset.views.probe import confinement_trouble
 from amends.clock import SystemClock
 from amends.core.events import PolicyAdopted

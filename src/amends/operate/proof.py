@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from amends.bootstrap import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
 from amends.clock import SystemClock
 from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError

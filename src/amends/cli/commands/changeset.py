@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from amends.bootstrap import Coordinator, journal_file
+from amends.addresses import journal_file
+from amends.bootstrap import Coordinator
 from amends.changeset import (
     Changeset,
     Conflicted,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from amends.bootstrap import journal_file, open_journal
+from amends.addresses import journal_file, open_journal
 from amends.cli import config
 from amends.cli.inputs import read_input
 from amends.cli.journal import opened_to_read

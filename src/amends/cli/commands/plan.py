@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from amends.bootstrap import journal_file
+from amends.addresses import journal_file
 from amends.cli import config
 from amends.cli.inputs import read_policy
 from amends.cli.journal import opened_to_read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amends.cli.show.output import Output, Part
 from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
@@ -14,8 +14,10 @@ from amends.evidence.story.timeline import Direction, Line, Tone
 from amends.journal.codec import shown_fields
 from amends.journal.port.journal import PARENT, ApprovalRow, Entry, IncidentRow, Journal, LeaseHolder, SagaRow
 from amends.journal.port.locks import LockRow
-from amends.runtime.drive.handle import Ended
 from amends.text import clock_time, counted, further, headline, lines_of, local_time, moment, span, spelled, visible
+
+if TYPE_CHECKING:
+    from amends.runtime.drive.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
 _DIRECTIONS: Final[Mapping[Direction, str]] = {
