@@ -368,7 +368,8 @@ def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str
 
     A body counts by its digest, so that one that was removed and only left its digest gives the same hash.
     """
-    kept = removed_digest(body) or hashlib.sha256(body.encode()).digest()
+    kept = None if body[:1] == "{" else removed_digest(body)
+    kept = kept or hashlib.sha256(body.encode()).digest()
     return hashlib.sha256(b"%b%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n".encode(), kept)).digest()
 
 

@@ -188,7 +188,9 @@ class Saga:  # noqa: PLW1641 - it changes, so it has no hash
     @property
     def works(self) -> bool:
         """Whether its definition may act now."""
-        return self.phase is SagaStatus.RUNNING and not self.finished and not self.called_back
+        if self.phase is not SagaStatus.RUNNING or self.finished or self.awaited is not None:
+            return False
+        return not self.rewinding or not self.called_back
 
     @property
     def called_back(self) -> bool:

@@ -105,10 +105,8 @@ class Deadlines:
         return limit
 
     def end(self, seconds: float, limit: asyncio.Timeout) -> None:
-        running = self._running[seconds]
-        running.pop(limit, None)
-        if not running and seconds in self._timers:
-            self._timers.pop(seconds).cancel()
+        """The call has ended. Its timer stays for the next one, and finds nothing to do, or the oldest of those then."""
+        self._running[seconds].pop(limit, None)
 
     def _look(self, seconds: float) -> None:
         """End what is over; then wait for the next one."""

@@ -458,7 +458,8 @@ class Forward:
     async def _perform(self, step: StepId, action: Action[..., Any], start: c.DispatchStep | c.StartAttempt) -> None:
         """One attempt: intent durable, lease still ours, then the call, then its outcome."""
         run = self._run
-        run.stop_if_draining()
+        if run.draining:
+            raise asyncio.CancelledError
         if run.may_be_held and not await self._heed_pauses(action):
             return
         if self.over or self.closed:

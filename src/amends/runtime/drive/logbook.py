@@ -81,16 +81,14 @@ class Logbook:
         if self.broken is not None:
             raise self.broken
         moment = self._moment()
-        events = decide(self.saga, command, moment)
+        saga = self.saga
+        events = decide(saga, command, moment)
         self.newest += 1
-        self._fold(self.newest, command, moment, events)
-        return events
-
-    def _fold(self, number: int, command: Command, moment: Moment, events: tuple[Event, ...]) -> None:
         for event in events:
-            evolve(self.saga, event)
+            evolve(saga, event)
         if events:
-            self._told.append((number, command, moment, events))
+            self._told.append((self.newest, command, moment, events))
+        return events
 
     @property
     def undurable(self) -> tuple[Command, ...]:
@@ -266,9 +264,14 @@ class Logbook:
         again, self._told = self._told, []
         for number, command, moment, _ in again:
             try:
-                self._fold(number, command, moment, decide(self.saga, command, moment))
+                events = decide(self.saga, command, moment)
             except RefusedError as exc:
                 _log.info("saga %s moved on: %s is dropped (%s)", saga.id, type(command).__name__, exc)
+                continue
+            for event in events:
+                evolve(self.saga, event)
+            if events:
+                self._told.append((number, command, moment, events))
         self.on_moved()
         return True
 

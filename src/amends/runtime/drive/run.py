@@ -198,8 +198,9 @@ class Run:
     def may_be_held(self) -> bool:
         """Whether to look before a dispatch: something is paused, or nobody has looked for pauses for a while."""
         pauses = self.around.pauses
-        looks = bool(pauses.active) or self.around.clock.elapsed() >= pauses.stale_at
-        return looks or self.book.saga.phase is not SagaStatus.RUNNING
+        if pauses.active or self.book.saga.phase is not SagaStatus.RUNNING:
+            return True
+        return self.around.clock.elapsed() >= pauses.stale_at
 
     async def hold_back(self, topic: str, *, back: bool = False) -> bool:
         """Whether dispatch of this topic is paused for this saga; the saga is then paused too, and that is on record.
