@@ -105,7 +105,7 @@ class Deadlines:
         return limit
 
     def end(self, seconds: float, limit: asyncio.Timeout) -> None:
-        """The call has ended. Its timer stays for the next one, and finds nothing to do, or the oldest of those then."""
+        """The call has ended. Its timer stays for the next one, and finds nothing to do or the oldest of those."""
         self._running[seconds].pop(limit, None)
 
     def _look(self, seconds: float) -> None:
