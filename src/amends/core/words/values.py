@@ -66,7 +66,7 @@ DEEPEST: Final = 64
 _PLAIN_UP_TO: Final = 21
 _PLAIN_FROM: Final = -6
 _CONTAINERS: Final = frozenset({dict, list})
-_kind_of: Final[Callable[[object], type]] = type
+_kind_of: Final = cast("Callable[[object], type[object]]", type)
 _FLAGS: Final = frozenset({bool, type(None)})
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 1e-4, 1e15
 """Between these, a float that is not whole is spelled by everybody in the same way."""
