@@ -224,7 +224,7 @@ def spelled_or_refused(spell: Callable[[], str]) -> str:
         return f"{type(refused).__name__}: {refused}"
 
 
-@pytest.mark.parametrize("value", AWKWARD, ids=repr)
+@pytest.mark.parametrize("value", AWKWARD, ids=[f"{type(one).__name__}-{number}" for number, one in enumerate(AWKWARD)])
 @pytest.mark.parametrize("levels", [0, 1, 2, DEEPEST - 1, DEEPEST, DEEPEST + 1])
 def test_the_quick_way_spells_and_refuses_what_the_exact_one_does(value: object, levels: int) -> None:
     held = deep(levels, value)

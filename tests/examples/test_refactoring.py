@@ -25,7 +25,7 @@ def dying(plain):
 async def main():
     async with example["Coordinator"].open(db) as coordinator:
         if dies_in:
-            example[dies_in].function = dying(example[dies_in].function)
+            example[dies_in].parts.function = dying(example[dies_in].parts.function)
             await coordinator.run(example["split"], tree, careless == "careless")
         else:
             (ended,) = await coordinator.resume()

@@ -249,7 +249,8 @@ def test_the_log_is_cut_back_while_the_journal_grows(path: Path, monkeypatch: py
                 sizes.append(path.with_name("journal.db-wal").stat().st_size)
         return sizes
 
-    assert max(asyncio.run(live())) < 80 * 4200
+    made, *grown = asyncio.run(live())  # the tables are in it from the start
+    assert max(grown) < made + 80 * 4200
 
 
 def test_a_reader_that_stays_does_not_stop_the_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ field would be found, though a copy is made without a look at the fields.
 
 from typing import assert_type
 
+import pytest
+
 from amends.core.state.saga import Saga, unstarted
 from amends.core.state.step import Step
 from amends.core.transitions import StepStatus
@@ -28,7 +30,8 @@ def test_a_copy_has_the_type_and_the_fields_of_what_it_is_a_copy_of() -> None:
 
 
 def test_a_misspelled_field_is_refused_by_the_type_checkers() -> None:
-    altered(STEP, given_upp=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - the typo is the point
+    with pytest.raises(TypeError, match="given_upp"):
+        altered(STEP, given_upp=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - the typo is the point
     SAGA.copy().finnished = True  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] - so here
 
 

@@ -343,10 +343,10 @@ def _next_status(saga: Saga, step: Step, event: SettlingEvent) -> StepStatus:
 
 
 def _put(group: dict[StepId, None], step: StepId, *, is_in: bool) -> None:
-    if is_in:
-        group[step] = None
-    else:
+    if not is_in:
         group.pop(step, None)
+    else:
+        group[step] = None
 
 
 def _walk(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> None:
@@ -427,8 +427,7 @@ def _resume_rollback(saga: Saga, event: e.RollbackResumed) -> None:
 
 
 def _pause(saga: Saga, event: e.SagaPaused) -> None:
-    saga.phase = _phase(saga, event)
-    saga.paused, saga.still_paused = event, None
+    saga.phase, saga.paused, saga.still_paused = _phase(saga, event), event, None
 
 
 def _spend(saga: Saga, event: e.LimitEvent) -> None:
@@ -469,13 +468,11 @@ def _end_rewind(saga: Saga, event: e.RewindEnded) -> None:
 
 
 def _halt(saga: Saga, event: e.SagaHalted) -> None:
-    saga.phase = _phase(saga, event)
-    saga.awaited = saga.still_paused = None
+    saga.phase, saga.awaited, saga.still_paused = _phase(saga, event), None, None
 
 
 def _settle_family(saga: Saga, event: e.FamilySettled) -> None:
-    saga.phase = _phase(saga, event)
-    saga.family_settled = True
+    saga.phase, saga.family_settled = _phase(saga, event), True
 
 
 def _keep_pause(saga: Saga) -> None:
@@ -595,7 +592,7 @@ _FOLD: Final[Mapping[type[e.Event], Callable[[Saga, Any], None]]] = {
     e.RewindEnded: _end_rewind,
     e.FamilySettled: _settle_family,
     **dict.fromkeys(get_args(e.LimitEvent), _spend),
-    **dict.fromkeys(get_args(e.ControlEvent), _move),
-    **dict.fromkeys((e.SagaRolledBack, e.SagaMitigated, e.PolicyAdopted, e.ContentRemoved), _move),
+    **dict.fromkeys((*get_args(e.ControlEvent), e.SagaRolledBack, e.SagaMitigated), _move),
+    **dict.fromkeys((e.PolicyAdopted, e.ContentRemoved), _move),
 }
 """By the kind of a fact: the function that adds it to the state."""

@@ -27,8 +27,8 @@ R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
-class Answer(Protocol[R_contra]):
-    """What is told the answer to a question: a future, or what is quicker than one."""
+class Reply(Protocol[R_contra]):
+    """A future, or something quicker: told the answer to a question."""
 
     def done(self) -> bool: ...
 
@@ -45,7 +45,7 @@ class Ask(Generic[C, T]):
     def __init__(
         self,
         work: Callable[[C], T],
-        future: Answer[Any],
+        future: Reply[Any],
         loop: asyncio.AbstractEventLoop | None = None,
         finish: Callable[[T], object] | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class Lane(Generic[C]):
         self._put([Ask(work, future, loop)])
         return await future
 
-    def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Answer[R]) -> None:
+    def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
         """Ask, without waiting; `finish` makes the answer of what the thread found, on the loop."""
         loop = asyncio.get_running_loop()
         ask = Ask(work, answer, loop, finish)

@@ -39,7 +39,7 @@ from amends.errors import JournalStoppedError
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import Answer, Ask, Lane, fail
+from amends.journal.sqlite.thread import Ask, Lane, Reply, fail
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,7 +88,7 @@ class Writer:
     async def ask(self, work: Callable[[Batch], T]) -> T:
         return await self._lane.ask(work)
 
-    def submit(self, work: Callable[[Batch], T], finish: Callable[[T], R], answer: Answer[R]) -> None:
+    def submit(self, work: Callable[[Batch], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
         self._lane.submit(work, finish, answer)
 
     def hand_over(self) -> None:

@@ -47,12 +47,7 @@ from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Failed, Outcome, Succeeded
 from amends.core.words.values import Json, StepId
 from amends.core.words.verdict import Decision, Verdict
-from amends.errors import (
-    DivergedError,
-    NotJsonError,
-    RefusedError,
-    TooLargeError,
-)
+from amends.errors import DivergedError, NotJsonError, RefusedError, TooLargeError
 from amends.journal.port.locks import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.declare.action import Action, captures
 from amends.runtime.declare.parts import CheckArguments
