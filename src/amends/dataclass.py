@@ -36,8 +36,8 @@ class _Fields:
         if kind not in _originals:
             raise AttributeError("__dataclass_fields__")
         original, kw_only = _originals[kind]
-        known: Any = dataclasses.dataclass(original, init=False, repr=False, eq=False, kw_only=kw_only)
-        fields = cast("Mapping[str, Field[object]]", known.__dataclass_fields__)
+        dataclasses.dataclass(original, init=False, repr=False, eq=False, kw_only=kw_only)
+        fields = cast("Mapping[str, Field[object]]", vars(original)["__dataclass_fields__"])
         setattr(kind, "__dataclass_fields__", fields)  # noqa: B010 - no name that type checkers know
         return fields
 
@@ -63,7 +63,7 @@ def _may_be_struct(cls: type) -> bool:
         said.keys().isdisjoint(_OWN_AFFAIRS)
         and cls.__bases__ in {(object,), (Generic,)}
         and not any(_is_no_field(str(each)) for each in said.get("__annotations__", {}).values())
-        and all(_is_usual(each) for each in said.values() if isinstance(each, Field))
+        and all(_is_usual(cast("Field[object]", each)) for each in said.values() if isinstance(each, Field))
     )
 
 
@@ -80,7 +80,7 @@ def _struct(cls: type, *, kw_only: bool) -> type:
     said["__qualname__"] = cls.__qualname__
     for name, value in said.items():
         if isinstance(value, Field):
-            said[name] = _default(value)
+            said[name] = _default(cast("Field[object]", value))
     bases = tuple(base for base in cls.__bases__ if base is not object)
     made = StructMeta(cls.__name__, (_Frozen, *bases), said, kw_only=kw_only)
     _originals[made] = cls, kw_only

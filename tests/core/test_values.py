@@ -204,8 +204,8 @@ class Row(list[Any]):
     """A list of somebody's own."""
 
 
-AWKWARD = [
-    Colour.RED, Level.LOW, Text("a"), Named(a=1), Row([1]), OrderedDict(a=1), {Colour.RED: 1}, {Text("k"): 1},
+AWKWARD: list[Any] = [
+    Colour.RED, Level.LOW, Text("a"), Named(a=1), Row([1]), OrderedDict[str, int](a=1), {Colour.RED: 1}, {Text("k"): 1},
     {1: 1}, {None: 1}, (1,), {1}, b"a", Decimal(1), datetime(2026, 1, 1, tzinfo=UTC), object(), 1 + 2j,
     math.nan, math.inf, 2**53, -(2**53), LARGEST_INT, -LARGEST_INT, "\ud800", {"\ud800": 1},
     {"\U0001f600": 1, "\ufb33": 2},

@@ -15,7 +15,7 @@ import heapq
 import itertools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring as _quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NewType, TypeAlias, cast
 
@@ -66,6 +66,7 @@ DEEPEST: Final = 64
 _PLAIN_UP_TO: Final = 21
 _PLAIN_FROM: Final = -6
 _CONTAINERS: Final = frozenset({dict, list})
+_kind_of: Final = cast("Callable[[object], type[object]]", type)
 _FLAGS: Final = frozenset({bool, type(None)})
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 1e-4, 1e15
 """Between these, a float that is not whole is spelled by everybody in the same way."""
@@ -235,7 +236,7 @@ def room_left(value: Any, room: int = LARGEST_VALUE, levels: int = DEEPEST) -> i
     That is what takes more, is nested deeper, holds what JSON does not, or what msgspec spells in a way of its own: a
     float that is whole or has an exponent, keys that are not ASCII (it sorts them by code points).
     """
-    kind = type(value)
+    kind = _kind_of(value)
     if kind is dict:
         room -= 5 * len(value)
         if room < 0 or not levels:
@@ -253,7 +254,7 @@ def room_left(value: Any, room: int = LARGEST_VALUE, levels: int = DEEPEST) -> i
     else:
         items = (value,)
     for item in items:
-        kind = type(item)
+        kind = _kind_of(item)
         if kind is str:
             room -= len(item)
         elif kind is int:

@@ -12,9 +12,10 @@ import contextvars
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from amends.core.words.values import DEEPEST, LARGEST_VALUE, Json, Weight, payload, spell_once
+from amends.dataclass import dataclass
 from amends.errors import NotJsonError, TooLargeError
 from amends.secrets import Secret, mask, unmask
 
@@ -24,7 +25,8 @@ ON_LOOP: Final = 64 * 1024
 """How many characters of JSON a value may take, at least, that is walked on the loop."""
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kept:
     """A value as it is stored, the digest that arguments are compared by, and the secrets that stood in it."""
 
     value: Json
@@ -77,9 +79,16 @@ def stored(
 
 def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE) -> Kept:
     """A stored copy, with what a step has to know of its arguments besides."""
+    plain = payload(value, most)
+    if plain is not None:
+        return Kept(plain[0], _short_digest(plain[1]), ())
     found: list[Secret] = []
     masked, text = stored(value, salt, what, most, found)
-    return Kept(masked, hashlib.sha256(text.encode()).hexdigest()[:32], tuple(found))
+    return Kept(masked, _short_digest(text), tuple(found))
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 async def keep_off_loop(value: object, salt: str, what: str) -> Kept:
