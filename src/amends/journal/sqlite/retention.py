@@ -19,11 +19,11 @@ SQLite join pages that are nearly empty; those that are left over are then cut o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from amends.clock import SystemClock
 from amends.core.events import ContentRemoved
 from amends.core.words.values import SagaId, canonical
 from amends.journal.codec import chain, encode, removed_digest, without_payload
@@ -92,15 +92,15 @@ def _resting(ask: Ask) -> Ask:
     """Ask, then let others write for as long as that took, and a little longer."""
 
     async def asked(work: Callable[[Batch], Any]) -> Any:  # noqa: ANN401 - as `ask` does
-        clock, since = asyncio.get_running_loop().time, 0.0
+        clock, since = SystemClock(), 0.0  # those who wait go by no other
 
         def begun(batch: Batch) -> Any:  # noqa: ANN401 - see above
             nonlocal since
-            since = clock()  # it has the file from here on, however long it waited for that itself
+            since = clock.elapsed()  # it has the file from here on, however long it waited for that itself
             return work(batch)
 
         answer = await ask(begun)
-        await asyncio.sleep((clock() - since) * _REST + _REST_S)
+        await clock.sleep((clock.elapsed() - since) * _REST + _REST_S)
         return answer
 
     return asked

@@ -56,8 +56,8 @@ from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.worker_context import LockQueue, WorkerContext
 from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, MakeHeart, cancelled
 from amends.runtime.engine.children import Children
-from amends.runtime.engine.claims import Claims
 from amends.runtime.engine.driver import Driver
+from amends.runtime.engine.leases import Claims
 from amends.runtime.engine.resume import Driven, Seats, driven_or_joined, followed, resumed, taken_up
 from amends.runtime.settings import Settings
 from amends.runtime.values.bounded import small_or_off_loop
