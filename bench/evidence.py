@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from amends.bootstrap import evidence_notary
+from amends.addresses import evidence_notary
 from amends.clock import SystemClock
 from amends.evidence.bundle import export
 from amends.evidence.verify.verify import verify_bundle

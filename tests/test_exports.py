@@ -14,6 +14,7 @@ import amends
 from amends import errors, notify, types
 from amends.core.words.values import LARGEST_VALUE
 from amends.journal import codec
+from amends.journal.fields import INLINE
 from amends.runtime.settings import Settings
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "look-up"
@@ -96,6 +97,15 @@ def test_the_python_reference_mentions_every_part_of_it(name: str) -> None:
     assert needed - mentioned(sections(PYTHON)[name]) == set()
 
 
+def test_an_action_shows_its_decorators_and_keeps_its_functions_to_itself() -> None:
+    made = amends.action("test.shown")(lambda: None)
+    decorators = {"before", "compensation", "mitigation", "probe", "reread", "validate"}
+    shown = {name for name in dir(made) if not name.startswith("_")}
+    assert shown - {"parts"} == {*decorators, "contract", "schema", "topic"}
+    kept = mentioned(sections(PYTHON)["Action"])
+    assert shown <= kept, "the reference says of each what it is, and of `parts` that it is the runtime's own"
+
+
 def test_every_public_name_says_what_it_is() -> None:
     speechless = {name for name in amends.__all__ if not vars(amends)[name].__doc__}
     assert speechless == set()
@@ -140,6 +150,6 @@ def test_the_journal_reference_lists_every_wire_name_with_its_fields() -> None:
 
 
 def test_the_journal_reference_has_the_limits_of_the_code() -> None:
-    assert f"more than {codec.INLINE:,} characters" in JOURNAL
+    assert f"more than {INLINE:,} characters" in JOURNAL
     assert f"more than {LARGEST_VALUE >> 20} MiB" in JOURNAL
     assert f"{len(codec.FIRST)} zero bytes" in JOURNAL

@@ -10,7 +10,7 @@ import pytest
 
 from amends import ownership
 from amends.errors import InputError, RefusedError
-from amends.ownership import DOCUMENT, FOLDER, JOURNAL, KEY, STATE, Kind, fault
+from amends.ownership import DOCUMENT, FOLDER, JOURNAL, KEY, STATE, PrivateKind, fault
 
 STRANGER = 1234
 
@@ -34,7 +34,7 @@ def made(path: Path, mode: int = 0o600, text: str = "") -> Path:
     return path
 
 
-def said(path: Path, kind: Kind, group: int | None = None) -> str:
+def said(path: Path, kind: PrivateKind, group: int | None = None) -> str:
     return str(fault(path, kind, group=group) or "")
 
 
@@ -43,13 +43,13 @@ def said(path: Path, kind: Kind, group: int | None = None) -> str:
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])
 @pytest.mark.parametrize("kind", [JOURNAL, KEY, DOCUMENT])
-def test_a_file_for_its_owner_alone_is_believed(place: Path, kind: Kind, mode: int) -> None:
+def test_a_file_for_its_owner_alone_is_believed(place: Path, kind: PrivateKind, mode: int) -> None:
     assert said(made(place / "file", mode), kind) == ""
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
 @pytest.mark.parametrize("kind", [JOURNAL, KEY])
-def test_what_nobody_else_may_read_is_refused_where_they_can(place: Path, kind: Kind, mode: int) -> None:
+def test_what_nobody_else_may_read_is_refused_where_they_can(place: Path, kind: PrivateKind, mode: int) -> None:
     path = made(place / "file", mode)
     assert said(path, kind).endswith(f"run: chmod 600 {path}")
     assert f"is open to other users (mode {mode:o})" in said(path, kind)
@@ -68,7 +68,7 @@ def test_a_document_that_others_can_write_is_refused(place: Path, mode: int) -> 
 
 @pytest.mark.parametrize("mode", [0o702, 0o777, 0o722])
 @pytest.mark.parametrize("kind", [FOLDER, STATE])
-def test_a_directory_that_others_can_write_is_refused(place: Path, kind: Kind, mode: int) -> None:
+def test_a_directory_that_others_can_write_is_refused(place: Path, kind: PrivateKind, mode: int) -> None:
     place.chmod(mode)
     assert f"{place} can be written by other users (mode {mode:o})" in said(place, kind)
     assert said(place, kind).endswith(f"run: chmod go-w {place}")
@@ -135,7 +135,7 @@ def test_an_access_list_is_seen_where_the_group_would_be_allowed(place: Path) ->
 
 
 @pytest.mark.parametrize("kind", [JOURNAL, KEY])
-def test_what_amends_made_itself_is_no_link(place: Path, kind: Kind) -> None:
+def test_what_amends_made_itself_is_no_link(place: Path, kind: PrivateKind) -> None:
     target = made(place / "target")
     (place / "link").symlink_to(target)
     assert said(place / "link", kind) == (
@@ -211,7 +211,7 @@ def test_a_name_need_not_be_text(place: Path) -> None:
 
 @pytest.mark.as_root
 @pytest.mark.parametrize("kind", [JOURNAL, KEY, DOCUMENT])
-def test_the_file_of_another_user_is_refused_with_what_whose_and_how_to_mend_it(place: Path, kind: Kind) -> None:
+def test_the_file_of_another_user_is_refused_with_what_whose_and_how_to_mend_it(place: Path, kind: PrivateKind) -> None:
     path = made(place / "file")
     os.chown(path, STRANGER, STRANGER)
     found = said(path, kind)

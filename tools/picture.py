@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.cli.show.timeline import line_parts
 from amends.clock import SystemClock
 from amends.core.words.values import SagaId

@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -70,6 +71,8 @@ class SteadyClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wall = clock.now
+        self.elapsed: Callable[[], float] = clock.elapsed
+        self.jitter: Callable[[], float] = clock.jitter
         self._from = (clock.now(), clock.elapsed())
         """A moment, by both clocks; one value, since threads ask too."""
         self._least = self._trusted_to = 0
@@ -95,12 +98,6 @@ class SteadyClock:
         """It has been that late already."""
         if at > self.now():
             self._from, self._least, self._trusted_to = (at, self._clock.elapsed()), at, 0
-
-    def elapsed(self) -> float:
-        return self._clock.elapsed()
-
-    def jitter(self) -> float:
-        return self._clock.jitter()
 
     def new_id(self) -> str:
         return self._clock.new_id()

@@ -56,7 +56,7 @@ _HANDED: Final = ("/dev/fd/", "/proc/self/fd/")
 _LIST: Final = "system.posix_acl_access"
 
 
-class Kind(NamedTuple):
+class PrivateKind(NamedTuple):
     """`closed`: the bits of its mode that nobody else may have. `because`: why, as the end of a sentence."""
 
     word: str
@@ -66,20 +66,22 @@ class Kind(NamedTuple):
     is_directory: bool = False
 
 
-JOURNAL: Final = Kind("a journal", "a journal holds what they must not see or change", _ANY, follows_links=False)
-FOLDER: Final = Kind(
+JOURNAL: Final = PrivateKind("a journal", "a journal holds what they must not see or change", _ANY, follows_links=False)
+FOLDER: Final = PrivateKind(
     "the directory of a journal", "whoever can make a file beside a journal can change it", is_directory=True
 )
-KEY: Final = Kind("a key", "whoever reads it can sign", _ANY, follows_links=False)
-SECRET: Final = Kind("a secret", "whoever reads it can sign", _ANY)
-DOCUMENT: Final = Kind("a file", "amends would do as it says")
-STATE: Final = Kind(
+KEY: Final = PrivateKind("a key", "whoever reads it can sign", _ANY, follows_links=False)
+SECRET: Final = PrivateKind("a secret", "whoever reads it can sign", _ANY)
+DOCUMENT: Final = PrivateKind("a file", "amends would do as it says")
+STATE: Final = PrivateKind(
     "the state of changesets", "what lies there is put into the tree", follows_links=False, is_directory=True
 )
-_WAY: Final = Kind("a directory", "whoever can rename what is in it can put something else there", is_directory=True)
+_WAY: Final = PrivateKind(
+    "a directory", "whoever can rename what is in it can put something else there", is_directory=True
+)
 
 
-class Fault(NamedTuple):
+class OwnershipFault(NamedTuple):
     """Why a thing is not believed, and what to do about it, with the command where there is one."""
 
     path: str
@@ -91,7 +93,11 @@ class Fault(NamedTuple):
 
 
 def require(
-    path: str | bytes | os.PathLike[str], kind: Kind, *, error: Callable[[str], AmendsError], group: int | None = None
+    path: str | bytes | os.PathLike[str],
+    kind: PrivateKind,
+    *,
+    error: Callable[[str], AmendsError],
+    group: int | None = None,
 ) -> None:
     """Raise `error`, with all that a person has to know, where the thing is not to be believed.
 
@@ -103,7 +109,9 @@ def require(
         raise error(str(found))
 
 
-def fault(path: str | bytes | os.PathLike[str], kind: Kind, *, group: int | None = None) -> Fault | None:
+def fault(
+    path: str | bytes | os.PathLike[str], kind: PrivateKind, *, group: int | None = None
+) -> OwnershipFault | None:
     """The fault of a thing, or of the way to it; None where there is none, or where it cannot be reached at all: then
     opening it says why.
     """
@@ -111,7 +119,7 @@ def fault(path: str | bytes | os.PathLike[str], kind: Kind, *, group: int | None
     return None if _is_handed(given) else _Look(given, kind, group).fault()
 
 
-def journal_faults(path: str | os.PathLike[str], *, group: int | None = None) -> Iterator[Fault]:
+def journal_faults(path: str | os.PathLike[str], *, group: int | None = None) -> Iterator[OwnershipFault]:
     """All that is wrong with a journal, its directory first: where that is open to others, nothing in it is safe."""
     whole = _whole(os.fsdecode(path))
     folder = os.path.dirname(whole)
@@ -134,7 +142,7 @@ def require_own_journal(
 
 def read_own(
     path: str | os.PathLike[str],
-    kind: Kind,
+    kind: PrivateKind,
     *,
     most: int,
     error: Callable[[str], AmendsError],
@@ -188,14 +196,14 @@ class _Step(NamedTuple):
 class _Look:
     """One look at one thing, along its way."""
 
-    def __init__(self, given: str, kind: Kind, group: int | None) -> None:
+    def __init__(self, given: str, kind: PrivateKind, group: int | None) -> None:
         self._whole = _whole(given)
         self._kind = kind
         self._group = group
         self._me = os.geteuid()
         self._safe: tuple[str, ...] | None = None
 
-    def fault(self, *, safe: tuple[str, ...] | None = None) -> Fault | None:
+    def fault(self, *, safe: tuple[str, ...] | None = None) -> OwnershipFault | None:
         """`safe`: the directories that are trusted, if not those that the user named."""
         self._safe = safe
         for step in self._way():
@@ -204,7 +212,7 @@ class _Look:
                 return found
         return None
 
-    def fault_of(self, about: os.stat_result, path: str | None = None) -> Fault | None:
+    def fault_of(self, about: os.stat_result, path: str | None = None) -> OwnershipFault | None:
         """Of the thing itself: what it is, whose, and who else may use it."""
         path = self._whole if path is None else path
         if stat.S_ISLNK(about.st_mode):
@@ -213,14 +221,14 @@ class _Look:
             if self._kind is DOCUMENT and stat.S_ISDIR(about.st_mode):
                 return None  # reading it says so
             wanted = "a directory" if self._kind.is_directory else "a regular file"
-            return Fault(path, f"{path} is not {wanted}", f"{self._kind.word} is one; give another path")
+            return OwnershipFault(path, f"{path} is not {wanted}", f"{self._kind.word} is one; give another path")
         if not self._kind.is_directory and not stat.S_ISREG(about.st_mode):
-            return Fault(path, f"{path} is not a regular file", f"{self._kind.word} is one; give another path")
+            return OwnershipFault(path, f"{path} is not a regular file", f"{self._kind.word} is one; give another path")
         if not self._is_ours(about, path):
             return self._foreign(path, about)
         return self._too_open(path, about)
 
-    def _fault_on_the_way(self, step: _Step) -> Fault | None:
+    def _fault_on_the_way(self, step: _Step) -> OwnershipFault | None:
         if not self._is_ours(step.about, step.path):
             return self._foreign(step.path, step.about)
         if stat.S_ISLNK(step.about.st_mode) or step.about.st_mode & stat.S_ISVTX:
@@ -285,7 +293,7 @@ class _Look:
         real = os.path.realpath(self._whole)
         return real if self._kind.is_directory else os.path.dirname(real)
 
-    def _foreign(self, path: str, about: os.stat_result) -> Fault:
+    def _foreign(self, path: str, about: os.stat_result) -> OwnershipFault:
         """Somebody else's. Where they own the directory too, that can be trusted; else the file has to change hands."""
         mode, quoted, theirs = stat.S_IMODE(about.st_mode), shlex.quote(path), user(about.st_uid)
         nor = "not to root" if self._me == _ROOT else f"neither to you, {user(self._me)}, nor to root"
@@ -306,7 +314,7 @@ class _Look:
         if self._group is not None:
             share = f"chmod {'2770' if stat.S_ISDIR(about.st_mode) else '660'}"
             ways.append(f"if its group is to share it: chgrp {group_name(self._group)} {quoted} && {share} {quoted}")
-        return Fault(path, what, "; ".join(ways))
+        return OwnershipFault(path, what, "; ".join(ways))
 
     # -- who else -----------------------------------------------------------------------------------------------------
 
@@ -320,7 +328,7 @@ class _Look:
             return found & ~of_group
         return found
 
-    def _too_open(self, path: str, about: os.stat_result) -> Fault | None:
+    def _too_open(self, path: str, about: os.stat_result) -> OwnershipFault | None:
         open_bits = self._open_bits(about, path, self._kind.closed)
         if not open_bits:
             return self._unshared(path, about)
@@ -328,7 +336,7 @@ class _Look:
             return self._writable(path, about, self._kind, open_bits)
         only_list = _has_list(path) and open_bits & stat.S_IRWXG
         mend = f"{'setfacl -b ' + shlex.quote(path) + ' && ' if only_list else ''}chmod {self._right_mode()}"
-        return Fault(
+        return OwnershipFault(
             path,
             f"{path} is open to other users (mode {stat.S_IMODE(about.st_mode):o}), and {self._kind.because}",
             f"run: {mend} {shlex.quote(path)}",
@@ -339,7 +347,7 @@ class _Look:
             return "go-w"
         return "660" if self._group is not None and self._kind is JOURNAL else "600"
 
-    def _unshared(self, path: str, about: os.stat_result) -> Fault | None:
+    def _unshared(self, path: str, about: os.stat_result) -> OwnershipFault | None:
         """A directory of the group that shares the journal has to let it in, and to hand it on to what is made there.
 
         One of another group is this user's alone, and so is a journal in it.
@@ -349,14 +357,14 @@ class _Look:
             return None
         if about.st_mode & wanted == wanted:
             return None
-        return Fault(
+        return OwnershipFault(
             path,
             f"{path} is of group {group_name(self._group)}, which is to share the journal, and does not let it in or "
             f"does not hand it on (mode {stat.S_IMODE(about.st_mode):o})",
             f"run: chmod 2770 {shlex.quote(path)}",
         )
 
-    def _writable(self, path: str, about: os.stat_result, kind: Kind, open_bits: int) -> Fault:
+    def _writable(self, path: str, about: os.stat_result, kind: PrivateKind, open_bits: int) -> OwnershipFault:
         quoted, is_group = shlex.quote(path), not open_bits & stat.S_IRWXO
         who = f"group {group_name(about.st_gid)}" if is_group else "other users"
         what = f"{path} can be written by {who} (mode {stat.S_IMODE(about.st_mode):o}), and {kind.because}"
@@ -370,11 +378,13 @@ class _Look:
         elif self._me not in {about.st_uid, _ROOT}:
             do = f"use a directory of your own, or have {user(about.st_uid)} run: {mend}"
         shared = f"; if that group is to share the journal, say so: journal_group = {group_name(about.st_gid)!r}"
-        return Fault(path, what, f"{do}{shared if is_group and kind is FOLDER else ''}")
+        return OwnershipFault(path, what, f"{do}{shared if is_group and kind is FOLDER else ''}")
 
-    def _a_link(self, path: str) -> Fault:
+    def _a_link(self, path: str) -> OwnershipFault:
         to = os.path.realpath(path)
-        return Fault(path, f"{path} is a symbolic link", f"{self._kind.word} is no link: name what it means, {to}")
+        return OwnershipFault(
+            path, f"{path} is a symbolic link", f"{self._kind.word} is no link: name what it means, {to}"
+        )
 
 
 # -- people -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from amends.changeset import Changeset, Terms
 from amends.changeset.disk import syscalls
-from amends.changeset.views.probe import named
+from amends.changeset.views.probe import make_view
 from tests.changeset.trees import PACKAGE, plant
 from tests.changeset.worlds import SOAK
 
@@ -72,7 +72,7 @@ def opener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
         changeset = Changeset.open(*roots, terms=replace(terms or Terms(), provider=asked), **more)
         if provider in {"overlay-userns", "copy-plain"}:
             ground = replace(changeset._ground, userns=provider == "overlay-userns", namespaces="plain" not in provider)
-            changeset._view = named(asked, ground)
+            changeset._view = make_view(asked, ground)
         opened.append(changeset)
         return changeset
 

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.changeset.disk.disk import Disk, DiskName, Sync
 from amends.changeset.disk.syscalls import HERE
 from tests.changeset.worlds import World
 
@@ -61,11 +61,11 @@ class Recorder(Disk):
         """Remember what was made past this disk, as the files of an open layer are."""
         for folder, folders, files in os.walk(os.fsencode(world.path)):
             for name in (*folders, *files):
-                at = Spot(HERE, folder + b"/" + name)
+                at = DiskName(HERE, folder + b"/" + name)
                 if self._inode(at) not in self._known:
                     self._made("noticed", at)
 
-    def _at(self, at: Spot) -> tuple[int, bytes]:
+    def _at(self, at: DiskName) -> tuple[int, bytes]:
         """The folder's inode, and the name in it."""
         if at.at is None:
             folder, _, name = at.name.rpartition(b"/")
@@ -76,10 +76,10 @@ class Recorder(Disk):
             return os.stat(folder).st_ino, last
         return os.stat(path).st_ino, at.name
 
-    def _inode(self, at: Spot) -> int:
+    def _inode(self, at: DiskName) -> int:
         return os.stat(at.name, dir_fd=at.at, follow_symlinks=False).st_ino
 
-    def _made(self, name: str, at: Spot) -> None:
+    def _made(self, name: str, at: DiskName) -> None:
         """Remember what was made, as it is now."""
         folder, last = self._at(at)
         about = os.stat(at.name, dir_fd=at.at, follow_symlinks=False)
@@ -101,24 +101,24 @@ class Recorder(Disk):
         writes = about.st_ino if stat.S_ISREG(about.st_mode) and content else None
         self.calls.append(Call(name, frozenset({folder}), apply, writes=writes))
 
-    def make_folder(self, at: Spot, mode: int = 0o700) -> None:
+    def make_folder(self, at: DiskName, mode: int = 0o700) -> None:
         super().make_folder(at, mode)
         self._made("make_folder", at)
 
-    def write(self, at: Spot, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    def write(self, at: DiskName, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         super().write(at, content, mode, owner)
         self._made("write", at)
 
-    def copy(self, source: int, at: Spot, mode: int, owner: tuple[int, int] | None = None) -> str:
+    def copy(self, source: int, at: DiskName, mode: int, owner: tuple[int, int] | None = None) -> str:
         said = super().copy(source, at, mode, owner)
         self._made("copy", at)
         return said
 
-    def symlink(self, target: bytes, at: Spot) -> None:
+    def symlink(self, target: bytes, at: DiskName) -> None:
         super().symlink(target, at)
         self._made("symlink", at)
 
-    def _unlinked(self, name: str, at: Spot) -> None:
+    def _unlinked(self, name: str, at: DiskName) -> None:
         folder, last = self._at(at)
 
         def apply(inodes: dict[int, Inode]) -> None:
@@ -127,15 +127,15 @@ class Recorder(Disk):
 
         self.calls.append(Call(name, frozenset({folder}), apply))
 
-    def remove(self, at: Spot) -> None:
+    def remove(self, at: DiskName) -> None:
         super().remove(at)
         self._unlinked("remove", at)
 
-    def remove_folder(self, at: Spot) -> None:
+    def remove_folder(self, at: DiskName) -> None:
         super().remove_folder(at)
         self._unlinked("remove_folder", at)
 
-    def _moved(self, name: str, old: Spot, new: Spot, *, swaps: bool = False) -> None:
+    def _moved(self, name: str, old: DiskName, new: DiskName, *, swaps: bool = False) -> None:
         (one, first), (other, second) = self._at(old), self._at(new)
 
         def apply(inodes: dict[int, Inode]) -> None:
@@ -148,22 +148,22 @@ class Recorder(Disk):
 
         self.calls.append(Call(name, frozenset({one, other}), apply))
 
-    def rename(self, old: Spot, new: Spot) -> None:
+    def rename(self, old: DiskName, new: DiskName) -> None:
         super().rename(old, new)
         self._moved("rename", old, new)
 
-    def rename_new(self, old: Spot, new: Spot) -> None:
+    def rename_new(self, old: DiskName, new: DiskName) -> None:
         super().rename_new(old, new)
         self._moved("rename_new", old, new)
 
-    def exchange(self, one: Spot, other: Spot) -> None:
+    def exchange(self, one: DiskName, other: DiskName) -> None:
         if self._meddle is not None:
             self._meddle()
             self._meddle = None
         super().exchange(one, other)
         self._moved("exchange", one, other, swaps=True)
 
-    def _changed(self, name: str, at: Spot, change: Callable[[Inode], None]) -> None:
+    def _changed(self, name: str, at: DiskName, change: Callable[[Inode], None]) -> None:
         """A link cannot be waited for: what is said of it goes with its folder."""
         inode = self._inode(at)
         is_link = stat.S_ISLNK(os.stat(at.name, dir_fd=at.at, follow_symlinks=False).st_mode)
@@ -174,19 +174,19 @@ class Recorder(Disk):
 
         self.calls.append(Call(name, frozenset({self._at(at)[0] if is_link else -inode}), apply))
 
-    def chmod_folder(self, at: Spot, mode: int) -> None:
+    def chmod_folder(self, at: DiskName, mode: int) -> None:
         super().chmod_folder(at, mode)
         self._changed("chmod_folder", at, lambda inode: setattr(inode, "mode", stat.S_IFDIR | mode))
 
-    def set_time(self, at: Spot, mtime_ns: int) -> None:
+    def set_time(self, at: DiskName, mtime_ns: int) -> None:
         super().set_time(at, mtime_ns)
         self._changed("set_time", at, lambda inode: setattr(inode, "mtime_ns", mtime_ns))
 
-    def sync_file(self, at: Spot, why: Sync) -> None:
+    def sync_file(self, at: DiskName, why: Sync) -> None:
         if why is not self._forgets:
             self.calls.append(Call("sync_file", frozenset(), waits_for=self._inode(at)))
 
-    def sync_folder(self, at: Spot, why: Sync) -> None:
+    def sync_folder(self, at: DiskName, why: Sync) -> None:
         if why is not self._forgets:
             self.calls.append(Call("sync_folder", frozenset(), waits_for=self._inode(at)))
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.changeset.disk.disk import Disk, DiskName, Sync
 
 
 class Died(BaseException):
@@ -66,10 +66,10 @@ class Watched(Disk):
             self._is_dead = True
             raise Died(f"at call {self.count} ({name})")
 
-    def sync_file(self, at: Spot, why: Sync) -> None:
+    def sync_file(self, at: DiskName, why: Sync) -> None:
         self._before("sync_file", (at, why))
 
-    def sync_folder(self, at: Spot, why: Sync) -> None:
+    def sync_folder(self, at: DiskName, why: Sync) -> None:
         self._before("sync_folder", (at, why))
 
 
@@ -91,5 +91,5 @@ for _name in CALLS:
 class NoExchange(Watched):
     """A file system on which names cannot change places."""
 
-    def exchange(self, one: Spot, other: Spot) -> None:
+    def exchange(self, one: DiskName, other: DiskName) -> None:
         raise OSError(22, "Invalid argument")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from amends.changeset import Changeset, Landed, Life, Terms, list_changesets, prune
-from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.changeset.disk.disk import Disk, DiskName, Sync
 from amends.changeset.disk.read import content_at
 from amends.changeset.store.home import Home
 from amends.changeset.views import probe
@@ -373,10 +373,10 @@ class Failing(Disk):
     def __init__(self) -> None:
         self.fails: Sync | None = None
 
-    def sync_file(self, at: Spot, why: Sync) -> None:
+    def sync_file(self, at: DiskName, why: Sync) -> None:
         self._fail(why)
 
-    def sync_folder(self, at: Spot, why: Sync) -> None:
+    def sync_folder(self, at: DiskName, why: Sync) -> None:
         self._fail(why)
 
     def _fail(self, why: Sync) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from amends.changeset import Changeset, Conflicted, Isolation, Landed, Life, Terms, Unverified, queue
-from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.disk.disk import Disk, DiskName
 from amends.changeset.files import Files
 from amends.errors import ChangesetBusyError, ChangesetLifeError, RootError
 from tests.changeset.conftest import Opener
@@ -403,7 +403,7 @@ def test_landings_stand_in_a_visible_line_and_go_in_order(tree: Path) -> None:
     hold, at_work = threading.Event(), threading.Event()
 
     class Slow(Disk):
-        def exchange(self, one: Spot, other: Spot) -> None:
+        def exchange(self, one: DiskName, other: DiskName) -> None:
             at_work.set()
             assert hold.wait(20)
             super().exchange(one, other)
@@ -493,7 +493,7 @@ def test_an_immutable_or_failing_file_in_the_middle_takes_everything_back(tree: 
     calls: list[int] = []
 
     class Forbidding(Disk):
-        def exchange(self, one: Spot, other: Spot) -> None:
+        def exchange(self, one: DiskName, other: DiskName) -> None:
             calls.append(1)
             if len(calls) == 2:
                 raise PermissionError(1, "Operation not permitted", "pkg/two.py")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from amends.changeset import Changeset, Landed, Terms, late_writes, prune, take_back
-from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.disk.disk import Disk, DiskName
 from amends.changeset.landing import displaced
 from amends.changeset.text.merge import take_out
 from amends.errors import ChangesetError
@@ -97,7 +97,7 @@ class Meddling(Disk):
         self._meddle = meddle
         self._exchanges = 0
 
-    def exchange(self, one: Spot, other: Spot) -> None:
+    def exchange(self, one: DiskName, other: DiskName) -> None:
         super().exchange(one, other)
         self._exchanges += 1
         self._meddle(self._exchanges)

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LANDINGS = 10
 LONGEST = 300.0
 """Seconds: a machine that is busy with other things is given time for some landings."""
-SECONDS = float(os.environ.get("AMENDS_STRESS_S", "240" if SOAK else "40"))
+SECONDS = float(os.environ.get("AMENDS_STRESS_S", "240" if SOAK else "24"))
 
 
 def started(who: str, tree: Path, logs: Path, seed: str) -> subprocess.Popen[bytes]:

@@ -15,6 +15,7 @@ from amends.changeset.files import Files
 from amends.errors import ViewError
 from tests.changeset.conftest import PROVIDERS, WITH_VIEW, Opener
 from tests.changeset.trees import Said, plant, said, seen
+from tests.parts import sampled
 
 pytestmark = pytest.mark.usefixtures("tree")
 
@@ -307,7 +308,7 @@ SHELL: list[tuple[str, str, Said]] = [
 
 
 @pytest.mark.parametrize("provider", [each for each in WITH_VIEW if each != "copy-plain"])
-@pytest.mark.parametrize(("story", "script", "expected"), SHELL, ids=[story for story, _, _ in SHELL])
+@pytest.mark.parametrize(("story", "script", "expected"), sampled(SHELL, each=3), ids=[story for story, _, _ in SHELL])
 def test_the_same_commands_give_the_same_changes(
     provider: str, story: str, script: str, expected: Said, tree: Path, opener: Opener
 ) -> None:
@@ -353,7 +354,9 @@ def shown(files: Files, tree: Path, place: Path) -> dict[bytes, tuple[object, ..
 
 
 @pytest.mark.parametrize("provider", WITH_VIEW)
-@pytest.mark.parametrize("script", [script for script, _ in SCRIPTS], ids=[script.__name__ for script, _ in SCRIPTS])
+@pytest.mark.parametrize(
+    "script", sampled([script for script, _ in SCRIPTS], each=3), ids=[script.__name__ for script, _ in SCRIPTS]
+)
 def test_a_dropped_layer_leaves_the_view_as_it_was(
     provider: str, script: Callable[[Files], None], tree: Path, opener: Opener, tmp_path: Path
 ) -> None:

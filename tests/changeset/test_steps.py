@@ -26,7 +26,7 @@ from amends.changeset import (
     show,
     take_back,
 )
-from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.disk.disk import Disk, DiskName
 from amends.changeset.model.model import LIFE
 from amends.changeset.views import probe
 from amends.changeset.views.workspace import CopyView
@@ -478,11 +478,11 @@ class FullDisk(Disk):
     def __init__(self, room: int) -> None:
         self.room = room
 
-    def write(self, at: Spot, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    def write(self, at: DiskName, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         self._spend()
         super().write(at, content, mode, owner)
 
-    def copy(self, source: int, at: Spot, mode: int, owner: tuple[int, int] | None = None) -> str:
+    def copy(self, source: int, at: DiskName, mode: int, owner: tuple[int, int] | None = None) -> str:
         self._spend()
         return super().copy(source, at, mode, owner)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.changeset import Changeset, Terms
-from amends.changeset.model.model import UNKNOWN, Ancestor, Kind, State
+from amends.changeset.model.model import UNKNOWN, Ancestor, PathKind, PathState
 from amends.changeset.model.paths import Patterns, matcher, relative, spell, unspell
 from amends.changeset.model.three_way import Clash, Ruling, judge
 from amends.changeset.text.diff import Shown, quoted, unified
@@ -233,17 +233,19 @@ def test_merges_agree_with_git(tmp_path: Path) -> None:
 
 # The table
 
-FILE = State(kind=Kind.FILE, mode=0o644, digest="a")
-OURS = State(kind=Kind.FILE, mode=0o644, digest="o")
-THEIRS = State(kind=Kind.FILE, mode=0o644, digest="t")
-FOLDER = State(kind=Kind.FOLDER, mode=0o755)
-STATES = [None, FILE, OURS, THEIRS, FOLDER, State(kind=Kind.LINK, mode=0o777, target=b"x")]
+FILE = PathState(kind=PathKind.FILE, mode=0o644, digest="a")
+OURS = PathState(kind=PathKind.FILE, mode=0o644, digest="o")
+THEIRS = PathState(kind=PathKind.FILE, mode=0o644, digest="t")
+FOLDER = PathState(kind=PathKind.FOLDER, mode=0o755)
+STATES = [None, FILE, OURS, THEIRS, FOLDER, PathState(kind=PathKind.LINK, mode=0o777, target=b"x")]
 
 
 @pytest.mark.parametrize("ours", STATES)
 @pytest.mark.parametrize("theirs", STATES)
 @pytest.mark.parametrize("ancestor", [*STATES, "unknown"])
-def test_the_table_never_loses_a_change(ancestor: State | str | None, ours: State | None, theirs: State | None) -> None:
+def test_the_table_never_loses_a_change(
+    ancestor: PathState | str | None, ours: PathState | None, theirs: PathState | None
+) -> None:
     """Whatever is not a conflict keeps each side's change; what is one changes nothing."""
     before = UNKNOWN if isinstance(ancestor, str) else Ancestor(state=ancestor)
     judged = judge(before, ours, theirs)
@@ -256,9 +258,9 @@ def test_the_table_never_loses_a_change(ancestor: State | str | None, ours: Stat
             assert judged.outcome == ours
         case Ruling.STAY:
             assert before.is_known
-            assert ours == before.state or (ours is not None and ours.kind is Kind.FOLDER)
+            assert ours == before.state or (ours is not None and ours.kind is PathKind.FOLDER)
         case Ruling.MERGE:
-            assert {ours and ours.kind, theirs and theirs.kind} == {Kind.FILE}
+            assert {ours and ours.kind, theirs and theirs.kind} == {PathKind.FILE}
         case Ruling.CONFLICT:
             assert judged.clash is not None
             assert ours != theirs
@@ -342,7 +344,7 @@ def test_a_binary_file_is_named_measured_and_shown_as_far_as_it_can_be(tree: Pat
 
 def test_of_many_odd_bytes_a_part_is_shown_and_of_a_script_with_one_nearly_all() -> None:
     def told(content: bytes) -> str:
-        after = State(kind=Kind.FILE, mode=0o644, size=len(content), digest="d")
+        after = PathState(kind=PathKind.FILE, mode=0o644, size=len(content), digest="d")
         return unified([Shown(path=b"x", before=None, after=after, new=content)])
 
     assert len(told(random.Random(1).randbytes(1 << 20))) < 100_000

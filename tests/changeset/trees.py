@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from amends.changeset.model.model import Kind, Layer
+from amends.changeset.model.model import Layer, PathKind
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ def said(layer: Layer, tree: int = 0, *, ephemeral: bool = False) -> Said:
         name = entry.path.decode("utf-8", "backslashreplace")
         if state is None:
             found[name] = None
-        elif state.kind is Kind.FOLDER:
+        elif state.kind is PathKind.FOLDER:
             found[name] = ("folder", state.mode)
-        elif state.kind is Kind.LINK:
+        elif state.kind is PathKind.LINK:
             found[name] = ("link", state.target)
         else:
             found[name] = ("file", state.mode, state.digest)

@@ -1,10 +1,18 @@
 """Starting is fast because little is imported: what a command needs comes in when it runs."""
 
+import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from amends.addresses import open_journal
+from amends.clock import SystemClock
+from amends.core.transitions import SagaStatus
+from amends.core.words.values import SagaId
+from amends.journal.port.journal import Summary
+from amends.testing.journal_suite.samples import started
 from tests.cli.shell import PATIENCE_S
 
 
@@ -68,3 +76,19 @@ def test_help_costs_little() -> None:
         for _ in range(5)
     ]
     assert min(spent_s) <= 0.150
+
+
+def test_a_look_at_a_saga_imports_nothing_that_drives_one_and_a_pipe_needs_no_rich(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+
+    async def begin() -> None:
+        journal = await open_journal(str(path), SystemClock())
+        await journal.append(SagaId("s1"), [started()], after=0, summary=Summary(status=SagaStatus.RUNNING))
+        await journal.close()
+
+    asyncio.run(begin())
+    words = ["saga", "show", "s1", "--journal", str(path)]
+    found = imported(f"from amends.cli.main import cli; cli({words!r}, standalone_mode=False)")
+    assert "amends.journal.sqlite.journal" in found
+    assert not {name for name in found if name.startswith(("amends.runtime", "amends.gate", "amends.bootstrap"))}
+    assert not {name.partition(".")[0] for name in found} & {"rich", "yaml", "cryptography", "zipfile", "tempfile"}

@@ -2,9 +2,10 @@
 
 Three quarters of a short command are Python's start and its imports, and the stories run thousands of them. A forked
 one is a process as any other: it has its own number, directory, environment and files, is killed alone, and ends as
-Python ends. It does not try the start itself; `Shell.started`, `Shell.on_terminal` and tests/cli/test_startup.py do.
+Python ends, but for the last of it (`_end`). It does not try the start itself; `Shell.started`, `Shell.on_terminal`
+and tests/cli/test_startup.py do.
 
-For each command there is a keeper too, which waits for it and tells how it ended, so that many can run at once.
+Many can run at once: whoever forks them waits for all of them, and tells how each has ended.
 """
 
 from __future__ import annotations
@@ -132,20 +133,49 @@ def main(asked: socket.socket) -> None:
     _import_all()
     gc.disable()  # a collection would touch, and so copy, every page that a command shares with us
     gc.freeze()
+    wake, woken = os.pipe()
+    for each in (wake, woken):
+        os.set_blocking(each, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _heard)
+    told: dict[int, int] = {}
     while True:
-        message, files, *_ = socket.recv_fds(asked, MOST_BYTES, 4)
-        if not message:
+        ready, _, _ = select.select([asked.fileno(), wake], [], [])
+        if wake in ready:
+            os.read(wake, MOST_BYTES)
+            _tell_ended(told)
+        if asked.fileno() in ready:
+            message, files, *_ = socket.recv_fds(asked, MOST_BYTES, 4)
+            if not message:
+                return
+            child = os.fork()
+            if child == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                asked.close()
+                for each in (wake, woken, *told.values()):
+                    os.close(each)
+                _become(json.loads(message), files)
+            *streams, told[child] = files
+            for each in streams:
+                os.close(each)
+            os.write(told[child], f"{child}\n".encode())
+
+
+def _heard(_number: int, _frame: object) -> None:
+    """Have the pipe written to: without a handler of Python's own, nothing is."""
+
+
+def _tell_ended(told: dict[int, int]) -> None:
+    """Tell of each command that has ended how it did; `told` has the pipe of each that runs."""
+    while told:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if child == 0:
             return
-        if os.fork() == 0:
-            asked.close()
-            wanted = json.loads(message)
-            if _is_command(files):
-                _become(wanted, files)
-        for each in files:
-            os.close(each)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        tell = told.pop(child)
+        with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            os.write(tell, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os.close(tell)
 
 
 def _import_all() -> None:
@@ -160,20 +190,6 @@ def _import_below(folders: Iterable[str], prefix: str) -> None:
             with contextlib.suppress(ImportError):  # of an extra that is not installed
                 imported = importlib.import_module(module.name)
                 _import_below(getattr(imported, "__path__", ()), f"{module.name}.")
-
-
-def _is_command(files: list[int]) -> bool:
-    """Fork again. In the child this is true; the parent is the keeper, and ends here when the child has ended."""
-    child = os.fork()
-    if child == 0:
-        return True
-    *streams, tell = files
-    for each in streams:
-        os.close(each)
-    os.write(tell, f"{child}\n".encode())
-    _, status = os.waitpid(child, 0)
-    os.write(tell, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
 
 
 def _become(wanted: dict[str, Any], files: list[int]) -> None:
@@ -193,7 +209,31 @@ def _become(wanted: dict[str, Any], files: list[int]) -> None:
     gc.enable()
     from amends.cli.main import main as command
 
-    command()
+    try:
+        command()
+    except SystemExit as end:
+        _end(end)
+        raise
+
+
+def _end(end: SystemExit) -> None:
+    """End as Python does: threads, then what was left for the exit, then garbage, then the streams. Only that it takes
+    itself apart is left out, which would copy every page that it shares with us: half of the cost of a short command.
+
+    It returns where Python has more to say than a number, or cannot write any more.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    if isinstance(end.code, int):
+        vars(threading)["_shutdown"]()  # what Python itself calls: it ends the pools of threads, and joins the others
+        atexit._run_exitfuncs()
+        gc.collect()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code & 0xFF)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import OnIncident, Reversibility
 from amends.core.words.values import StepId
 from amends.drill.world import goes_first
-from amends.testing.walk.choices import Tape, Told
+from amends.testing.walk.choices import AcceptedCommand, Tape
 from amends.testing.walk.walk import Walk
 
 _G, _S = SagaStatus, StepStatus
@@ -31,7 +31,7 @@ def judge(tape: Tape, *, most_steps: int = 5) -> Walk:
     return walk
 
 
-def hold_and_look_ahead(walk: Walk, told: Told) -> None:
+def hold_and_look_ahead(walk: Walk, told: AcceptedCommand) -> None:
     hold(walk, told)
     other = walk.fork()
     other.watch = hold
@@ -79,7 +79,7 @@ def named_as_left(saga: Saga) -> set[StepId]:
     return {step for one in saga.incidents if one.status is IncidentStatus.OPEN for step in one.left}
 
 
-def hold(walk: Walk, told: Told) -> None:
+def hold(walk: Walk, told: AcceptedCommand) -> None:
     """All that can be said of one accepted command."""
     for event in told.events:
         match event:

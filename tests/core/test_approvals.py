@@ -32,11 +32,11 @@ def answers(story: Story, by: str, *, granted: bool = True, now: int | None = No
 
 def answer(story: Story, by: str = "person:bob", *, granted: bool = True, **changes: Any) -> c.AnswerApproval:
     said = c.AnswerApproval(step=FLIGHT, by=by, granted=granted, why="because")
-    return said._replace(**changes)
+    return replace(said, **changes)
 
 
 def starts(story: Story, *, now: int | None = None, **changes: Any) -> Story:
-    return story.tell(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT)._replace(**changes), now=now)
+    return story.tell(replace(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT), **changes), now=now)
 
 
 def kinds(story: Story) -> list[type[e.Event]]:
@@ -326,7 +326,7 @@ def test_a_person_can_let_a_denied_compensation_run() -> None:
     story = Story().does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY)
     story.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="not today"))
     let_run = c.RetryIncident(incident=1, by="person:bob", let_run=True)
-    story.refuses(let_run._replace(by="agent:bot"), "is not a person")
+    story.refuses(replace(let_run, by="agent:bot"), "is not a person")
     story.tell(let_run).starts_back(FLIGHT, verdict=DENY)
     (started,) = story.facts
     assert isinstance(started, e.CompensationStarted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from amends.core import commands as c, events as e
 from amends.core.effects import Compensate, End, Perform, Probe, Release
 from amends.core.state.saga import evolve
@@ -18,7 +20,7 @@ HOLDS = Succeeded({"child": "s1~1", "result": None, "holds": True})
 def kid() -> Story:
     """A child that holds a mail."""
     story = Story(started=False)
-    story.tell(start()._replace(labels={"amends.parent": "top"}))
+    story.tell(replace(start(), labels={"amends.parent": "top"}))
     return story.proposes(HOTEL, MAIL).judges(HOTEL)
 
 

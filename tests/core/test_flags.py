@@ -16,7 +16,7 @@ from amends.core.state.step import FLAGS, Approval, Step, changed
 from amends.core.transitions import STEP, ApprovalStatus
 from amends.dataclass import altered
 from amends.errors import JournalDamagedError
-from amends.testing.walk.choices import Tape, Told
+from amends.testing.walk.choices import AcceptedCommand, Tape
 from amends.testing.walk.walk import Walk
 from tests.core.samples import CONTRACT, EVENT, STEP_ID
 from tests.core.story import FLIGHT, LOST, Story, contract
@@ -76,12 +76,12 @@ def watched() -> Seen:
 
     def look(saga: Saga, events: tuple[e.Event, ...]) -> None:
         for event in events:
-            after = evolve(saga, event)
+            after = evolve(saga.copy(), event)
             for step in after.steps.values():
                 seen.update(compared(saga.steps.get(step.id), step, type(event)))
             saga = after
 
-    def watch(_: Walk, told: Told) -> None:
+    def watch(_: Walk, told: AcceptedCommand) -> None:
         look(told.before, told.events)
 
     for seed in range(400):

@@ -22,7 +22,6 @@ from amends.core.state.limits import (
     spent_words,
     within_of,
 )
-from amends.core.state.pmap import Pmap
 from amends.core.state.saga import replay
 from amends.core.transitions import SagaStatus
 from amends.core.words.outcomes import Failed, Succeeded
@@ -565,7 +564,7 @@ def test_what_a_child_is_told_to_do() -> None:
 def test_what_is_reached_folds_to_the_same_when_it_is_replayed() -> None:
     story = checked().begins(CAR).tell(spend("1", 12))
     assert replay(SagaId("s1"), story.events) == story.saga
-    assert begun({}).places == Pmap()
+    assert begun({}).places == {}
 
 
 # -- what fails, and is tried again -----------------------------------------------------------------------------------

@@ -11,14 +11,12 @@ from amends.core import decide, events as e, plan
 from amends.core.decide import incidents, require as refusals
 from amends.core.effects import Effect, Wait
 from amends.core.state import saga, step
-from amends.core.state.pmap import Pmap
 from amends.core.state.saga import Incident, Saga
 from amends.core.state.step import Step
 from amends.core.transitions import STEP, StepStatus
 from amends.core.words.contracts import Contract, OnIncident, Retries
 from amends.core.words.outcomes import Failed
 from amends.core.words.values import StepId
-from amends.dataclass import altered
 from amends.errors import JournalDamagedError
 from amends.testing.walk import walk
 from amends.testing.walk.choices import Tape, Truth, any_contract
@@ -29,7 +27,6 @@ _S = StepStatus
 ENOUGH = 20_000
 Patch = pytest.MonkeyPatch
 _plan, _left, _changed = plan.plan, incidents._left, step.changed
-_evolve_incident = saga._evolve_incident
 
 
 def in_table(patch: Patch, status: StepStatus, kind: type[e.StepEvent], after: StepStatus) -> None:
@@ -69,7 +66,9 @@ def a_compensation_that_failed_is_not_owed_any_more(patch: Patch) -> None:
 
 def compensations_do_not_wait_for_what_is_in_flight(patch: Patch) -> None:
     def hasty(state: Saga, now: int) -> tuple[Effect, ...]:
-        return _plan(altered(state, live=Pmap[StepId, StepStatus]()), now)
+        alone = state.copy()
+        alone.live.clear()
+        return _plan(alone, now)
 
     everywhere(patch, "plan", hasty)
     everywhere(patch, "require_turn", unturned)
@@ -201,11 +200,15 @@ def a_compensation_is_tried_without_end(patch: Patch) -> None:
 
 
 def a_retry_does_not_lift_the_rollback_up_again(patch: Patch) -> None:
-    def flat(state: Saga, event: e.IncidentEvent) -> Saga:
-        after = _evolve_incident(state, event)
-        return altered(after, top=min(after.top, state.top))
+    folded = cast("dict[type[e.Event], Any]", saga._FOLD)
+    close = folded[e.IncidentRetried]
 
-    patch.setattr(saga, "_evolve_incident", flat)
+    def flat(state: Saga, event: e.IncidentRetried) -> None:
+        top = state.top
+        close(state, event)
+        state.top = min(state.top, top)
+
+    patch.setitem(folded, e.IncidentRetried, flat)
 
 
 def each_attempt_has_a_key_of_its_own(patch: Patch) -> None:
@@ -248,10 +251,19 @@ MUTANTS: list[Callable[[Patch], None]] = [
 ]
 
 
+SEEN_AT: dict[Callable[[Patch], None], int] = {
+    a_later_failure_settles_an_earlier_loss: 367,
+    a_late_effect_during_a_compensation_counts_as_taken_back: 813,
+    a_late_effect_after_a_lost_compensation_keeps_the_old_key: 3_339,
+    a_late_effect_while_another_attempt_runs_is_forgotten: 5_382,
+}
+"""The first walk that sees a mutant which few of them see. Where walks have changed it is looked for from the start."""
+
+
 @pytest.mark.parametrize("mutant", sampled(MUTANTS, each=8), ids=lambda mutant: mutant.__name__)
 def test_the_laws_see_that(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    for seed in range(ENOUGH):
+    for seed in (SEEN_AT.get(mutant, 0), *range(ENOUGH)):
         try:
             judge(Tape.seeded(seed), most_steps=2 + seed % 6)
         except (AssertionError, JournalDamagedError):

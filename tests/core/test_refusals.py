@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -347,7 +348,7 @@ def test_what_another_saga_counts_on_goes_back_only_where_that_one_still_hears_o
             assert story.tell(command).facts
         else:
             story.refuses(command, f"^{ASKS_ELSEWHERE}$")
-        assert BEGINNINGS[how_it_stands]().tell(command._replace(counted_on="")).facts, "where nobody counts on it"
+        assert BEGINNINGS[how_it_stands]().tell(replace(command, counted_on="")).facts, "where nobody counts on it"
 
 
 def test_what_goes_back_already_is_not_refused_for_those_who_count_on_it() -> None:
@@ -489,7 +490,7 @@ def test_resolving_needs_a_reason_and_letting_run_a_refusal_and_a_person() -> No
     denied = Story().does(FLIGHT).fails().starts_back(FLIGHT, verdict=DENY)
     denied.tell(c.OpenIncident(kind=e.IncidentKind.COMPENSATION_DENIED, step=FLIGHT, why="no"))
     denied.refuses(
-        let_run._replace(by="agent:x"),
+        replace(let_run, by="agent:x"),
         "^'agent:x' is not a person, and only people let run what the gate refused: "
         "any person but ann may, as person:<name>$",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from amends.core import commands as c, events as e
@@ -137,7 +139,7 @@ def test_work_that_goes_on_stops_at_the_end_of_a_rewind_that_an_incident_keeps()
 
 def test_a_rewind_names_the_step_that_failed_only_where_it_is_of_this_saga() -> None:
     for step, named in ((FLIGHT, FLIGHT), (StepId("of another saga"), None)):
-        (fact,) = Story().does(FLIGHT).tell(rewind(FLIGHT)._replace(step=step)).facts
+        (fact,) = Story().does(FLIGHT).tell(replace(rewind(FLIGHT), step=step)).facts
         assert isinstance(fact, e.RewindStarted)
         assert fact.step == named
 
@@ -174,7 +176,7 @@ def test_a_rewind_waits_for_its_own_steps_that_are_on_their_way() -> None:
 
 def test_who_goes_on_without_a_new_time_keeps_the_old_one() -> None:
     story = Story().does(FLIGHT).does(HOTEL).tell(rewind(HOTEL))
-    paused = evolve(story.saga, e.SagaPaused(by="person:ann", why="wait"))
+    paused = evolve(story.saga.copy(), e.SagaPaused(by="person:ann", why="wait"))
     resumed = evolve(paused, e.WorkResumed(by="person:ann"))
     assert resumed.rewinds[INSIDE].deadline_at == story.saga.rewinds[INSIDE].deadline_at > 0
 
@@ -203,7 +205,7 @@ def test_going_back_says_to_each_that_is_void_or_dropped_why() -> None:
 
 def test_a_wait_since_is_forgotten_and_the_signal_that_it_had_taken_is_there_again() -> None:
     wait = c.StartWait(place=StepId("w"), name="go", until=NOW + 5)
-    story = marked().tell(wait).tell(wait._replace(place=StepId("v"))).tell(c.SendSignal("go", "x", "ann"))
+    story = marked().tell(wait).tell(replace(wait, place=StepId("v"))).tell(c.SendSignal("go", "x", "ann"))
     story.tell(back_to("a"))
     waits = story.saga.waits
     assert waits is not None

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from amends.core import events as e
+from amends.core.state import saga as saga_state
 from amends.core.state.saga import evolve, replay, unstarted
 from amends.core.transitions import (
     APPROVAL,
@@ -95,6 +96,10 @@ def test_an_incident_is_closed_once(status: IncidentStatus, kind: type[e.Inciden
 
 
 # -- where nothing can be --------------------------------------------------------------------------------------------
+
+
+def test_every_fact_has_its_place_in_the_fold() -> None:
+    assert {*saga_state._FOLD} == {*get_args(e.Event)}
 
 
 @pytest.mark.parametrize(

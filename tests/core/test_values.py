@@ -2,14 +2,17 @@
 
 import json
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from amends.core.words import values
 from amends.core.words.values import DEEPEST, LARGEST_INT, LARGEST_VALUE, Json, canonical, digest
 from amends.errors import NotJsonError, TooLargeError
 
@@ -180,3 +183,87 @@ def test_what_is_too_large_is_refused_by_its_bytes_not_by_its_letters() -> None:
         canonical("x" * (LARGEST_VALUE - 1), what="args")
     with pytest.raises(TooLargeError):
         canonical("é" * (LARGEST_VALUE // 2))
+
+
+# -- both ways --------------------------------------------------------------------------------------------------------
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Named(dict[str, Any]):
+    """A dict of somebody's own."""
+
+
+class Row(list[Any]):
+    """A list of somebody's own."""
+
+
+AWKWARD = [
+    Colour.RED, Level.LOW, Text("a"), Named(a=1), Row([1]), OrderedDict(a=1), {Colour.RED: 1}, {Text("k"): 1},
+    {1: 1}, {None: 1}, (1,), {1}, b"a", Decimal(1), datetime(2026, 1, 1, tzinfo=UTC), object(), 1 + 2j,
+    math.nan, math.inf, 2**53, -(2**53), LARGEST_INT, -LARGEST_INT, "\ud800", {"\ud800": 1},
+    {"\U0001f600": 1, "\ufb33": 2},
+    1.0, -0.0, 1e16, 1e-7, 1e-4, 1e15, 999999999999999.9, True, None, '\x00\x1f\x7f"\\/é\u2028\U0001f600',
+]  # fmt: skip
+
+
+def deep(levels: int, of: object) -> object:
+    return of if not levels else deep(levels - 1, {"a": of} if levels % 2 else [of])
+
+
+def spelled_or_refused(spell: Callable[[], str]) -> str:
+    try:
+        return spell()
+    except (NotJsonError, TooLargeError) as refused:
+        return f"{type(refused).__name__}: {refused}"
+
+
+@pytest.mark.parametrize("value", AWKWARD, ids=[f"{type(one).__name__}-{number}" for number, one in enumerate(AWKWARD)])
+@pytest.mark.parametrize("levels", [0, 1, 2, DEEPEST - 1, DEEPEST, DEEPEST + 1])
+def test_the_quick_way_spells_and_refuses_what_the_exact_one_does(value: object, levels: int) -> None:
+    held = deep(levels, value)
+    exact = spelled_or_refused(lambda: values._exactly(held, "args", LARGEST_VALUE))
+    assert spelled_or_refused(lambda: canonical(held, what="args")) == exact
+    quick = values.payload(held)
+    assert quick is None or (quick[1] == exact and repr(quick[0]) == repr(held))
+
+
+@given(value=VALUES | st.floats() | st.lists(st.floats()))
+def test_both_ways_spell_any_value_the_same(value: Json) -> None:
+    exact = spelled_or_refused(lambda: values._exactly(value, "value", LARGEST_VALUE))
+    assert spelled_or_refused(lambda: canonical(value)) == exact
+
+
+def test_a_payload_is_a_copy_and_keeps_the_order_of_its_keys() -> None:
+    given: dict[str, Any] = {"b": [1, {"z": 1, "a": [2]}], "a": "x"}
+    found = values.payload(given)
+    assert found is not None
+    kept, text = found
+    given["b"][1]["a"].append(3)
+    given["b"].append(4)
+    del given["a"]
+    assert repr(kept) == "{'b': [1, {'z': 1, 'a': [2]}], 'a': 'x'}"
+    assert text == '{"a":"x","b":[1,{"a":[2],"z":1}]}'
+
+
+def test_what_has_the_mark_of_a_secret_or_is_large_is_no_quick_payload() -> None:
+    assert values.payload({"a": {values.SECRET_MARK: "env:KEY"}}) is None
+    assert values.payload({"a": "x" * 100}, most=50) is None
+    assert values.payload(["x" * 1_000_000]) is None
+
+
+def test_a_huge_value_is_not_walked_to_its_end() -> None:
+    """The quick look ends where a value is too large for it; the exact way refuses it, or takes its time in pieces."""
+    endless: list[Any] = []
+    endless += [endless, endless]
+    assert values.room_left(endless, 1024) < 0
+    wide: Any = 0
+    for _ in range(40):
+        wide = [wide] * 40
+    assert values.room_left(wide) < 0

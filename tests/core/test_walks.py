@@ -20,7 +20,7 @@ from amends.core.words.outcomes import FoundNothing, Succeeded
 from amends.core.words.values import SagaId, StepId
 from amends.drill.world import goes_first
 from amends.errors import PastPivotError, RefusedError, UnknownCheckpointError, UnknownIncidentError
-from amends.testing.walk.choices import OUTCOMES, UNDO_OUTCOMES, Tape, Told, tapes
+from amends.testing.walk.choices import OUTCOMES, UNDO_OUTCOMES, AcceptedCommand, Tape, tapes
 from amends.testing.walk.walk import Walk
 from tests.core.laws import is_pivot, judge
 from tests.core.story import ALLOW, DENY, contract, start
@@ -80,8 +80,8 @@ def test_the_walks_come_to_every_place_in_the_tables() -> None:
     """Else all of this would prove little. What only the policies' own saga does is not walked."""
     seen: set[tuple[str, type[e.Event]]] = set()
 
-    def note(_: Walk, told: Told) -> None:
-        saga = told.before
+    def note(_: Walk, told: AcceptedCommand) -> None:
+        saga = told.before.copy()
         for event in told.events:
             if isinstance(event, e.IncidentResolved):
                 seen.update((saga.steps[step].status, e.IncidentResolved) for step in event.settled)
@@ -119,7 +119,7 @@ STEP_EVENTS = tuple({kind for row in STEP.values() for kind in row})
 def test_nothing_older_than_a_pivot_is_ever_taken_back_unless_a_person_vouched_for_the_pivot(tape: Tape) -> None:
     """In a graph: nothing that a pivot came after."""
 
-    def hold(_: Walk, told: Told) -> None:
+    def hold(_: Walk, told: AcceptedCommand) -> None:
         saga = told.before
         for event in told.events:
             if isinstance(event, e.CompensationStarted) and saga.phase is _G.ROLLING_BACK:
@@ -132,7 +132,7 @@ def test_nothing_older_than_a_pivot_is_ever_taken_back_unless_a_person_vouched_f
 @quick
 @given(tape=tapes())
 def test_a_saga_past_its_pivot_is_not_cancelled_and_the_refusal_names_it(tape: Tape) -> None:
-    def hold(_: Walk, told: Told) -> None:
+    def hold(_: Walk, told: AcceptedCommand) -> None:
         pivots = [step for step in told.after.steps.values() if is_pivot(step)]
         if pivots and told.after.rollback is None:
             with pytest.raises(PastPivotError) as caught:
@@ -186,13 +186,18 @@ def test_two_sagas_that_do_the_same_share_no_key() -> None:
 
 @quick
 @given(tape=tapes())
-def test_replaying_a_prefix_gives_the_state_that_was_kept_on_the_way_and_old_states_stay_readable(tape: Tape) -> None:
+def test_the_state_that_is_changed_in_place_is_the_replay_of_all_facts_after_every_command(tape: Tape) -> None:
+    """So deciding has changed nothing either, whether it accepted or refused; and a copy stays as it was."""
     kept: list[tuple[int, Saga]] = []
-    walk = Walk(tape, watch=lambda walk, told: kept.append((len(walk.events), told.after))).run()
+
+    def compare(walk: Walk, told: AcceptedCommand) -> None:
+        assert told.after == replay(walk.id, walk.events)
+        kept.append((len(walk.events), told.after.copy()))
+
+    walk = Walk(tape, watch=compare).run()
     walk.settle()
     for length, state in reversed(kept):
         assert replay(walk.id, walk.events[:length]) == state
-        assert state.head == length
 
 
 @rest
@@ -265,13 +270,13 @@ def answer(saga: Saga, command: c.Command) -> tuple[e.Event, ...] | str:
 def test_whatever_is_asked_is_refused_or_can_be_folded(tape: Tape) -> None:
     """The runtime decides a request again when another's entry came first: it must never damage a journal by that."""
 
-    def ask_for_everything(_: Walk, told: Told) -> None:
+    def ask_for_everything(_: Walk, told: AcceptedCommand) -> None:
         for command in requests(told.after):
             events = answer(told.after, command)
             if not isinstance(events, str):
-                saga = told.after
+                saga = told.after.copy()
                 for event in events:
-                    saga = evolve(saga, event)
+                    evolve(saga, event)
                 assert saga.phase not in {_G.COMPLETED, _G.ROLLED_BACK} or not saga.live
 
     Walk(tape, watch=ask_for_everything).run()

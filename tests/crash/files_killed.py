@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from amends import Coordinator, Fatal, SagaDefinition, SagaStatus, StepError, Work, action, child, saga
 from amends.changeset import Changeset, Files, Life, Terms, late_writes, list_changesets
-from amends.changeset.disk.disk import Disk, Spot, Sync
+from amends.changeset.disk.disk import Disk, DiskName, Sync
 from amends.core.words.values import SagaId
 from amends.journal.sqlite import SqliteJournal
 from tests.changeset.shims import CALLS
@@ -52,7 +52,7 @@ def watch(points: Points) -> None:
         if not name.startswith("sync"):
             setattr(Disk, name, _counted(points, getattr(Disk, name)))
 
-    def no_wait(self: Disk, at: Spot, why: Sync) -> None:
+    def no_wait(self: Disk, at: DiskName, why: Sync) -> None:
         points("call")
 
     for name in ("sync_file", "sync_folder"):

@@ -9,7 +9,7 @@ from amends.core import decide
 from amends.core.state.step import Step
 from amends.core.words.values import SagaId, StepId
 from amends.journal.port import documents as filing
-from amends.testing.crash.crash import Ground, Tried, every_death
+from amends.testing.crash.crash import CrashGround, Tried, every_death
 from tests.crash.scenarios import ALL
 
 
@@ -75,5 +75,5 @@ def test_without_one_mend_its_scenario_complains(mend: str, monkeypatch: pytest.
 
 def _complaints(scenario: str) -> Any:
     tried = Tried()
-    every_death(ALL[scenario], Ground, tried, twice=False)
+    every_death(ALL[scenario], CrashGround, tried, twice=False)
     return tried.complaints

@@ -87,7 +87,9 @@ def test_a_killed_saga_is_recovered(scene: Scene, name: str, point: str, status:
     assert set(scene.audit().values()) == {status}
 
 
-@pytest.mark.parametrize("point", ["budget.spent/1", "child.spent/1#2", "budget.spent/1#2", "limit.reached/1"])
+@pytest.mark.parametrize(
+    "point", sampled(["budget.spent/1", "child.spent/1#2", "budget.spent/1#2", "limit.reached/1"], each=3)
+)
 def test_what_a_child_spent_is_counted_once_and_ends_its_parent(scene: Scene, point: str) -> None:
     scene.kill("run", "budget", at=f"entry:{point}")
     scene.run("resume")
@@ -130,7 +132,9 @@ def test_who_prunes_is_killed_in_the_middle_and_the_next_one_does_the_rest(scene
     assert pruned() == [True] * 5
 
 
-@pytest.mark.parametrize("point", ["plain.upgraded:done", "plain.upgraded:undo", "plain.upgraded:undone"])
+@pytest.mark.parametrize(
+    "point", sampled(["plain.upgraded:done", "plain.upgraded:undo", "plain.upgraded:undone"], each=3)
+)
 def test_what_a_killed_process_began_is_taken_back_by_the_version_that_it_began_with(scene: Scene, point: str) -> None:
     scene.kill("run", "upgraded", at=point)
     scene.kill("resume", at="plain.upgraded:undone", release="2")

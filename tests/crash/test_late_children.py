@@ -5,7 +5,7 @@ import itertools
 from amends.drill.world import check
 from amends.errors import UnknownSagaError
 from amends.runtime.coordinator.coordinator import Coordinator
-from amends.testing.crash.crash import Ground
+from amends.testing.crash.crash import CrashGround
 from amends.testing.crash.life import Blow
 from tests.crash.scenarios import ALL
 
@@ -23,7 +23,7 @@ async def cancel_parent(coordinator: Coordinator) -> None:
 
 def complaints_after_a_sleep_at(point: int) -> list[str] | None:
     """What is wrong after somebody cancelled the parent while its worker slept; None: there is no such point."""
-    ground = Ground()
+    ground = CrashGround()
     sleeper = ground.next_life(ends_at=point, blow=Blow.FREEZE)
     sleeper.begin(ground, SCENARIO.begin, SCENARIO.settings, SCENARIO.env)
     if not sleeper.stopped:

@@ -1,5 +1,6 @@
 """The ledger can see: each lie that a provider, a journal or a runtime could tell is found."""
 
+import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ from amends.drill.world import World, check
 from amends.journal.codec import FIRST, chain, encode
 from amends.journal.port.journal import Entry
 from amends.runtime.coordinator.coordinator import Coordinator
-from amends.testing.crash.crash import Ground, Scenario, Tried, every_death, here
-from amends.testing.crash.life import Life, Script
+from amends.testing.crash.crash import CrashGround, Scenario, Tried, every_death, here
+from amends.testing.crash.life import CrashLife, Script
+from amends.testing.crash.loop import LoopClock, PatientLoop
 from tests.crash.scenarios import ALL, ID, fatal_clean
 
 ENDS = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.INCIDENT})
@@ -34,7 +36,7 @@ def history(*events: e.Event) -> list[Entry]:
 
 def recorded(scenario: str) -> tuple[list[Entry], World]:
     """A history and its world, of a run in which nobody died."""
-    ground = Ground()
+    ground = CrashGround()
     life = ground.live(ALL[scenario], ALL[scenario].begin)
     (entries,) = life.entries
     assert check(ground.world, [entries]) == []
@@ -137,7 +139,7 @@ def test_a_compensation_that_returns_success_and_undoes_nothing_is_found() -> No
         await s.do(fatal_clean, 2)
 
     tried = Tried()
-    every_death(scenario_of("undo", body, SagaStatus.ROLLED_BACK), Ground, tried, twice=False)
+    every_death(scenario_of("undo", body, SagaStatus.ROLLED_BACK), CrashGround, tried, twice=False)
     assert any("its effect stands, unnamed" in what for what in tried.complaints)
 
 
@@ -154,14 +156,14 @@ def test_an_action_that_says_it_is_idempotent_and_is_not_is_found() -> None:
         await s.do(lying, 1)
 
     tried = Tried()
-    every_death(scenario_of("idempotent", body, SagaStatus.COMPLETED), Ground, tried, twice=False)
+    every_death(scenario_of("idempotent", body, SagaStatus.COMPLETED), CrashGround, tried, twice=False)
     assert any("stands 2 times" in what for what in tried.complaints)
 
 
-class ForgetfulGround(Ground):
+class ForgetfulGround(CrashGround):
     """Acknowledges what it has not written: a crash takes each saga's last entry along."""
 
-    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> Life:
+    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> CrashLife:
         life = super().live(scenario, script, ends_at)
         if life.dead:
             for record in self._memory.sagas.values():
@@ -174,3 +176,20 @@ def test_a_journal_that_acknowledges_what_it_then_loses_is_found(name: str) -> N
     tried = Tried()
     every_death(ALL[name], ForgetfulGround, tried, twice=False)
     assert any("called 2 times, with 1 intents on record" in what for what in tried.complaints)
+
+
+def test_a_life_that_waits_on_and_on_is_ended_by_how_often_it_does() -> None:
+    loop = PatientLoop(0.0, "nobody")
+    clock = LoopClock(loop, 1)
+
+    async def wait() -> None:
+        while True:
+            await clock.sleep(0.001)
+
+    waiting = loop.create_task(wait())
+    with pytest.raises(AssertionError, match="it has waited 50,000 times, and goes on"):
+        loop.run_forever()
+    assert 49 < loop.time() < 51
+    waiting.cancel()
+    loop.run_until_complete(asyncio.wait({waiting}))
+    loop.close()

@@ -79,7 +79,7 @@ def test_a_compensation_that_leaves_something_is_named_though_the_saga_holds_a_p
 
     async def nothing(done: Done) -> None: ...
 
-    lazy = register("stock.reserve", reserved.function, compensation=nothing, probe=reserved.ask)
+    lazy = register("stock.reserve", reserved.parts.function, compensation=nothing, probe=reserved.parts.probe)
     report = drilled(letter(lazy, first=True), only=["taken-back"])
     assert said(report) == {"step 2 (stock.reserve): its compensation returned success, and its effect still stands"}
 

@@ -17,9 +17,10 @@ from amends.evidence import standalone
 from amends.evidence.bundle import POLICY_SAGA, export, spell, spell_entry
 from amends.evidence.verify import examine
 from amends.evidence.verify.verify import verify_bundle, verify_journal
-from amends.journal.codec import INLINE, Wire
+from amends.journal.codec import Wire
+from amends.journal.fields import INLINE
 from amends.journal.memory import MemoryJournal
-from amends.journal.memory.state import Kept
+from amends.journal.memory.state import KeptEntry
 from amends.journal.port.evidence import Removal, Signer, Stored, TreeHead
 from amends.journal.tree import Tree, full_subtrees, leaf, root_of
 from amends.testing.clock import ManualClock
@@ -277,7 +278,7 @@ def test_what_was_gone_already_can_be_vouched_for_once_and_only_where_all_of_a_s
         record = memory.sagas[SagaId(name)]
         for place, kept in enumerate(record.entries[: 3 if name == "a" else 2]):
             wire = Wire(kept.wire.name, f"sha256:{digest(kept.wire.body)}", {})
-            record.entries[place] = Kept(kept.at, wire, kept.hash)
+            record.entries[place] = KeptEntry(kept.at, wire, kept.hash)
         record.removed = True
     assert asyncio.run(verify_journal(journal, key)).conclusion == "failed"
     done = [asyncio.run(journal.vouch_for_removals(by="person:ann", why="by an older version")) for _ in range(2)]
@@ -563,6 +564,6 @@ def test_a_journal_with_more_than_its_tree_counts_is_seen() -> None:
 def test_what_is_wrong_with_a_whole_journal_is_told_of_a_hundred_entries() -> None:
     journal = Made(20)
     for record in journal.journal.memory.sagas.values():
-        record.entries = [Kept(one.at + 1, one.wire, one.hash) for one in record.entries]
+        record.entries = [KeptEntry(one.at + 1, one.wire, one.hash) for one in record.entries]
     report = asyncio.run(verify_journal(journal.journal))
     assert (len(report.altered), len(report.findings)) == (180, 100)

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from amends.bootstrap import Coordinator, open_journal
+from amends.addresses import open_journal
+from amends.bootstrap import Coordinator
 from amends.clock import SystemClock
 from amends.errors import EvidenceError, EvidenceKeyError
 from amends.evidence.sign import keys

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.evidence.sign.keys import KEY, KEY_FILE
-from amends.evidence.verify.examine import Report
+from amends.evidence.verify.examine import VerificationReport
 from amends.evidence.verify.verify import verify_journal
 from tests.journal.test_processes import Program
 
@@ -19,7 +19,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_FILE, raising=False)
 
 
-async def verified(path: Path) -> tuple[Report, int, int]:
+async def verified(path: Path) -> tuple[VerificationReport, int, int]:
     journal = await open_journal(str(path), SystemClock())
     try:
         checkpoints = [one.size async for one in journal.tree_heads()]

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from amends.evidence.verify.positions import Spans
+from amends.evidence.verify.positions import PositionRanges
 
 RUNS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)).map(lambda run: (run[0], run[0] + run[1])), max_size=8)
 
 
-def every(spans: Spans) -> set[int]:
+def every(spans: PositionRanges) -> set[int]:
     return {place for first, last in spans for place in range(first, last + 1)}
 
 
@@ -19,7 +19,7 @@ def plain(runs: list[tuple[int, int]]) -> set[int]:
 
 @given(runs=RUNS)
 def test_what_was_added_is_in_it_as_runs_that_do_not_touch(runs: list[tuple[int, int]]) -> None:
-    spans = Spans(runs)
+    spans = PositionRanges(runs)
     assert every(spans) == plain(runs)
     assert len(spans) == len(plain(runs))
     found = list(spans)
@@ -28,15 +28,15 @@ def test_what_was_added_is_in_it_as_runs_that_do_not_touch(runs: list[tuple[int,
 
 @given(runs=RUNS, others=RUNS, most=st.integers(0, 50))
 def test_taking_away_and_cutting_off(runs: list[tuple[int, int]], others: list[tuple[int, int]], most: int) -> None:
-    assert every(Spans(runs) - others) == plain(runs) - plain(others)
-    assert every(Spans(runs).up_to(most)) == {place for place in plain(runs) if place <= most}
+    assert every(PositionRanges(runs) - others) == plain(runs) - plain(others)
+    assert every(PositionRanges(runs).up_to(most)) == {place for place in plain(runs) if place <= most}
 
 
 @given(runs=RUNS, first=st.integers(1, 50), more=st.integers(0, 5))
 def test_meeting(runs: list[tuple[int, int]], first: int, more: int) -> None:
-    assert Spans(runs).meets(first, first + more) == bool(plain(runs) & set(range(first, first + more + 1)))
+    assert PositionRanges(runs).meets(first, first + more) == bool(plain(runs) & set(range(first, first + more + 1)))
 
 
 def test_it_is_told_in_few_words() -> None:
-    assert str(Spans([(1, 980), (985, 985), (981, 981)])) == "1-981, 985"
-    assert str(Spans([(5, 4)])) == ""
+    assert str(PositionRanges([(1, 980), (985, 985), (981, 981)])) == "1-981, 985"
+    assert str(PositionRanges([(5, 4)])) == ""

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from amends.core import events as e
 from amends.core.words.contracts import Contract, Topic
 from amends.core.words.values import Json, SagaId, StepId
-from amends.evidence.story.commands import changed
+from amends.evidence.story.commands import changeset_line
 from amends.evidence.story.timeline import Direction, Line, Timeline, Tone, span, timeline, visible
 from amends.journal.codec import encode
 from amends.journal.port.journal import Entry
@@ -162,13 +162,16 @@ def test_a_changeset_is_shown_as_the_trees_that_it_is_of() -> None:
     assert spelled_args({"files": files, "n": 1}) == "files=shop, docs n=1"
     assert spelled({"$files": "01k-abc"}) == "01k-abc"
     review: Json = {"changed_files": 1, "changed_lines": 2, "diff": "-a+b"}
-    assert changed(review) == "1 file, 2 lines"
-    assert changed({"landed": True, "applied": ["a", "b"], "merged": ["b"]}) == (
+    assert changeset_line(review) == "1 file, 2 lines"
+    assert changeset_line({"landed": True, "applied": ["a", "b"], "merged": ["b"]}) == (
         "2 paths landed, 1 of them merged with what others did"
     )
-    assert changed({"files": files, "child": "p~2", "branch": files}) == "what child p~2 made"
-    assert changed({"layer": 2, "applied": ["a"], "merged": ["a"]}) == "1 path, 1 of them merged with what the saga has"
-    assert changed({"anything": "else"}) is None
+    assert changeset_line({"files": files, "child": "p~2", "branch": files}) == "what child p~2 made"
+    assert (
+        changeset_line({"layer": 2, "applied": ["a"], "merged": ["a"]})
+        == "1 path, 1 of them merged with what the saga has"
+    )
+    assert changeset_line({"anything": "else"}) is None
 
 
 def test_a_secret_is_the_word_secret_wherever_it_stands() -> None:

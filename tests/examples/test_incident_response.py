@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import sampled
+
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "incident_response" / "respond.py"
 BEFORE = {"workers": 4, "cache_mb": 64, "release": "42"}
 
@@ -52,7 +54,8 @@ def test_where_nothing_helps_the_service_is_as_it_was_found(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "where", ["after-workers", "before-undoing-workers", "after-cache_mb", "before-undoing-cache_mb"]
+    "where",
+    sampled(["after-workers", "before-undoing-cache_mb", "after-cache_mb", "before-undoing-workers"], each=3),
 )
 def test_killed_in_a_remedy_or_in_taking_one_back_it_goes_on_from_there(tmp_path: Path, where: str) -> None:
     place = service(tmp_path, "bad release")

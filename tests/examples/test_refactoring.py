@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import sampled
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "refactoring" / "refactor.py"
 
 PLAY = """
@@ -23,7 +25,7 @@ def dying(plain):
 async def main():
     async with example["Coordinator"].open(db) as coordinator:
         if dies_in:
-            example[dies_in].function = dying(example[dies_in].function)
+            example[dies_in].parts.function = dying(example[dies_in].parts.function)
             await coordinator.run(example["split"], tree, careless == "careless")
         else:
             (ended,) = await coordinator.resume()
@@ -85,7 +87,7 @@ def test_a_refactoring_is_taken_back_then_lands_then_meets_others(tmp_path: Path
     ]
 
 
-@pytest.mark.parametrize("dies_in", ["analyse", "migrate", "update"])
+@pytest.mark.parametrize("dies_in", sampled(["analyse", "migrate", "update"], each=3))
 def test_killed_in_the_middle_of_a_step_it_is_resumed_and_lands(place: Path, dies_in: str) -> None:
     before = seen(place / "tally")
     assert play(place, dies_in, "").returncode == -9

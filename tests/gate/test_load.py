@@ -11,7 +11,7 @@ from amends.core.words.verdict import Decision
 from amends.errors import PolicyError
 from amends.gate.conditions import OPERATORS
 from amends.gate.load import builtin_policy, load_policy, parse_policy
-from amends.gate.schema import POLICY_KEYS, RATE_KEYS, RULE_KEYS, normalised
+from amends.gate.schema import POLICY_KEYS, RATE_KEYS, RULE_KEYS, normal_form
 from amends.gate.vocabulary import FACTS
 from amends.source import strict_yaml
 from amends.source.marked import Mistakes, plain
@@ -144,7 +144,7 @@ def test_a_digest_covers_the_version_the_default_and_every_rule_as_they_were_und
         (policy(rule("deny"), default=None), {"builtin": builtin_policy().digest}),
         (builtin_policy(), "deny"),
     ):
-        normal = {"version": "v1", "default": default, "rules": [normalised(each) for each in made.rules]}
+        normal = {"version": "v1", "default": default, "rules": [normal_form(each) for each in made.rules]}
         assert made.digest == digest(canonical(normal))
 
 
@@ -168,7 +168,7 @@ def test_whatever_changes_a_verdict_changes_the_digest(old: str, new: str) -> No
 def test_the_digest_can_be_made_again_from_the_rules() -> None:
     made = load_policy(CORPUS / "every-word.yaml")
     environments = {env: list(words) for env, words in made.environments.items()}
-    rules = [normalised(each) for each in made.rules]
+    rules = [normal_form(each) for each in made.rules]
     every = made.drill_every_s
     said = {"default": "require_human", "environments": environments, "drill_every": every, "rules": rules}
     document = {"version": "v1", **said}
@@ -466,7 +466,7 @@ def test_a_rule_is_digested_in_these_words() -> None:
         """,
         None,
     )
-    assert [normalised(each) for each in made.rules] == [
+    assert [normal_form(each) for each in made.rules] == [
         {
             "id": "ask",
             "decision": "require_human",
@@ -489,7 +489,7 @@ def test_a_rule_is_digested_in_these_words() -> None:
     document: Json = {
         "version": "v1",
         "default": {"builtin": builtin_policy().digest},
-        "rules": [normalised(each) for each in made.rules],
+        "rules": [normal_form(each) for each in made.rules],
     }
     assert digest(canonical(document)) == made.digest
 

@@ -11,7 +11,7 @@ from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceKeyError, JournalDamagedError, JournalError
-from amends.journal.codec import INLINE
+from amends.journal.fields import INLINE
 from amends.journal.port.evidence import Notary, Pace
 from amends.journal.port.journal import Summary
 from amends.journal.sqlite import SqliteJournal, reader

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.core import events as e
+from amends.core.transitions import StepStatus
 from amends.core.words.contracts import Contract, Topic
 from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, Json, StepId, canonical, digest, spell_once
+from amends.core.words.verdict import Need
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
+from amends.journal import codec
 from amends.journal.codec import (
     FIRST,
-    INLINE,
     UPCASTS,
     WIRE,
     chain,
@@ -25,6 +27,7 @@ from amends.journal.codec import (
     removed_digest,
     without_payload,
 )
+from amends.journal.fields import INLINE, layout_of
 from amends.testing.journal_suite.samples import CONTRACT, EVERY_EVENT, STEP, proposed, started, succeeded
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -205,6 +208,75 @@ def test_what_holds_its_default_is_left_out() -> None:
     assert '"contract":{"topic":"payments.charge"}' in encode(proposed()).body
     assert '"undo_retries":{"attempts":7}' in encode(replace(proposed(), contract=CONTRACT)).body
     assert "opaque" not in encode(succeeded(1)).body
+
+
+# -- both ways ----------------------------------------------------------------------------------------------------
+
+
+def exactly(event: e.Event) -> codec.Wire:
+    return codec._exactly(codec._NAMES[type(event)], layout_of(type(event)), event)
+
+
+@pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda event: type(event).__name__)
+def test_an_event_is_spelled_and_read_the_same_both_ways(event: e.Event) -> None:
+    wire = encode(event)
+    assert wire == exactly(event)
+    assert codec._read_exactly(wire.name, wire.body, wire.blobs) == decode(wire.name, wire.body, wire.blobs)
+
+
+@given(
+    value=JSON, texts=st.lists(TEXT, min_size=3, max_size=3), numbers=st.lists(st.integers(), min_size=2, max_size=2)
+)
+def test_any_event_is_spelled_and_read_or_refused_the_same_both_ways(
+    value: Json, texts: list[str], numbers: list[int]
+) -> None:
+    one, two, three = texts
+    for event in (
+        e.SagaStarted(
+            definition=one, version=numbers[0], input=value, actor=two, env="", labels={one: two}, because=(three, one)
+        ),
+        e.ActionDispatched(
+            step=StepId(one), topic=Topic(two), version=1, args=value, digest="", rule="", policy="", key=three,
+            contract=Contract(topic=Topic(three), timeout_s=1.0, does=one), after=(StepId(two),), told=value,
+        ),
+        e.AttemptLost(step=StepId(one), attempt=numbers[0], error=two, fatal=False, retry_at=numbers[1], final=True),
+        e.ApprovalRequested(
+            step=StepId(one), digest="", shown=value, rule=two, policy="", needs=(Need(rule=three),), expires_at=1
+        ),
+    ):  # fmt: skip
+        wire, refusal = tried(exactly, event)
+        assert tried(encode, event) == (wire, refusal)
+        if wire is not None:
+            found = decode(wire.name, wire.body, wire.blobs)
+            assert repr(found) == repr(codec._read_exactly(wire.name, wire.body, wire.blobs)), "types count too"
+
+
+def tried(spell: Callable[[e.Event], codec.Wire], event: e.Event) -> tuple[codec.Wire | None, str]:
+    try:
+        return spell(event), ""
+    except NotJsonError as refused:
+        return None, str(refused)
+
+
+def test_what_is_usual_goes_the_quick_way_and_what_is_not_the_exact_one() -> None:
+    """Else nothing would be gained, and no test would tell."""
+    layout = layout_of(e.AttemptSucceeded)
+    for result in ("r-1", None, 7, 1.25, {"id": "é"}, [{"a": [True]}]):
+        assert layout.is_usual(codec._values(succeeded(cast(Json, result)))), result
+    for other in (1.0, 1e16, -0.0, 2**53, {"é": 1}, (1,), {1: 2}, StepStatus.READY, ["x" * 2000]):
+        assert not layout.is_usual(codec._values(succeeded(cast(Json, other)))), other
+    body = encode(succeeded({"id": 1})).body
+    assert codec._read_quickly("attempt.succeeded/1", body) == succeeded({"id": 1})
+    assert codec._read_quickly("attempt.succeeded/1", encode(succeeded(1e17)).body) is None
+
+
+def test_contracts_are_spelled_once_and_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "_contracts", {})
+    monkeypatch.setattr(codec, "_MOST_CONTRACTS", 2)
+    for number in range(5):
+        event = replace(proposed(), contract=Contract(topic=Topic(f"t{number}"), timeout_s=1.5))
+        assert encode(event) == encode(event) == exactly(event)
+        assert len(codec._contracts) <= 2
 
 
 # -- large payloads -----------------------------------------------------------------------------------------------

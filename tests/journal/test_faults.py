@@ -61,11 +61,18 @@ def failing(error: type[apsw.Error], kinds: Collection[Kind], first: int, last: 
 
 
 @pytest.mark.parametrize(
-    ("error", "kinds"),
-    [(apsw.IOError, KINDS), (apsw.FullError, {"write"})],
-    ids=["the disk fails", "the disk is full"],
+    ("error", "kinds", "lasting"),
+    sampled(
+        [
+            (apsw.FullError, {"write"}, 0),
+            (apsw.IOError, KINDS, 0),
+            (apsw.IOError, KINDS, 1_000_000),
+            (apsw.FullError, {"write"}, 1_000_000),
+        ],
+        each=4,
+    ),
+    ids=["the disk is full once", "the disk fails once", "the disk fails for ever", "the disk is full for ever"],
 )
-@pytest.mark.parametrize("lasting", sampled([0, 1_000_000], each=2), ids=["once", "for ever"])
 def test_an_error_at_any_operation_is_told_and_loses_nothing(
     ram_path: Path, error: type[apsw.Error], kinds: Collection[Kind], lasting: int, record_property: Record
 ) -> None:
@@ -84,7 +91,7 @@ def test_an_error_at_any_operation_is_told_and_loses_nothing(
     assert tried > 0
 
 
-@pytest.mark.parametrize("part", sampled(range(PARTS), each=4))
+@pytest.mark.parametrize("part", sampled(range(PARTS), each=PARTS))
 def test_power_lost_at_any_operation_takes_nothing_that_was_acknowledged(
     ram_path: Path, part: int, record_property: Record
 ) -> None:

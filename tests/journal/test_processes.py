@@ -15,7 +15,7 @@ from amends.core.words.values import SagaId
 from amends.errors import ForkedError
 from amends.journal.port import leases
 from amends.journal.port.journal import Entry, Lease, SagaQuery, Summary
-from amends.journal.port.leases import Identity, Life
+from amends.journal.port.leases import Identity, WorkerLife
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.journal_suite.samples import resumed, started
 
@@ -168,11 +168,11 @@ UNNAMED = Identity("", US.space, US.pid, US.started)
     ],
 )
 def test_a_life_is_over(us: Identity, them: Identity, until: float, is_over: bool) -> None:
-    assert Life(them, until, 30.0).is_over(us, 100.0) == is_over
+    assert WorkerLife(them, until, 30.0).is_over(us, 100.0) == is_over
 
 
 def test_a_system_that_says_nothing_leaves_it_to_time(tmp_path: Path) -> None:
     silent = leases.own_identity(tmp_path)
     assert (silent.boot, silent.space, silent.started) == ("", "", "")
-    assert not Life(silent, 110.0, 30.0).is_over(silent, 100.0)
-    assert Life(silent, 100.0, 30.0).is_over(silent, 100.0)
+    assert not WorkerLife(silent, 110.0, 30.0).is_over(silent, 100.0)
+    assert WorkerLife(silent, 100.0, 30.0).is_over(silent, 100.0)

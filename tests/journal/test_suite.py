@@ -10,7 +10,7 @@ from amends.core.events import Event
 from amends.core.words.values import SagaId
 from amends.core.words.verdict import Rate
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.memory.state import Record
+from amends.journal.memory.state import KeptSaga
 from amends.journal.port.documents import Document, DocumentWrite
 from amends.journal.port.evidence import Notary
 from amends.journal.port.journal import Cursor, Entry, Journal, Lease, Logged, SagaPage, SagaQuery, Summary
@@ -64,7 +64,7 @@ class LetsAnyoneClaim(MemoryJournal):
 
 
 class ClaimsFromItself(MemoryJournal):
-    def _is_free(self, record: Record, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
+    def _is_free(self, record: KeptSaga, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
         return self._living(record, elapsed) is None or (is_named and record.worker == worker)
 
 
@@ -122,7 +122,7 @@ class SignsByAnyKey(MemoryJournal):
 
 
 class RemovesWhatIsGoingOn(MemoryJournal):
-    def _is_over(self, record: Record, ended_before: int) -> bool:
+    def _is_over(self, record: KeptSaga, ended_before: int) -> bool:
         return True
 
 

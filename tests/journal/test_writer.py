@@ -126,7 +126,8 @@ def test_a_bug_in_one_question_is_told_to_its_batch_and_rolled_back(path: Path) 
             await journal.append(SagaId("s"), [started()], after=0, summary=RUNNING)
             async with held_up(journal):
                 innocent = journal.append(SagaId("s"), [resumed()], after=1, summary=RUNNING)
-                guilty = journal._writer.submit(bug, lambda nothing: nothing)
+                guilty = asyncio.ensure_future(journal._writer.ask(bug))
+                await asyncio.sleep(0)
             one, two = await asyncio.gather(innocent, guilty, return_exceptions=True)
             assert (type(one), type(two)) == (ZeroDivisionError, ZeroDivisionError)
             assert one is not two
@@ -248,7 +249,8 @@ def test_the_log_is_cut_back_while_the_journal_grows(path: Path, monkeypatch: py
                 sizes.append(path.with_name("journal.db-wal").stat().st_size)
         return sizes
 
-    assert max(asyncio.run(live())) < 80 * 4200
+    made, *grown = asyncio.run(live())  # the tables are in it from the start
+    assert max(grown) < made + 80 * 4200
 
 
 def test_a_reader_that_stays_does_not_stop_the_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from amends.runtime.coordinator.coordinator import Coordinator
 from amends.runtime.declare.registry import PROCESS
 from amends.runtime.drive.family import PARENT_STEP
 from amends.runtime.drive.policies import Policies
-from amends.testing.crash.life import Life
+from amends.testing.crash.life import CrashLife
 from amends.testing.families import Families
 from amends.testing.simulation.loop import Dice
 from amends.testing.simulation.process import VirtualHeart
@@ -110,7 +110,7 @@ class Folder:
         return await SqliteJournal.open(self.path / "journal.db", clock, notary=notary())
 
 
-class PairLife(Life):
+class PairLife(CrashLife):
     """A life whose coordinator goes by a policy, and whose heart beats in its own time."""
 
     def __init__(self, folder: Folder, pair: Pair, **life: Any) -> None:

@@ -40,7 +40,7 @@ def granted() -> Story:
 
 
 def use(story: Story, **changes: Any) -> list[type[e.Event]]:
-    start = c.StartAttempt(step=FLIGHT, policy="p", contract=ACT)._replace(**changes)
+    start = replace(c.StartAttempt(step=FLIGHT, policy="p", contract=ACT), **changes)
     return [type(fact) for fact in story.tell(start).facts]
 
 
@@ -84,16 +84,23 @@ ARGS: list[Any] = [
 ]
 
 
+def with_(saga_: Saga, **changes: object) -> Saga:
+    other = saga_.copy()
+    for name, value in changes.items():
+        setattr(other, name, value)
+    return other
+
+
 def elsewhere(saga_: Saga) -> Iterator[Saga]:
     """The same saga, as if something that was shown had been something else."""
     begun, step = saga_.begun, saga_.steps[FLIGHT]
     assert begun is not None
     for other in (replace(begun, definition="x"), replace(begun, actor="agent:x"), replace(begun, env="x")):
-        yield altered(saga_, begun=other)
-    yield altered(saga_, id=SagaId("another"))
+        yield with_(saga_, begun=other)
+    yield with_(saga_, id=SagaId("another"))
     for args in ARGS:
         if args != step.args:
-            yield altered(saga_, steps=saga_.steps.set(FLIGHT, altered(step, args=args)))
+            yield with_(saga_, steps={**saga_.steps, FLIGHT: altered(step, args=args)})
     approval = step.approval
     assert approval is not None
     for shown in (
@@ -105,7 +112,7 @@ def elsewhere(saga_: Saga) -> Iterator[Saga]:
         altered(approval, needs=(Need(rule="ask", approvers=("person:bob",)),)),
         altered(approval, digest="0" * 64),
     ):
-        yield altered(saga_, steps=saga_.steps.set(FLIGHT, altered(step, approval=shown)))
+        yield with_(saga_, steps={**saga_.steps, FLIGHT: altered(step, approval=shown)})
 
 
 @pytest.mark.parametrize("place", range(len(list(elsewhere(granted().saga)))))

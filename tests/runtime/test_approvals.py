@@ -511,7 +511,7 @@ async def test_a_step_that_an_old_journal_has_at_its_asking_stays_there(monkeypa
     propose = decide._propose
 
     def not_ahead(saga: Saga, command: commands.ProposeStep) -> Any:
-        return propose(saga, command._replace(ahead=False))
+        return propose(saga, replace(command, ahead=False))
 
     with monkeypatch.context() as old:
         old.setattr(decide, "_propose", not_ahead)

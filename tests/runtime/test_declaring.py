@@ -473,7 +473,7 @@ def test_parts_of_every_possible_kind_are_taken() -> None:
 
     undoes: list[Callable[[Any], object]] = [with_defaults, with_rest, lambda done: None, _Bank().refund, print]
     for undo in undoes:
-        assert register("test.kinds_of_parts", _charge, compensation=undo).compensate == undo
+        assert register("test.kinds_of_parts", _charge, compensation=undo).parts.compensation == undo
 
     def by_order(order: str) -> int:
         return 1
@@ -483,8 +483,8 @@ def test_parts_of_every_possible_kind_are_taken() -> None:
 
     captures: list[Callable[..., object]] = [by_name, _none, one, by_order]
     for capture in captures:
-        assert register("test.kinds_of_parts", _charge, before=capture).capture is capture
-    assert register("test.kinds_of_parts", _charge, probe=_Bank.look, reread=with_rest).ask is _Bank.look
+        assert register("test.kinds_of_parts", _charge, before=capture).parts.before is capture
+    assert register("test.kinds_of_parts", _charge, probe=_Bank.look, reread=with_rest).parts.probe is _Bank.look
     looks: list[Callable[..., object]] = [one, with_result, by_order, _none]
     for check in looks:
         register("test.kinds_of_results", _quote, read_only=True, validate=check)
@@ -516,7 +516,7 @@ def test_a_cell_that_is_run_again_declares_its_part_again() -> None:
     exec(compile(cell.format(1), "cell-1", "exec"), prompt)
     exec(compile(cell.format(1), "cell-1", "exec"), prompt)
     exec(compile(cell.format(2), "cell-2", "exec"), prompt)
-    assert charge.compensate is prompt["undo"]
+    assert charge.parts.compensation is prompt["undo"]
     with pytest.raises(DeclarationError, match="has a compensation already, __main__:undo, line 1, and __main__:undo"):
         exec(compile("\n\n" + cell.format(3), "cell-2", "exec"), prompt)
 
@@ -579,7 +579,7 @@ def test_static_methods_bound_methods_and_functions_with_a_self_are_actions() ->
             return (await on.run(all_of_them)).result
 
     assert asyncio.run(told()) == ["sold a", "bought b", "it is c", "d"]
-    assert Shop.buy.is_async
+    assert Shop.buy.parts.is_async
 
 
 def test_an_action_that_yields_is_refused_for_none_of_it_would_run() -> None:

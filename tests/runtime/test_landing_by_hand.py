@@ -14,7 +14,7 @@ from amends import Coordinator, Ended, Work, action, saga
 from amends.changeset import Changeset, Files, Life, Summary, keep, list_changesets, prune
 from amends.changeset.disk.disk import Disk
 from amends.changeset.store.home import homes_of
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.errors import RefusedError
 from tests.changeset.trees import PACKAGE, plant, seen
 from tests.runtime.support import coordinator, names
@@ -173,7 +173,7 @@ def test_a_strangers_saga_that_has_its_id_is_left_alone(tree: Path) -> None:
 def test_one_from_before_changesets_said_whose_they_are_is_found_by_its_journal(tree: Path) -> None:
     async def scene(on: Coordinator, tree: Path) -> None:
         left = await leave(on, tree)
-        shelf = Shelf(homes_of([tree], None)[0], left.id, Disk())
+        shelf = ChangesetFolder(homes_of([tree], None)[0], left.id, Disk())
         shelf.write(replace(shelf.record(), saga=""))
         assert (await landed(on, tree, left.id)).status == "completed"
         assert (await on.cancel("k")).status == "rolled_back"

@@ -268,7 +268,7 @@ def test_the_words_that_are_compared_and_told_to_models_have_no_place_in_them() 
     _, entries = run(asking(model))
     failed = [one.event for one in entries if isinstance(one.event, AttemptFailed)]
     assert [one.error for one in failed] == ["ConnectionError: down"] * 2
-    assert {one.where for one in failed} == {f"{HERE}:{model.function.__code__.co_firstlineno + 3}, in model"}
+    assert {one.where for one in failed} == {f"{HERE}:{model.parts.function.__code__.co_firstlineno + 3}, in model"}
     assert heard == [(), ("ConnectionError: down",)]
 
 

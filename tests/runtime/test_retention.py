@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from amends import Fatal, SagaStatus, Work, saga
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.core.words.values import SagaId
 from amends.errors import InputError, PayloadRemovedError, RefusedError, UnknownSagaError

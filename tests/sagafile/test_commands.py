@@ -18,7 +18,7 @@ from amends.runtime.coordinator.lists import History
 from amends.runtime.declare.registry import PROCESS
 from amends.runtime.drive.handle import Ended
 from amends.sagafile import parse_saga
-from amends.sagafile.program import Called, Output, call
+from amends.sagafile.program import Called, ProgramOutput, call
 
 CANARY = "canary-4711-canary"
 
@@ -98,7 +98,7 @@ steps:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_a_secret_is_hidden_however_its_output_is_cut_into_pieces(size: int) -> None:
-    out = Output(1000, ["abc", "abcdef", "b"], None)
+    out = ProgramOutput(1000, ["abc", "abcdef", "b"], None)
     text = b"x abcdef abc ab c b abcde" * 3
     for at in range(0, len(text), size):
         out.take(text[at : at + size])

@@ -110,7 +110,7 @@ def test_it_is_done(name: str, place: Place) -> None:
     assert (again.returncode, place.amends("resume").stdout) == (0, "nothing to resume\n")
 
 
-@pytest.mark.parametrize(("name", "step"), PLACES)
+@pytest.mark.parametrize(("name", "step"), sampled(PLACES, each=3))
 def test_what_fails_after_a_step_takes_everything_back(name: str, step: str, place: Place) -> None:
     before = place.world.look()
     place.after(step, FAILS)

@@ -52,7 +52,7 @@ from amends.changeset import (
     Unverified,
     take_back,
 )
-from amends.changeset.disk.disk import Disk, Spot
+from amends.changeset.disk.disk import Disk, DiskName
 from amends.changeset.store.home import Home
 from amends.changeset.views import probe
 from amends.clock import SystemClock
@@ -66,6 +66,7 @@ from amends.runtime.declare.names import login
 from amends.runtime.values.bounded import ON_LOOP
 from amends.text import visible
 from tests.cli.shell import Shell
+from tests.parts import sampled
 from tests.runtime.test_approvals import parked
 from tests.security.confinement import (
     USERS,
@@ -973,7 +974,7 @@ def test_a_folder_that_no_path_reaches_is_removed(pit: Path) -> None:
     begun = most = held()
 
     class Counting(Disk):
-        def remove_folder(self, at: Spot) -> None:
+        def remove_folder(self, at: DiskName) -> None:
             nonlocal most
             most = max(most, held())
             super().remove_folder(at)
@@ -1840,7 +1841,7 @@ def values_charged(given: Callable[[], object], journal: Path, *, in_a_thread: b
 
 
 @pytest.mark.parametrize("in_a_thread", [True, False], ids=["thread", "coroutine"])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", sampled(HOSTILE, each=3))
 def test_an_action_that_took_effect_has_done_so_whatever_it_returns(
     tmp_path: Path, name: str, *, in_a_thread: bool
 ) -> None:

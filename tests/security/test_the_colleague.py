@@ -138,7 +138,7 @@ def test_a_planted_log_would_have_run_a_command_as_the_owner(
     shared.chmod(0o1777)
     ownership_plant(ownership_attack, shared / "amends.db")
 
-    def faultless(path: Path, group: int | None = None) -> list[ownership.Fault]:
+    def faultless(path: Path, group: int | None = None) -> list[ownership.OwnershipFault]:
         return []
 
     monkeypatch.setattr(ownership, "journal_faults", faultless)

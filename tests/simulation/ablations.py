@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 from collections.abc import Generator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from amends.clock import Clock
 from amends.core import decide, plan
 from amends.core.decide import incidents
+from amends.core.events import StepPlaced
 from amends.core.state import saga, step
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
@@ -104,7 +105,8 @@ def _without_where_features_meet(mechanism: str, patch: pytest.MonkeyPatch) -> b
             patch.setattr(decide, "may_stand", _always)
         case "asked ahead":
             patch.setattr(Step, "place", property(_own_name))
-            patch.setattr(saga, "_place_step", _placed_where_it_was_asked(saga._place_step))
+            folds = cast("dict[Any, Any]", saga._FOLD)
+            patch.setitem(folds, StepPlaced, _placed_where_it_was_asked(saga._place_step))
         case "family's hold":
             patch.setattr(Saga, "holds_for_family", property(_never))
         case "family's document":
@@ -160,11 +162,10 @@ def _own_name(step: Step) -> StepId:
 
 
 def _placed_where_it_was_asked(place_step: Any) -> Any:
-    def placed(saga: Saga, event: Any) -> Saga:
+    def placed(saga: Saga, event: Any) -> None:
         entry = saga.steps[event.step].entry
-        after: Saga = place_step(saga, event)
-        step = dataclasses.replace(after.steps[event.step], entry=entry)
-        return dataclasses.replace(after, steps=after.steps.set(event.step, step))
+        place_step(saga, event)
+        saga.steps[event.step] = dataclasses.replace(saga.steps[event.step], entry=entry)
 
     return placed
 

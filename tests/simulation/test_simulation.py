@@ -19,7 +19,7 @@ from tests.parts import rest
 from tests.simulation.ablations import ABLATIONS, first_found
 
 SCHEDULES = 20_000
-SAMPLED = 5_000
+SAMPLED = 2_500
 """So many of them are played by `make test`, the others by `make test-all`."""
 CHUNK = 500
 MOST = 5_000

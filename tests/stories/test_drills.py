@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.evidence.drills import drills_on_record, record_drill
 from amends.journal.port.journal import SagaQuery

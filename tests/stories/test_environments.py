@@ -8,7 +8,7 @@ import pytest
 
 import amends as package
 from amends import Coordinator, SagaStatus, Work, action, saga
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.core.words.values import SagaId
 from amends.drill import drill

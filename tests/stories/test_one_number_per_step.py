@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.core.state.saga import evolve, unstarted
 from amends.core.words.values import SagaId

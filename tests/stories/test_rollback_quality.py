@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from amends import Coordinator, Done, Fatal, SagaStatus, Work, action, saga
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.core.words.values import SagaId
 from amends.evidence.drills import compensation_failures

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.core.events import Event
 from amends.core.transitions import SagaStatus

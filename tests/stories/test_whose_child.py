@@ -19,7 +19,7 @@ from amends import (
     saga,
     to_checkpoint,
 )
-from amends.bootstrap import open_journal
+from amends.addresses import open_journal
 from amends.clock import SystemClock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus

@@ -26,20 +26,20 @@ from amends.changeset.layers.delta import Delta
 from amends.changeset.layers.net import Net, net_changes
 from amends.changeset.layers.rebase import link_layer
 from amends.changeset.layers.report import BranchMerged, Conflict, Conflicted
-from amends.changeset.layers.stack import Found, Stack
+from amends.changeset.layers.stack import FoundPath, Stack
 from amends.changeset.layers.writing import Writing
 from amends.changeset.model.landing_plan import Act, Do, acts_for
-from amends.changeset.model.model import Ancestor, Isolation, Kind, Layer, Life, Record, State, Terms
+from amends.changeset.model.model import Ancestor, ChangesetRecord, Isolation, Layer, Life, PathKind, PathState, Terms
 from amends.changeset.model.paths import beneath, join, spell
 from amends.changeset.store.home import Home
-from amends.changeset.store.records import Shelf, as_sealed, content_in, damaged, sealed_content
+from amends.changeset.store.records import ChangesetFolder, as_sealed, content_in, damaged, sealed_content
 from amends.changeset.views.protocol import View
 from amends.dataclass import dataclass
 
 
-def fork(source: Shelf, layers: Sequence[Layer], *, id: str, name: str, now: int) -> Shelf:
+def fork(source: ChangesetFolder, layers: Sequence[Layer], *, id: str, name: str, now: int) -> ChangesetFolder:
     """Make a branch of these layers, on the terms of the changeset that has them. One that exists is left as it is."""
-    shelf, disk = Shelf(source.home, id, source.disk), source.disk
+    shelf, disk = ChangesetFolder(source.home, id, source.disk), source.disk
     if shelf.is_there:
         return shelf
     above = source.record()
@@ -50,7 +50,7 @@ def fork(source: Shelf, layers: Sequence[Layer], *, id: str, name: str, now: int
         link_layer(disk, source.layer_folder(layer.number), shelf.layer_folder(layer.number), len(above.roots))
     disk.sync_folder(spot(shelf.layers_folder), Sync.LAYER_FOLDERS)
     shelf.make(
-        Record(
+        ChangesetRecord(
             id=id,
             name=name,
             roots=above.roots,
@@ -69,7 +69,7 @@ def fork(source: Shelf, layers: Sequence[Layer], *, id: str, name: str, now: int
 class Branch:
     """A branch that is to be merged."""
 
-    shelf: Shelf
+    shelf: ChangesetFolder
     layers: tuple[Layer, ...]
     forked_at: int
 
@@ -156,10 +156,10 @@ class StackNow:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
 
-    def state(self, path: bytes) -> State | None:
+    def state(self, path: bytes) -> PathState | None:
         found = self._stack.find(path)
         state = self._stack.state(path)
-        is_dark = state is not None and state.kind is Kind.FILE and state.digest.startswith("stat:")
+        is_dark = state is not None and state.kind is PathKind.FILE and state.digest.startswith("stat:")
         if found is not None and is_dark and beneath(found.where, self._stack.root) is None:
             return Delta.file_state(found.where)
         return state
@@ -206,7 +206,7 @@ def _put(branch: Branch, writing: Writing, tree: int, act: Act, net: Net, valida
     else:
         where = branch.where(tree, net)
         with as_sealed(branch.shelf, net.layer, act.path):
-            if state.kind is Kind.FILE and Delta.file_state(where).digest != state.digest:
+            if state.kind is PathKind.FILE and Delta.file_state(where).digest != state.digest:
                 raise damaged(branch.shelf, net.layer, act.path)
-            found = Found(where, os.lstat(where))
+            found = FoundPath(where, os.lstat(where))
         writing.put(act.path, found, state.mode, state.mtime_ns)

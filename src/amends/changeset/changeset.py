@@ -23,23 +23,23 @@ from typing import Self
 
 from amends.changeset.branches import fork
 from amends.changeset.disk.disk import Disk
-from amends.changeset.disk.os_errors import told
+from amends.changeset.disk.os_errors import raise_ours
 from amends.changeset.landing import landing
 from amends.changeset.landing.recovery import recover
 from amends.changeset.landing.validate import Validated
-from amends.changeset.landing.verify import Verification
+from amends.changeset.landing.verify import LandingVerification
 from amends.changeset.layers import rebase
 from amends.changeset.layers.contents import diff_of, overview_of
 from amends.changeset.layers.net import net_changes
 from amends.changeset.layers.remove_layer import matches, require_all
 from amends.changeset.layers.report import Conflicted
-from amends.changeset.model.model import Life, Record, Terms
+from amends.changeset.model.model import ChangesetRecord, Life, Terms
 from amends.changeset.model.paths import Given, Patterns, spell
 from amends.changeset.model.results import Sealed
 from amends.changeset.resolve import write_drafts
 from amends.changeset.steps import Steps
 from amends.changeset.store.home import empty_trash, homes_of
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.changeset.text.diff import Overview
 from amends.changeset.views.probe import Answer, choose
 from amends.changeset.views.protocol import Budget
@@ -86,9 +86,9 @@ class Changeset(Steps):
         terms = terms or Terms()
         for patterns in (terms.reads, terms.ephemeral, terms.limits.denied):
             Patterns(patterns).covering(b"")
-        shelf = Shelf(homes[0], id or clock.new_id(), disk)
+        shelf = ChangesetFolder(homes[0], id or clock.new_id(), disk)
         if not shelf.is_there:
-            record = Record(
+            record = ChangesetRecord(
                 id=shelf.id,
                 name=name,
                 roots=tuple(home.root for home in homes),
@@ -188,7 +188,7 @@ class Changeset(Steps):
         self._require_its_saga()
         self._require_unlanded()
         named = id or self._clock.new_id()
-        with told("the branch was not made"):
+        with raise_ours("the branch was not made"):
             shelf = fork(self._shelf, self._layers, id=named, name=name, now=self._clock.now())
         branch = Changeset(shelf, shelf.record(), self.homes, clock=self._clock, lock=shelf.lock())
         branch._in_name_of = self._in_name_of
@@ -273,7 +273,7 @@ class Changeset(Steps):
         self._require_unlanded()
         check, case = None, self._case(landing_id)
         if verify is not None:
-            command = Verification(
+            command = LandingVerification(
                 verify, self._ground, self.provider, self._shelf.folder, case.opener, verify_s, verify_env, self.terms
             )
             check = functools.partial(self._verified, command)
@@ -281,7 +281,7 @@ class Changeset(Steps):
         self._record = self._shelf.record()
         return ended
 
-    def _verified(self, command: Verification, found: Sequence[Validated]) -> Ran:
+    def _verified(self, command: LandingVerification, found: Sequence[Validated]) -> Ran:
         ran = command.run(found)
         self.confinement = ran.confinement
         return ran

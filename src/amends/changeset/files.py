@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from amends.changeset.disk.read import content_at
-from amends.changeset.layers.stack import Found, Stack
+from amends.changeset.layers.stack import FoundPath, Stack
 from amends.changeset.layers.writing import Writing
 from amends.changeset.model.codec import Fields
 from amends.changeset.model.paths import Given, beneath, matcher, relative, spell
@@ -319,7 +319,7 @@ class Files:
         return writing.stack, at
 
     @staticmethod
-    def _found(stack: Stack, at: bytes, path: Given) -> Found:
+    def _found(stack: Stack, at: bytes, path: Given) -> FoundPath:
         found = stack.find(at)
         if found is None:
             raise FileNotFoundError(2, "No such file or directory", os.fsdecode(path))

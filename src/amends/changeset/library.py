@@ -20,13 +20,13 @@ from amends.changeset.layers.net import net_changes
 from amends.changeset.layers.report import Conflict, Landed
 from amends.changeset.model import results
 from amends.changeset.model.codec import Fields
-from amends.changeset.model.model import Life, Record, Terms, Totals
+from amends.changeset.model.model import ChangesetRecord, Life, Terms, Totals
 from amends.changeset.model.paths import Given, spell
 from amends.changeset.model.results import Sealed, as_take
-from amends.changeset.resolve import conflict_at, draft_of, placed, require_no_marks, write_drafts as drafts
+from amends.changeset.resolve import conflict_at, draft_of, place_in_trees, require_no_marks, write_drafts as drafts
 from amends.changeset.store.home import Home, homes_of
 from amends.changeset.store.queue import Ticket, waiting
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.changeset.views.probe import Answer, doctor as ask
 from amends.changeset.views.protocol import Budget
 from amends.clock import Clock, SystemClock
@@ -76,7 +76,7 @@ def list_changesets(root: Given, *, state: Given | None = None) -> tuple[Summary
     (home,) = homes_of([root], state)
     found: list[Summary] = []
     for each in home.changesets():
-        shelf = Shelf(home, each, Disk())
+        shelf = ChangesetFolder(home, each, Disk())
         with contextlib.suppress(ChangesetDamagedError):
             if shelf.is_there:
                 found.append(_summary(shelf))
@@ -86,10 +86,10 @@ def list_changesets(root: Given, *, state: Given | None = None) -> tuple[Summary
 def show(root: Given, id: str, *, state: Given | None = None) -> Summary:
     """Raises UnknownChangesetError."""
     (home,) = homes_of([root], state)
-    return _summary(Shelf(home, id, Disk()))
+    return _summary(ChangesetFolder(home, id, Disk()))
 
 
-def _summary(shelf: Shelf) -> Summary:
+def _summary(shelf: ChangesetFolder) -> Summary:
     record = shelf.record()
     layers = shelf.layers()
     own = layers[record.forked_at :]
@@ -116,12 +116,12 @@ def _summary(shelf: Shelf) -> Summary:
 def diff(root: Given, id: str, *, step: int | None = None, state: Given | None = None) -> str:
     """A unified diff of all of it, or of one step."""
     (home,) = homes_of([root], state)
-    shelf = Shelf(home, id, Disk())
+    shelf = ChangesetFolder(home, id, Disk())
     record, layers = shelf.record(), shelf.layers()
     return diff_of(shelf, _homes(record, home, state), layers, step, record.forked_at)
 
 
-def _homes(record: Record, home: Home, state: Given | None) -> tuple[Home, ...]:
+def _homes(record: ChangesetRecord, home: Home, state: Given | None) -> tuple[Home, ...]:
     if len(record.roots) == 1:
         return (home,)
     homes = homes_of((home.root, *record.roots[1:]), None if state is None else os.path.dirname(home.path))
@@ -142,9 +142,9 @@ def require_conflict(root: Given, id: str, path: Given, take: str, *, state: Giv
     """The path as a step is given it. Raises PathError for one that is not in conflict, and names the nearest."""
     as_take(take)
     (home,) = homes_of([root], state)
-    shelf = Shelf(home, id, Disk())
+    shelf = ChangesetFolder(home, id, Disk())
     roots = shelf.record().roots
-    tree, at = placed((home.root, *roots[1:]), path)
+    tree, at = place_in_trees((home.root, *roots[1:]), path)
     found = conflicts_of(root, id, state=state)
     conflict_at(found, (home.root, *roots[1:])[tree], at)
     return os.fsdecode(at if tree == 0 else roots[tree] + b"/" + at)
@@ -159,20 +159,20 @@ def write_drafts(root: Given, id: str, *, state: Given | None = None) -> tuple[t
 def draft_digest(root: Given, id: str, path: Given, *, state: Given | None = None) -> str:
     """Digest of the draft of a conflict as it is now. Raises PathError where there is none, or marks stand in it."""
     (home,) = homes_of([root], state)
-    shelf = Shelf(home, id, Disk())
-    tree, at = placed(shelf.record().roots, path)
+    shelf = ChangesetFolder(home, id, Disk())
+    tree, at = place_in_trees(shelf.record().roots, path)
     content, _ = draft_of(shelf, tree, at)
     require_no_marks(content, at)
     return sha256(content).hexdigest()
 
 
-def _case(root: Given, id: str, state: Given | None) -> landing.Case | None:
+def _case(root: Given, id: str, state: Given | None) -> landing.LandingRequest | None:
     (home,) = homes_of([root], state)
-    shelf = Shelf(home, id, Disk())
+    shelf = ChangesetFolder(home, id, Disk())
     record = shelf.record()
     if record.branch_of is not None or record.life not in {Life.ACTIVE, Life.REVIEW}:
         return None
-    return landing.Case(
+    return landing.LandingRequest(
         shelf=shelf,
         name=record.name,
         homes=_homes(record, home, state),
@@ -220,7 +220,7 @@ def landing_of(root: Given, landing: str, *, state: Given | None = None) -> Land
 def keep(root: Given, id: str, *, state: Given | None = None, clock: Clock | None = None) -> Summary:
     """Let a changeset that is over stay for good."""
     (home,) = homes_of([root], state)
-    shelf = Shelf(home, id, Disk())
+    shelf = ChangesetFolder(home, id, Disk())
     with shelf.held():
         shelf.move_on(Life.KEPT, (clock or SystemClock()).now())
     return _summary(shelf)
@@ -242,7 +242,7 @@ def take_back(
     clock, disk = clock or SystemClock(), disk or Disk()
     homes = homes_of(roots, state)
     named = id or clock.new_id()
-    if not Shelf(homes[0], named, disk).is_there:
+    if not ChangesetFolder(homes[0], named, disk).is_there:
         plan = plan_of_landing(homes[0], landing)
         make_inverse(homes, plan, id=named, terms=terms or Terms(), clock=clock, disk=disk)
     return Changeset.open(*roots, id=named, state=state, clock=clock, disk=disk)

@@ -16,13 +16,13 @@ from amends.changeset.landing.displaced import holds_held
 from amends.changeset.landing.late_writes import late_of
 from amends.changeset.landing.revert import plan_of_landing
 from amends.changeset.model.codec import fields_of, items, name_of, number, text
-from amends.changeset.model.model import Life, Record
+from amends.changeset.model.model import ChangesetRecord, Life
 from amends.changeset.model.paths import Given
 from amends.changeset.resolve import draft_folder
 from amends.changeset.store.home import Home, empty_trash, homes_of, landed_folder, throw_away
 from amends.changeset.store.objects import Objects
 from amends.changeset.store.plans import ABORTED, load_plan
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.clock import Clock, SystemClock
 from amends.errors import ChangesetBusyError, ChangesetLifeError
 
@@ -76,7 +76,7 @@ def _pruned(
     home: Home, disk: Disk, now: int, *, older_s: float, late: bool, ids: Collection[str] | None = None
 ) -> Iterator[str]:
     for each in home.changesets():
-        shelf = Shelf(home, each, disk)
+        shelf = ChangesetFolder(home, each, disk)
         if not shelf.is_there or (ids is not None and each not in ids):
             continue
         record = shelf.record()
@@ -95,7 +95,7 @@ def _pruned(
 def _inverses(home: Home, disk: Disk, ids: Collection[str]) -> Iterator[str]:
     """The changesets by which landings of these were taken back."""
     for each in home.changesets():
-        shelf = Shelf(home, each, disk)
+        shelf = ChangesetFolder(home, each, disk)
         taken_back = shelf.record().inverse_of if shelf.is_there else None
         with contextlib.suppress(ChangesetLifeError):
             if taken_back is not None and plan_of_landing(home, taken_back).changeset in ids:
@@ -109,7 +109,7 @@ def _tidy(home: Home, disk: Disk) -> None:
     empty_trash(disk, home)
 
 
-def _throw_contents(shelf: Shelf, record: Record, *, late: bool) -> None:
+def _throw_contents(shelf: ChangesetFolder, record: ChangesetRecord, *, late: bool) -> None:
     for folder in (shelf.layers_folder, shelf.folder + b"/ws", draft_folder(shelf)):
         if os.path.isdir(folder):
             throw_away(shelf.disk, shelf.home, folder, f"{shelf.id}.pruned".encode())
@@ -118,7 +118,7 @@ def _throw_contents(shelf: Shelf, record: Record, *, late: bool) -> None:
             _throw_landing(shelf, landing, late=late)
 
 
-def _throw_landing(shelf: Shelf, landing: str, *, late: bool) -> None:
+def _throw_landing(shelf: ChangesetFolder, landing: str, *, late: bool) -> None:
     trees = plan_of_landing(shelf.home, landing).trees
     homes = [Home(tree.root, tree.home) for tree in trees]
     if not all(_may_go(home, landed_folder(home.path, landing), late=late) for home in homes):
@@ -160,14 +160,14 @@ def _forget_log(home: Home, disk: Disk) -> None:
             disk.remove(spot(home.within(b"log", b"%d.json" % place)))
 
 
-def _unpruned(home: Home) -> Iterator[Shelf]:
+def _unpruned(home: Home) -> Iterator[ChangesetFolder]:
     for each in home.changesets():
-        shelf = Shelf(home, each, Disk())
+        shelf = ChangesetFolder(home, each, Disk())
         if shelf.is_there and shelf.record().life is not Life.PRUNED:
             yield shelf
 
 
-def _oldest_landing(shelf: Shelf) -> int:
+def _oldest_landing(shelf: ChangesetFolder) -> int:
     return min((min(layer.begun.landings) for layer in shelf.layers()), default=shelf.home.newest_landing())
 
 

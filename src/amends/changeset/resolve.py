@@ -38,17 +38,17 @@ from amends.changeset.landing.validate import TreeNow
 from amends.changeset.layers.delta import Delta
 from amends.changeset.layers.net import net_changes
 from amends.changeset.layers.report import Conflict
-from amends.changeset.layers.stack import Found
+from amends.changeset.layers.stack import FoundPath
 from amends.changeset.layers.writing import Writing
 from amends.changeset.model import codec
 from amends.changeset.model.codec import fields_of, loads, optional, state_fields, state_of
-from amends.changeset.model.model import Entry, Kind, Layer, Met, State, same
+from amends.changeset.model.model import Layer, LayerEntry, Met, PathKind, PathState, same
 from amends.changeset.model.paths import Given, beneath, parents, relative, spell
 from amends.changeset.model.results import Take
 from amends.changeset.model.three_way import Clash
 from amends.changeset.store.home import write_record
 from amends.changeset.store.objects import Objects
-from amends.changeset.store.records import Shelf, content_in
+from amends.changeset.store.records import ChangesetFolder, content_in
 from amends.changeset.text.lines import LARGEST_TEXT, is_text
 from amends.changeset.text.merge import merge
 from amends.dataclass import dataclass
@@ -66,7 +66,7 @@ def marks_in(content: bytes) -> list[int]:
 class Resolving:
     """The conflicts of a changeset, in one open step of it."""
 
-    def __init__(self, case: landing.Case, writing: Callable[[int], Writing]) -> None:
+    def __init__(self, case: landing.LandingRequest, writing: Callable[[int], Writing]) -> None:
         self._case = case
         self._writing = writing
         self.met: tuple[dict[bytes, Met], ...] = tuple({} for _ in case.homes)
@@ -137,9 +137,9 @@ class Resolving:
         """The part of the tree that was shown with the marks: what came after that, nobody has seen."""
         return self.met[tree].get(path) or unresolved(self._case.layers, tree).get(path)
 
-    def _meet(self, tree: int, path: bytes, theirs: State | None, clash: str = "") -> None:
+    def _meet(self, tree: int, path: bytes, theirs: PathState | None, clash: str = "") -> None:
         self.met[tree][path] = Met(theirs=theirs, clash=clash)
-        if theirs is not None and theirs.kind is Kind.FILE:
+        if theirs is not None and theirs.kind is PathKind.FILE:
             home = self._case.homes[tree]
             Objects(home).keep(theirs.digest, home.root + b"/" + path, theirs.size)
 
@@ -157,9 +157,9 @@ class Resolving:
             return
         if state is None:
             self._take_out(tree, path)
-        elif state.kind is not Kind.FOLDER:
+        elif state.kind is not PathKind.FOLDER:
             where = content_in(self._case.shelf, number, tree, path)
-            self._put(tree, path, Found(where, os.lstat(where)), state.mode, state.mtime_ns)
+            self._put(tree, path, FoundPath(where, os.lstat(where)), state.mode, state.mtime_ns)
 
     def _take_merged(self, tree: int, path: bytes, draft: bytes | None, conflict: Conflict) -> None:
         writing = self._writing(tree)
@@ -183,9 +183,9 @@ class Resolving:
         if view.state(path) is not None:
             for above in parents(path):
                 theirs = now.state(above)
-                if theirs is None or theirs.kind is not Kind.FOLDER:
+                if theirs is None or theirs.kind is not PathKind.FOLDER:
                     self._meet(tree, above, theirs)
-        if (shown := view.state(path)) is None or shown.kind is not Kind.FOLDER:
+        if (shown := view.state(path)) is None or shown.kind is not PathKind.FOLDER:
             for inner in _below(now, path):
                 self._meet(tree, inner, now.state(inner))
 
@@ -196,13 +196,13 @@ class Resolving:
         if state is None:
             self._take_out(tree, path)
             return
-        if state.kind is not Kind.FOLDER:
+        if state.kind is not PathKind.FOLDER:
             where = self._case.homes[tree].root + b"/" + path
-            self._put(tree, path, Found(where, os.lstat(where)), state.mode, state.mtime_ns)
-            if state.kind is Kind.FILE and Delta.file_state(writing.upper + b"/" + path).digest != state.digest:
+            self._put(tree, path, FoundPath(where, os.lstat(where)), state.mode, state.mtime_ns)
+            if state.kind is PathKind.FILE and Delta.file_state(writing.upper + b"/" + path).digest != state.digest:
                 raise ChangesetBusyError(f"somebody writes to {spell(path)} just now; try again")
             return
-        if shown is None or shown.kind is not Kind.FOLDER:
+        if shown is None or shown.kind is not PathKind.FOLDER:
             self._take_out(tree, path)
             writing.lay_folder(path)
         gone = {net.path for net in net_changes(self._case.layers, tree) if net.ours is None}
@@ -212,7 +212,7 @@ class Resolving:
                 self._meet(tree, inner, now.state(inner))
         writing.finish_folder(path, state.mode, state.mtime_ns)
 
-    def _put(self, tree: int, path: bytes, content: Found | bytes, mode: int, mtime_ns: int) -> None:
+    def _put(self, tree: int, path: bytes, content: FoundPath | bytes, mode: int, mtime_ns: int) -> None:
         writing = self._writing(tree)
         there = writing.stack.find(path)
         if there is not None and there.is_folder:
@@ -265,9 +265,9 @@ def unresolved(layers: Sequence[Layer], tree: int) -> dict[bytes, Met]:
     return {path: met for path, met in found.items() if met.clash}
 
 
-def ours_of(layers: Sequence[Layer], tree: int, path: bytes) -> tuple[State | None, int]:
+def ours_of(layers: Sequence[Layer], tree: int, path: bytes) -> tuple[PathState | None, int]:
     """The state that the changeset had given a path before marks were laid over it, and the layer that has it."""
-    found: list[tuple[Entry, int]] = [
+    found: list[tuple[LayerEntry, int]] = [
         (entry, layer.number) for layer in layers for entry in layer.trees[tree] if entry.path == path
     ]
     rebased = [place for place, (entry, _) in enumerate(found) if entry.is_rebased]
@@ -293,7 +293,7 @@ class Sides:
     base: bytes | None
 
 
-def sides(case: landing.Case, conflict: Conflict, tree: int, now: TreeNow) -> Sides:
+def sides(case: landing.LandingRequest, conflict: Conflict, tree: int, now: TreeNow) -> Sides:
     ours, number = ours_of(case.layers, tree, conflict.path)
     theirs, base = now.state(conflict.path), conflict.ancestor
     return Sides(
@@ -303,8 +303,8 @@ def sides(case: landing.Case, conflict: Conflict, tree: int, now: TreeNow) -> Si
     )
 
 
-def _content(state: State | None, read: Callable[[], bytes]) -> bytes | None:
-    if state is None or state.kind is not Kind.FILE or state.size > LARGEST_TEXT:
+def _content(state: PathState | None, read: Callable[[], bytes]) -> bytes | None:
+    if state is None or state.kind is not PathKind.FILE or state.size > LARGEST_TEXT:
         return None
     with contextlib.suppress(OSError):
         return read()
@@ -322,11 +322,11 @@ def _marked(found: Sides, conflict: Conflict) -> bytes | None:
     return None if answer is None else answer.content
 
 
-def draft_folder(shelf: Shelf) -> bytes:
+def draft_folder(shelf: ChangesetFolder) -> bytes:
     return shelf.folder + b"/" + _DRAFTS
 
 
-def write_drafts(case: landing.Case, conflicts: Sequence[Conflict]) -> tuple[tuple[str, str], ...]:
+def write_drafts(case: landing.LandingRequest, conflicts: Sequence[Conflict]) -> tuple[tuple[str, str], ...]:
     """Have a file to edit for each conflict, beside both sides. The answer: path, and where its draft is.
 
     A draft that somebody has begun to edit stays, as long as the tree is what it was made from.
@@ -372,7 +372,7 @@ def _draft(where: bytes, content: bytes | None) -> None:
     os.rename(beside, where)
 
 
-def _drafted(shelf: Shelf) -> dict[str, Met]:
+def _drafted(shelf: ChangesetFolder) -> dict[str, Met]:
     path = draft_folder(shelf) + b"/seen.json"
     if not os.path.exists(path):
         return {}
@@ -380,7 +380,7 @@ def _drafted(shelf: Shelf) -> dict[str, Met]:
     return {name: Met(theirs=optional(fields_of(value)["theirs"], state_of)) for name, value in paths.items()}
 
 
-def draft_of(shelf: Shelf, tree: int, path: bytes) -> tuple[bytes, Met]:
+def draft_of(shelf: ChangesetFolder, tree: int, path: bytes) -> tuple[bytes, Met]:
     """A person's draft of a conflict, and what they had before them. PathError: there is no draft of it."""
     known = _drafted(shelf).get(f"{tree}/{spell(path)}")
     where = draft_folder(shelf) + b"/merged/%d/" % tree + path
@@ -391,7 +391,7 @@ def draft_of(shelf: Shelf, tree: int, path: bytes) -> tuple[bytes, Met]:
     return content_at(where), known
 
 
-def seen_in_draft(shelf: Shelf, tree: int, path: bytes) -> Met | None:
+def seen_in_draft(shelf: ChangesetFolder, tree: int, path: bytes) -> Met | None:
     return _drafted(shelf).get(f"{tree}/{spell(path)}")
 
 
@@ -409,7 +409,7 @@ def require_no_marks(content: bytes, path: bytes) -> None:
         raise PathError(f"{spell(path)} has marks of the conflict in lines {where}; edit them away, then resolve it")
 
 
-def placed(roots: Sequence[bytes], path: Given) -> tuple[int, bytes]:
+def place_in_trees(roots: Sequence[bytes], path: Given) -> tuple[int, bytes]:
     """Which tree a path is of, and where in it."""
     raw = os.fsencode(path)
     if raw.startswith(b"/"):

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from amends.changeset.branches import Branch, Into, merge_branch
-from amends.changeset.disk.os_errors import told
+from amends.changeset.disk.os_errors import raise_ours
 from amends.changeset.files import Files, Ways
 from amends.changeset.landing import landing
 from amends.changeset.landing.recovery import recover
 from amends.changeset.layers import rebase
 from amends.changeset.layers.report import BranchMerged, Conflicted
-from amends.changeset.layers.seal import Part, seal_layer
+from amends.changeset.layers.seal import OpenPart, seal_layer
 from amends.changeset.layers.stack import stack_over
 from amends.changeset.model import results
-from amends.changeset.model.model import Begun, Layer, Life, Record, Terms
+from amends.changeset.model.model import ChangesetRecord, Layer, LayerStart, Life, Terms
 from amends.changeset.model.results import Dropped, Sealed
 from amends.changeset.resolve import Resolving
 from amends.changeset.store.home import Home, room_of, upper_of
-from amends.changeset.store.records import Shelf
-from amends.changeset.views.protocol import Ground, View
+from amends.changeset.store.records import ChangesetFolder
+from amends.changeset.views.protocol import View, ViewGround
 from amends.clock import Clock
 from amends.errors import ChangesetLifeError
 
@@ -27,7 +27,9 @@ class Steps:
 
     _view: View
 
-    def __init__(self, shelf: Shelf, record: Record, homes: tuple[Home, ...], *, clock: Clock, lock: int) -> None:
+    def __init__(
+        self, shelf: ChangesetFolder, record: ChangesetRecord, homes: tuple[Home, ...], *, clock: Clock, lock: int
+    ) -> None:
         self.id = record.id
         self.homes = homes
         self._shelf = shelf
@@ -42,7 +44,7 @@ class Steps:
         """The conflicts that the open step has to do with."""
         self._in_name_of = ""
         """The saga for which it was opened."""
-        self._ground = Ground(
+        self._ground = ViewGround(
             homes=homes,
             folder=shelf.folder,
             lowers=self._lowers,
@@ -95,7 +97,7 @@ class Steps:
             raise ChangesetLifeError(f"changeset {self.id} is {self.life}; only an active one has further steps")
         number = len(self._layers) + 1
         since = self._view.begin()
-        begun = Begun(
+        begun = LayerStart(
             changeset=self.id,
             number=number,
             name=name,
@@ -131,8 +133,8 @@ class Steps:
             raise ChangesetLifeError(f"changeset {self.id} has no open step; begin one to resolve conflicts in it")
         return self._resolving
 
-    def _case(self, landing_id: str | None = None) -> landing.Case:
-        return landing.Case(
+    def _case(self, landing_id: str | None = None) -> landing.LandingRequest:
+        return landing.LandingRequest(
             shelf=self._shelf,
             name=self._record.name,
             homes=self.homes,
@@ -142,11 +144,11 @@ class Steps:
             landing=landing_id,
         )
 
-    def _seal(self, begun: Begun) -> Sealed:
+    def _seal(self, begun: LayerStart) -> Sealed:
         folder = self._shelf.layer_folder(begun.number)
         existed = self._view.collect(folder)
         parts = [
-            Part(
+            OpenPart(
                 home=home,
                 upper=upper_of(folder, tree),
                 below=stack_over(home, self._lowers(tree)),
@@ -156,7 +158,7 @@ class Steps:
             for tree, home in enumerate(self.homes)
         ]
         recover(self.homes, self._shelf.disk, wait=False)
-        with told("the layer could not be sealed"):
+        with raise_ours("the layer could not be sealed"):
             layer = seal_layer(
                 begun,
                 parts,

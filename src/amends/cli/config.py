@@ -57,12 +57,12 @@ class Configured(NamedTuple):
 
 def configured() -> Configured:
     """Settings of the nearest file. Raises InputError where it cannot be read, or says what it cannot say."""
-    if _forgives and refused():
+    if _forgives and config_refusal():
         return Configured()
     return _configured(os.getcwd())  # noqa: PTH109 - pathlib is slow to import, and every command asks this
 
 
-def refused() -> str:
+def config_refusal() -> str:
     """Why the nearest file is not gone by; '' where it is, or where there is none."""
     try:
         _configured(os.getcwd())  # noqa: PTH109 - as above

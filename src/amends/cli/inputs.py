@@ -25,11 +25,11 @@ def read_document(given: str | None, *, option: str = "--input") -> object:
     if given is None:
         return None
     if given == "-":
-        return _parsed(sys.stdin.buffer.read(), "stdin")
+        return _parse(sys.stdin.buffer.read(), "stdin")
     if not given.startswith("@"):
-        return _parsed(given.encode("utf-8", "surrogateescape"), option)
+        return _parse(given.encode("utf-8", "surrogateescape"), option)
     try:
-        return _parsed(Path(given[1:]).read_bytes(), given[1:])
+        return _parse(Path(given[1:]).read_bytes(), given[1:])
     except OSError as exc:
         raise InputError(f"{option} {given}: {exc.strerror}") from None
 
@@ -77,7 +77,7 @@ def read_limits(given: Iterable[str], declared: Limits | None) -> Limits | None:
     return Limits(**found) if found else None
 
 
-def _parsed(text: bytes, where: str) -> object:
+def _parse(text: bytes, where: str) -> object:
     try:
         found: object = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
     except json.JSONDecodeError as exc:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
-from amends.bootstrap import journal_file
+from amends.addresses import journal_file
 from amends.cli import config
-from amends.evidence.drills import DrilledAt, last_passed
 from amends.journal.port.journal import Journal
 from amends.operate import reading
+
+if TYPE_CHECKING:
+    from amends.evidence.drills import DrilledAt
 
 
 def opened_to_read(address: str) -> AbstractAsyncContextManager[Journal]:
@@ -22,4 +25,6 @@ async def drilled_on(address: str) -> DrilledAt:
     if path is None or not path.exists():
         return {}
     async with opened_to_read(address) as journal:
+        from amends.evidence.drills import last_passed
+
         return await last_passed(journal)

@@ -101,15 +101,15 @@ def _code(words: list[str]) -> int:
     try:
         code = cast("object", cli.main(words, prog_name="amends", standalone_mode=False))
     except click.Abort:
-        return _told("interrupted", INTERRUPTED)
+        return _print_error("interrupted", INTERRUPTED)
     except click.ClickException as exc:
         if "--debug" in words:
             raise
-        return _told(_usage(exc), WRONG)
+        return _print_error(_usage(exc), WRONG)
     except AmendsError as exc:
         if "--debug" in words:
             raise
-        return _told(str(exc) or type(exc).__name__, WRONG)
+        return _print_error(str(exc) or type(exc).__name__, WRONG)
     return code if isinstance(code, int) else 0
 
 
@@ -122,7 +122,7 @@ def _usage(exc: click.ClickException) -> str:
     return f"{message[:1].lower()}{message[1:]}{rest} see {context.command_path} --help"
 
 
-def _told(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     from amends.text import visible  # what is not told needs no words: the help imports nothing but click
 
     click.echo(f"amends: {visible(' '.join(message.split()))}", err=True)

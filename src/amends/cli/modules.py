@@ -10,11 +10,13 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from amends.cli import config
 from amends.errors import InputError, SagaFileError, UnknownDefinitionError
-from amends.runtime.declare.definition import SagaDefinition
+
+if TYPE_CHECKING:
+    from amends.runtime.declare.definition import SagaDefinition
 
 _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 """Where amends itself is: what a person has to mend is in a file of theirs."""
@@ -90,6 +92,8 @@ def find_function(target: str, option: str) -> Callable[..., object]:
 
 
 def _sagas(module: ModuleType) -> dict[str, SagaDefinition]:
+    from amends.runtime.declare.definition import SagaDefinition
+
     return {name: value for name, value in vars(module).items() if isinstance(value, SagaDefinition)}
 
 

@@ -14,7 +14,6 @@ from amends.cli.completing import complete_module
 from amends.cli.log import show_log
 from amends.cli.show.output import hint
 from amends.errors import InputError
-from amends.runtime.declare.names import checked_actor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,6 +132,8 @@ def with_author(command: F) -> F:
 
 def author(by: str | None) -> str:
     """The actor who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
+    from amends.runtime.declare.names import checked_actor
+
     return checked_actor(by)
 
 

@@ -7,15 +7,13 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
-from amends.bootstrap import Coordinator, journal_file
+from amends.addresses import journal_file
 from amends.cli import config
 from amends.cli.journal import opened_to_read
-from amends.cli.modules import load_modules
-from amends.cli.show.approval import asking_fields
 from amends.cli.show.hints import command, tell_review, unconfigured
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.timeline import (
@@ -30,7 +28,6 @@ from amends.cli.show.timeline import (
     widths_for,
 )
 from amends.clock import SystemClock
-from amends.core.decide.require import may_go_back_alone
 from amends.core.events import Cause, declared_in
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -39,11 +36,13 @@ from amends.errors import InputError, RefusedError, UnknownActionError, UnknownD
 from amends.evidence.story.timeline import Line, Timeline
 from amends.journal.port.journal import Entry, Journal
 from amends.operate.reading import load, require_journal
-from amends.runtime.coordinator.people import Approval, lacking
-from amends.runtime.declare.registry import Registry
-from amends.runtime.drive.handle import Ended
-from amends.runtime.drive.kinship import counted_on
 from amends.text import clock_time, visible
+
+if TYPE_CHECKING:
+    from amends.bootstrap import Coordinator
+    from amends.runtime.coordinator.people import Approval
+    from amends.runtime.declare.registry import Registry
+    from amends.runtime.drive.handle import Ended
 
 DONE: Final = 0
 ROLLED_BACK: Final = 3
@@ -144,6 +143,9 @@ def open_incident(saga: Saga) -> str:
 
 async def require_free(journal: Journal, saga: Saga, *, partly: bool = False) -> None:
     """Refuse to take a child back that its parent counts on, before anybody is asked for its modules."""
+    from amends.core.decide.require import may_go_back_alone
+    from amends.runtime.drive.kinship import counted_on
+
     counted = "" if saga.begun is None else await counted_on(journal, saga.id, saga.begun)
     if counted and saga.rollback is None and not may_go_back_alone(saga, partly=partly):
         raise RefusedError(counted)
@@ -297,7 +299,7 @@ class Followers:
         await self._catch_up()
 
 
-async def resumed(coordinator: Coordinator, out: Output) -> list[Ended]:
+async def resume_all(coordinator: Coordinator, out: Output) -> list[Ended]:
     """How the sagas end that are taken up here, with what becomes of them shown meanwhile; as JSON, only their ends."""
     if out.as_json:
         return await coordinator.resume()
@@ -314,11 +316,14 @@ async def remember(
     await remember_files(journal, saga=saga, show=show)
 
 
-Asked: TypeAlias = Callable[[Coordinator, Saga], Awaitable[Ended]]
+Asked: TypeAlias = "Callable[[Coordinator, Saga], Awaitable[Ended]]"
 
 
 def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_json: bool) -> int:
     """Have a person's request done to a saga, with the modules known that it needs; the exit code."""
+    from amends.bootstrap import Coordinator  # it drives: not for who only looks
+    from amends.cli.modules import load_modules
+
     out = Output(as_json=as_json)
 
     async def whole() -> Stands:
@@ -339,7 +344,7 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
 
 # -- ends, and what is waited for -------------------------------------------------------------------------------------
 
-Stands: TypeAlias = tuple[Ended, tuple[Approval, ...]]
+Stands: TypeAlias = "tuple[Ended, tuple[Approval, ...]]"
 """Where a saga stands, and what people are asked if it waits for them."""
 
 
@@ -358,6 +363,9 @@ def tell_ended(
     journal: str = config.JOURNAL,
     modules: Iterable[str] = (),
 ) -> None:
+    from amends.cli.show.approval import asking_fields
+    from amends.runtime.coordinator.people import lacking
+
     out.say(*ended_parts(ended))
     tell_further(out, ended_further(ended))
     for incident in ended.incidents:

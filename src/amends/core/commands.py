@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from amends.core.events import Cause, ControlEvent, IncidentKind
 from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Answer, Lost, Outcome, Succeeded
 from amends.core.words.values import Json, StepId
 from amends.core.words.verdict import Verdict
+from amends.dataclass import dataclass
 
 
-class Moment(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Moment:
     """The time, and what else a decision needs from outside: the core has neither clock nor dice.
 
     `jitter`, between 0 and 1, spreads retries. `window_s`: how long a rollback may take that begins now, where its saga
@@ -23,7 +25,8 @@ class Moment(NamedTuple):
     window_s: float
 
 
-class Spend(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spend:
     """The definition, at `place`, says what it has used up."""
 
     place: StepId
@@ -32,7 +35,8 @@ class Spend(NamedTuple):
     what: str
 
 
-class CountChild(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CountChild:
     """All that the child of a step has used up so far; with the step of this topic, if it asks for one.
 
     `again`: the topic of a step that is about to be tried again, which is counted in.
@@ -48,7 +52,8 @@ class CountChild(NamedTuple):
     again: str = ""
 
 
-class KeepLimits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeepLimits:
     """See whether a limit is reached: before a step of this topic with these arguments, or ("") by the time.
 
     `again`: before a step of this topic is tried again.
@@ -59,7 +64,8 @@ class KeepLimits(NamedTuple):
     again: str = ""
 
 
-class RaiseLimits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RaiseLimits:
     """`most`: the new limits by name, in the journal's units; none: as much again of the one that was reached."""
 
     most: dict[str, int]
@@ -70,7 +76,8 @@ class RaiseLimits(NamedTuple):
 LimitCommand: TypeAlias = Spend | CountChild | KeepLimits | RaiseLimits
 
 
-class StartSaga(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StartSaga:
     definition: str
     version: int
     input: Json
@@ -88,7 +95,8 @@ class StartSaga(NamedTuple):
     module: str = ""
 
 
-class ProposeStep(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProposeStep:
     """`after`: the steps that it was declared to be after, where its definition is a graph. `ahead`: people are asked
     about it before it is to be done.
     """
@@ -101,14 +109,16 @@ class ProposeStep(NamedTuple):
     ahead: bool = False
 
 
-class PlaceStep(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlaceStep:
     """Do a step that was asked ahead: here, and this is where it belongs from now on."""
 
     step: StepId
     place: StepId
 
 
-class DispatchStep(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DispatchStep:
     """Propose a step that is allowed already, and start its first attempt at once."""
 
     step: StepId
@@ -119,7 +129,8 @@ class DispatchStep(NamedTuple):
     after: tuple[StepId, ...] | None = None
 
 
-class RecordVerdict(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordVerdict:
     """`ahead`: people are asked whatever the verdict says, short of a denial: the definition wants it so.
 
     `contract` is the action's as it is now; an approval binds that one.
@@ -131,7 +142,8 @@ class RecordVerdict(NamedTuple):
     contract: Contract | None = None
 
 
-class AnswerApproval(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AnswerApproval:
     """`digest` is of what the person was shown; None: of what is asked now. `policy` judges now; None: not known."""
 
     step: StepId
@@ -142,38 +154,45 @@ class AnswerApproval(NamedTuple):
     policy: str | None = None
 
 
-class ExpireApproval(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ExpireApproval:
     step: StepId
 
 
-class KeepBefore(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeepBefore:
     step: StepId
     before: Json
 
 
-class AwaitLock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AwaitLock:
     step: StepId
     resources: tuple[str, ...]
     holder: str
     until: int
 
 
-class TakeLock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TakeLock:
     step: StepId
 
 
-class RefuseLock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RefuseLock:
     step: StepId
     error: str
     deadlock: bool = False
 
 
-class KeepAfter(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeepAfter:
     step: StepId
     after: Json
 
 
-class ThrottleStep(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ThrottleStep:
     """A rule's rate lets nothing more pass before then."""
 
     step: StepId
@@ -184,7 +203,8 @@ class ThrottleStep(NamedTuple):
     until: int
 
 
-class StartAttempt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StartAttempt:
     """A step that people approved starts only as what they approved: under this policy, with this contract, in time."""
 
     step: StepId
@@ -192,12 +212,14 @@ class StartAttempt(NamedTuple):
     contract: Contract | None = None
 
 
-class RecordOutcome(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
     step: StepId
     outcome: Outcome
 
 
-class RecordAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordAnswer:
     """`reports`: how many late reports of the step were on record when the question was put."""
 
     step: StepId
@@ -205,7 +227,8 @@ class RecordAnswer(NamedTuple):
     reports: int
 
 
-class EnrolLate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EnrolLate:
     """An attempt that had been given up for lost has ended after all."""
 
     step: StepId
@@ -213,25 +236,29 @@ class EnrolLate(NamedTuple):
     outcome: Succeeded | Lost
 
 
-class VoidApproval(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class VoidApproval:
     step: StepId
     why: str
 
 
-class VoidOutlived(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class VoidOutlived:
     """Another policy judges now: what people are still asked under the one before is void, and is judged again."""
 
     policy: str
 
 
-class FinishWork(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FinishWork:
     """`early`: why the definition ended before its end, where it did."""
 
     result: Json
     early: str = ""
 
 
-class FailWork(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FailWork:
     """`calls`: the definition wants a person to decide, and nothing to be taken back before."""
 
     cause: Cause
@@ -240,7 +267,8 @@ class FailWork(NamedTuple):
     calls: bool = False
 
 
-class CancelSaga(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CancelSaga:
     """`counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead.
 
     `mitigate`: also past its pivot, with what is declared to be done about such steps. `unmitigated` names those of
@@ -255,12 +283,14 @@ class CancelSaga(NamedTuple):
     follows: bool = False
 
 
-class MakeCheckpoint(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MakeCheckpoint:
     place: StepId
     name: str
 
 
-class Rewind(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rewind:
     """The definition, at `place`, has some of its own steps taken back, and goes on. `waits` end: nobody is there."""
 
     place: StepId
@@ -272,7 +302,8 @@ class Rewind(NamedTuple):
     attempt: int = 0
 
 
-class RollBackTo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RollBackTo:
     """Someone outside has the saga go back: to a checkpoint by its name, or by its `last` steps that stand.
 
     `counted_on`: another saga counts on how this one ends; it says which, and what to ask for instead.
@@ -285,39 +316,46 @@ class RollBackTo(NamedTuple):
     counted_on: str = ""
 
 
-class SettleFamily(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SettleFamily:
     """Of a child: nothing above it can fail any more, so it releases what it holds."""
 
     by: str
 
 
-class DropHeld(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DropHeld:
     """Of a child that cannot be taken back with its parent: what it holds never goes out."""
 
     why: str
 
 
-class StartRelease(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StartRelease:
     """The child of this step is about to release what it holds."""
 
     step: StepId
 
 
-class EndRelease(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EndRelease:
     """The child of this step holds nothing any more."""
 
     step: StepId
 
 
-class TurnBack(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TurnBack:
     """Begin to go back, as was asked for, or call a person: what may have been the pivot is settled."""
 
 
-class EndRewind(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EndRewind:
     place: StepId
 
 
-class StartCompensation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StartCompensation:
     """Take a step back; of an irreversible one, where a person has asked for that: mitigate it."""
 
     step: StepId
@@ -325,14 +363,16 @@ class StartCompensation(NamedTuple):
     verdict: Verdict
 
 
-class RecordCompensation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordCompensation:
     """How the call ended that takes a step back, or mitigates it."""
 
     step: StepId
     outcome: Outcome
 
 
-class OpenIncident(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OpenIncident:
     """`stops`: it stops a whole rollback, and not only those steps that wait for this one."""
 
     kind: IncidentKind
@@ -341,7 +381,8 @@ class OpenIncident(NamedTuple):
     stops: bool = False
 
 
-class RetryIncident(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RetryIncident:
     """`let_run`: a person has the compensation run that the gate refused.
 
     `mitigate`: have the saga go back past its pivot; `unmitigated` as in `CancelSaga`.
@@ -356,33 +397,38 @@ class RetryIncident(NamedTuple):
     repeat: bool = False
 
 
-class AssignIncident(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AssignIncident:
     incident: int
     owner: str
     by: str
 
 
-class CommentIncident(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CommentIncident:
     incident: int
     by: str
     text: str
 
 
-class ResolveIncident(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ResolveIncident:
     incident: int
     by: str
     reason: str
     proof: str = ""
 
 
-class AdoptPolicy(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AdoptPolicy:
     digest: str
     text: str
     by: str
     why: str
 
 
-class StartWait(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StartWait:
     """Wait at this place for a signal of this name; "": only for the time."""
 
     place: StepId
@@ -390,13 +436,15 @@ class StartWait(NamedTuple):
     until: int
 
 
-class EndWait(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EndWait:
     """The time is up."""
 
     place: StepId
 
 
-class SendSignal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SendSignal:
     """`early`: keep it, should nothing wait for it yet. `decides` says, as a verb, what a person decides by it."""
 
     name: str
@@ -406,7 +454,8 @@ class SendSignal(NamedTuple):
     decides: str = ""
 
 
-class PauseSaga(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PauseSaga:
     """`pause` is the number of the wide one that it came to; 0: its own. `rollbacks`: also where it is rolling back."""
 
     by: str
@@ -415,24 +464,28 @@ class PauseSaga(NamedTuple):
     pause: int = 0
 
 
-class UnpauseSaga(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class UnpauseSaga:
     """`follows`: what held it is over, by what was decided elsewhere; nobody decides about this saga any more."""
 
     by: str
     follows: bool = False
 
 
-class KeepControl(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeepControl:
     """Put what holds for every saga on record."""
 
     fact: ControlEvent
 
 
-class EndSaga(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EndSaga:
     """Nothing is due any more: record how it ended."""
 
 
-class Recover(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Recover:
     """Another driver takes over: what was in flight under the last one is lost."""
 
 

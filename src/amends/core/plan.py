@@ -211,11 +211,11 @@ def strays(saga: Saga) -> bool:
     """Whether an attempt is on its way that the rollback has not begun itself: it is waited for, before anything."""
     if not saga.live:
         return False
-    if saga.live.has_value(StepStatus.RUNNING):
+    if StepStatus.RUNNING in saga.live.values():
         return True
     if saga.frontier is None:
         return any(saga.steps[step].number != saga.top for step in saga.live)
-    return not saga.live.is_within(saga.frontier.turns)
+    return not saga.live.keys() <= saga.frontier.turns.keys()
 
 
 def in_flight(saga: Saga, rewind: Rewind | None = None) -> tuple[StepId, ...]:

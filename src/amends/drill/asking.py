@@ -16,7 +16,7 @@ from amends.core.words.contracts import key_of
 from amends.core.words.outcomes import Answer, Found, FoundNothing
 from amends.core.words.values import SagaId, StepId
 from amends.drill.covering import Spot
-from amends.drill.family import Family
+from amends.drill.family import DrilledFamily
 from amends.drill.findings import Finding, destroyed, doubtful, out_of_turn
 from amends.drill.stage import Stage
 from amends.runtime.declare.action import Action, Asked
@@ -36,7 +36,7 @@ class Questions:
         self._found = found
         self._covers = stage.setting.covers
 
-    async def put(self, family: Family) -> tuple[Mapping[StepOf, Answer], frozenset[StepOf]]:
+    async def put(self, family: DrilledFamily) -> tuple[Mapping[StepOf, Answer], frozenset[StepOf]]:
         """An answer for each step that can be asked about, and the steps that others account for."""
         hidden, answers = frozenset(self.hidden(family)), dict[StepOf, Answer]()
         for account in family:
@@ -47,7 +47,7 @@ class Questions:
                     answers[which] = answer
         return answers, hidden
 
-    def hidden(self, family: Family) -> Iterator[tuple[SagaId, StepId]]:
+    def hidden(self, family: DrilledFamily) -> Iterator[tuple[SagaId, StepId]]:
         for account in family:
             for step in account.saga.steps.values():
                 if self._covers.hides(self._spot(account.saga, step), account.saga):
@@ -56,10 +56,10 @@ class Questions:
     def action(self, step: Step) -> Action[..., Any]:
         return self._stage.registry.action(step.topic, step.contract.version)
 
-    async def ask(self, family: Family, saga: Saga, step: Step) -> Answer | None:
+    async def ask(self, family: DrilledFamily, saga: Saga, step: Step) -> Answer | None:
         if step.topic == CALL.topic:
             return family.answer(saga, step)
-        probe = self.action(step).ask
+        probe = self.action(step).parts.probe
         if probe is None:
             return None
         asked = self.asked(saga, step)
@@ -71,7 +71,7 @@ class Questions:
 
     def asked(self, saga: Saga, step: Step) -> Asked:
         known = self._stage.executor.secrets.get((saga.id, step.id), ())
-        args = self.action(step).typed.restore(cast("dict[str, Any]", unmask(step.args, saga.id, known)))
+        args = self.action(step).parts.typed.restore(cast("dict[str, Any]", unmask(step.args, saga.id, known)))
         return Asked(saga=saga.id, step=step.id, args=args, key=_key(saga, step))
 
     def call(
@@ -86,7 +86,7 @@ class Questions:
             is_async=inspect.iscoroutinefunction(function),
             key=_key(saga, step),
             timeout_s=step.contract.timeout_s,
-            store=self.action(step).typed.store_result if part == "probe" else None,
+            store=self.action(step).parts.typed.store_result if part == "probe" else None,
         )
 
     def _spot(self, saga: Saga, step: Step) -> Spot:
@@ -125,7 +125,7 @@ class Questions:
                     told = destroyed if is_covered else out_of_turn
                     self._found.append(told(step, older))
 
-    def not_given_back(self, family: Family) -> Iterator[Finding]:
+    def not_given_back(self, family: DrilledFamily) -> Iterator[Finding]:
         """Effects that a later step takes away, and no compensation was seen to give back: past the pivot, say."""
         covers = self._covers
         for account in family:

@@ -14,10 +14,10 @@ from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus
 from amends.core.words.contracts import Reversibility
 from amends.core.words.values import Json, SagaId, StepId
-from amends.drill.family import Family
+from amends.drill.family import DrilledFamily
 from amends.drill.faults import BACK, FORWARD, OTHERS, STOPS, TAKES_BACK, Fault, Place, Stop
 from amends.drill.findings import Finding, Mark, short, worst
-from amends.drill.records import called, digests_of
+from amends.drill.records import child_definitions, digests_of
 from amends.drill.rehearsal import Rehearsal
 from amends.drill.report import Cell, Drilled, Report, is_users
 from amends.drill.stage import Hook, Setting
@@ -173,7 +173,7 @@ class Drill:
             steps=self._steps,
             cells=tuple(self._cells),
             runs=self._runs,
-            digests=digests_of(definition, actions, called(registry, family.children)),
+            digests=digests_of(definition, actions, child_definitions(registry, family.children)),
             children=family.children,
             covered=self._setting.covers.of_drilled,
             only=tuple(sorted(self._only)),
@@ -313,7 +313,7 @@ def _in_order(saga: Saga) -> list[Step]:
     return sorted(saga.steps.values(), key=lambda step: step.number or len(saga.steps) + 1)
 
 
-def _stop(family: Family) -> Stop | None:
+def _stop(family: DrilledFamily) -> Stop | None:
     """Where it is stopped to be taken back: at the first step that cannot be, or before what is held goes out."""
     pivots = [s for s in _in_order(family.saga) if s.contract.reversibility is Reversibility.IRREVERSIBLE and s.number]
     if pivots and not pivots[0].contract.hold:

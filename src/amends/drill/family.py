@@ -21,7 +21,7 @@ from amends.runtime.drive.family import PARENT_STEP
 from amends.runtime.drive.kinship import child_id
 
 
-class Family:
+class DrilledFamily:
     def __init__(self, drilled: SagaId, accounts: Mapping[SagaId, Account]) -> None:
         self.accounts = accounts
         self.drilled = accounts.get(drilled) or Account(())

@@ -19,7 +19,7 @@ from amends.core.words.outcomes import Answer, Found, FoundNothing, NoAnswer
 from amends.core.words.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.drill.executor import Made, Rehearsed
-from amends.drill.family import Family
+from amends.drill.family import DrilledFamily
 from amends.drill.faults import WHOLE, Fault, Place, called_for
 from amends.drill.world import ON_RECORD, Account, check, wanted
 
@@ -73,7 +73,7 @@ class Witness:
     """Steps whose effect a later step that stands has taken away."""
 
 
-def findings(family: Family, executor: Rehearsed, place: Place, witness: Witness) -> list[Finding]:
+def findings(family: DrilledFamily, executor: Rehearsed, place: Place, witness: Witness) -> list[Finding]:
     """All that is wrong once a saga has ended; nothing, it should be."""
     found: list[Finding] = []
     for account in family:
@@ -93,7 +93,7 @@ def findings(family: Family, executor: Rehearsed, place: Place, witness: Witness
     return found
 
 
-def _in_child(family: Family, account: Account, finding: Finding) -> Finding:
+def _in_child(family: DrilledFamily, account: Account, finding: Finding) -> Finding:
     """It is told of the step that called the child."""
     begun = account.saga.begun
     name = "" if begun is None else begun.definition
@@ -105,14 +105,14 @@ def _in_child(family: Family, account: Account, finding: Finding) -> Finding:
 # -- incidents --------------------------------------------------------------------------------------------------------
 
 
-def _incidents(family: Family, account: Account, made: list[Made], place: Place) -> Iterator[Finding]:
+def _incidents(family: DrilledFamily, account: Account, made: list[Made], place: Place) -> Iterator[Finding]:
     for incident in account.saga.open_incidents:
         step = None if incident.step is None else account.saga.steps[incident.step]
         if not _is_due(family, account, incident, step, place):
             yield _called(account, incident, step, made)
 
 
-def _is_due(family: Family, account: Account, incident: Incident, step: Step | None, place: Place) -> bool:
+def _is_due(family: DrilledFamily, account: Account, incident: Incident, step: Step | None, place: Place) -> bool:
     """Whether a person has to be called, by the contract or by what was brought about."""
     at_place = step is not None and step.id == place.step
     match incident.kind:
@@ -176,7 +176,7 @@ def _how_it_fails(mine: list[Made]) -> str:
 # -- what stands ------------------------------------------------------------------------------------------------------
 
 
-def _standing(family: Family, account: Account, made: list[Made], witness: Witness) -> Iterator[Finding]:
+def _standing(family: DrilledFamily, account: Account, made: list[Made], witness: Witness) -> Iterator[Finding]:
     saga = account.saga
     for step in family.concerned(saga):
         if step.id in account.named or step.status is StepStatus.SETTLED or (saga.id, step.id) in witness.hidden:

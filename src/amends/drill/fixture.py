@@ -30,7 +30,7 @@ def rehearsed(definition: object, given: object, options: dict[str, Any]) -> Rep
 async def _whole(definition: SagaDefinition, given: object, options: dict[str, Any], journal: str | None) -> Report:
     report = await drill(definition, given, **options)
     if journal is not None:
-        from amends.bootstrap import open_journal
+        from amends.addresses import open_journal
         from amends.clock import SystemClock
         from amends.evidence.drills import record_drill
 

@@ -19,12 +19,12 @@ from amends.journal.port.evidence import NOBODY, Notary, Removal, Signer, Spared
 from amends.journal.port.journal import (
     ApprovalPage,
     Cursor,
-    Driver,
     Entry,
     IncidentPage,
     Inspection,
     Journal,
     Lease,
+    LeaseHolder,
     Logged,
     PersonQuery,
     SagaPage,
@@ -159,7 +159,7 @@ class Mortal:
     async def holder(self, saga: SagaId) -> str | None:
         return await self._answer(self._inner.holder(saga))
 
-    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         return await self._answer(self._inner.drivers(sagas))
 
     async def lock(self, ask: LockAsk, lease: Lease) -> LockAnswer:

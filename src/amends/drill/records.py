@@ -61,7 +61,7 @@ def has_changed(drilled: DrillRecord, definition: SagaDefinition, registry: Regi
     users = [each for each in drilled.actions if is_users(each.topic)]
     try:
         actions = [registry.action(Topic(each.topic), each.version) for each in users]
-        children = called(registry, drilled.children)
+        children = child_definitions(registry, drilled.children)
     except (UnknownActionError, UnknownDefinitionError):
         return True
     now = digests_of(definition, actions, children)
@@ -76,13 +76,14 @@ def digests_of(
     text = [part for each in (definition, *children) for part in _text(each)]
     found = {definition.name: _digest(*text)}
     for action in actions:
-        parts = [action.function, action.compensate, action.ask, action.capture]
-        parts += [action.mitigate] if action.mitigate is not None else []
-        found[action.topic] = _digest(contract_digest(action.contract), *map(_code, parts))
+        parts = action.parts
+        functions = [parts.function, parts.compensation, parts.probe, parts.before]
+        functions += [parts.mitigation] if parts.mitigation is not None else []
+        found[action.topic] = _digest(contract_digest(action.contract), *map(_code, functions))
     return found
 
 
-def called(registry: Registry, names: Iterable[str]) -> list[SagaDefinition]:
+def child_definitions(registry: Registry, names: Iterable[str]) -> list[SagaDefinition]:
     """The definitions of children, by name/version. Raises UnknownDefinitionError."""
     split = (name.rpartition("/") for name in names)
     return [registry.definition(name, int(version)) for name, _, version in split]

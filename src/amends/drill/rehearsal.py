@@ -20,10 +20,10 @@ from amends.core.words.globs import some_match
 from amends.core.words.outcomes import Succeeded
 from amends.core.words.values import StepId
 from amends.drill.asking import Questions
-from amends.drill.family import Family
+from amends.drill.family import DrilledFamily
 from amends.drill.faults import BACK, CALLS_PERSON, OTHERS, WHOLE, Change, Fault, Place, Stop, called_for
 from amends.drill.findings import Finding, Mark, Witness, differing, doubtful, failed, findings, short
-from amends.drill.stage import Life, Setting, Stage
+from amends.drill.stage import DrilledLife, Setting, Stage
 from amends.drill.world import Account
 from amends.errors import PastPivotError, RefusedError
 from amends.journal.port.journal import Entry
@@ -49,7 +49,7 @@ class Rehearsal:
         self.questions = Questions(self.stage, self.found)
         self.status: SagaStatus | None = None
         """How it first ended, before anything was taken back."""
-        self.left, self.wrote_last = Family(self.stage.saga, {}), self.stage.saga
+        self.left, self.wrote_last = DrilledFamily(self.stage.saga, {}), self.stage.saga
         """What was on record when it died, and whose the newest entry was."""
         self.asked_people: set[StepId] = set()
         self._before: object = None
@@ -66,7 +66,7 @@ class Rehearsal:
         """Whether the run came to the place at all."""
         return self.stage.executor.was_hit or self.stage.gate.was_hit
 
-    async def play(self, ends_at: int | None = None) -> Life:
+    async def play(self, ends_at: int | None = None) -> DrilledLife:
         """Run it; with `ends_at`, until it dies at that point, and then recover it."""
         setting, executor = self.setting, self.stage.executor
         await _called(setting.fresh)
@@ -253,23 +253,25 @@ class Rehearsal:
         saga = await self._saga()
         step = saga.steps[call.step]
         change = OTHERS[step.topic]
-        await _given(change, self.questions.asked(saga, step))
+        await _make_change(change, self.questions.asked(saga, step))
         self._changed = await self._look(saga, step)
 
     async def _look(self, saga: Saga, step: Step) -> object:
         """The state that somebody else has made: by the action's before-image, else by the snapshot of the world."""
         action = self.questions.action(step)
-        if action.capture is None:
+        if action.parts.before is None:
             return await self._snapshot()
-        capture = captures(action.capture, action.signature.names, self.questions.asked(saga, step))
-        outcome = await self.stage.executor.make(self.questions.call(saga, step, "before", action.capture, capture))
+        capture = captures(action.parts.before, action.parts.signature.names, self.questions.asked(saga, step))
+        outcome = await self.stage.executor.make(
+            self.questions.call(saga, step, "before", action.parts.before, capture)
+        )
         return outcome.result if isinstance(outcome, Succeeded) else outcome
 
     async def _check_change(self, saga: Saga) -> None:
         step = saga.steps.get(self.place.step)
         if step is None or not self.was_hit:
             return
-        if self.questions.action(step).capture is None and self.setting.world is None:
+        if self.questions.action(step).parts.before is None and self.setting.world is None:
             self.found.append(doubtful(step, "it has no before-image to see by whether somebody else's change stands"))
         elif (now := await self._look(saga, step)) != self._changed:
             text = f"its compensation restores over somebody else's change: {differing(self._changed, now)}"
@@ -290,7 +292,7 @@ async def _called(hook: Callable[[], object] | None) -> object:
     return await made if inspect.isawaitable(made) else made
 
 
-async def _given(change: Change, asked: Asked) -> None:
+async def _make_change(change: Change, asked: Asked) -> None:
     made = change(asked)
     if inspect.isawaitable(made):
         await made

@@ -21,7 +21,7 @@ from amends.dataclass import dataclass
 from amends.drill.clock import HurriedClock
 from amends.drill.covering import Covers
 from amends.drill.executor import Rehearsed
-from amends.drill.family import Family
+from amends.drill.family import DrilledFamily
 from amends.drill.faults import STOPS, Fault, Place, Stop
 from amends.drill.mortal import Author, Mortal
 from amends.drill.world import Account
@@ -76,7 +76,7 @@ class Setting:
         return Settings(lease_s=1e9, poll_s=3600.0, settle_s=wait_s, drain_s=wait_s, replay_s=wait_s)
 
 
-class Life:
+class DrilledLife:
     """`passed` names the points in order: each write, each effect. The one with the number `ends_at` is the last."""
 
     is_refused = False
@@ -170,9 +170,9 @@ class Stage:
         self.gate.denies = None
         self.ends_work = False
 
-    async def live(self, script: Script, ends_at: int | None = None) -> Life:
+    async def live(self, script: Script, ends_at: int | None = None) -> DrilledLife:
         """One life, to its own end or to the point that it dies at."""
-        life = Life(ends_at)
+        life = DrilledLife(ends_at)
         self.executor.life = life
         journal = Mortal(self._open(), life, self._authors)
         coordinator = Coordinator(
@@ -211,7 +211,7 @@ class Stage:
     async def entries(self) -> tuple[Entry, ...]:
         return await self._read(self.saga)
 
-    async def family(self) -> Family:
+    async def family(self) -> DrilledFamily:
         """The saga and its children, as they are on record."""
         journal, found = self._open(), dict[SagaId, Account]()
         query = SagaQuery()
@@ -220,7 +220,7 @@ class Stage:
             for row in page.rows:
                 found[row.id] = Account(await self._read(row.id))
             if page.cursor is None:
-                return Family(self.saga, found)
+                return DrilledFamily(self.saga, found)
             query = replace(query, before=page.cursor)
 
     async def _read(self, saga: SagaId) -> tuple[Entry, ...]:

@@ -75,7 +75,7 @@ _ENDS: Final = frozenset({status for status in SagaStatus if status.ended} | {Sa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ProviderCall:
     """One call that reached a provider. `key` is the call's own, `of` that of the action that it makes or takes back.
 
     A note is no call: it is how a provider that is to fail twice knows, in whatever process it is asked, that it has.
@@ -97,7 +97,7 @@ class Line:
 class World:
     """Without a path it is kept in memory, for one process."""
 
-    def __init__(self, path: Path | None = None, lines: Iterable[Line] = ()) -> None:
+    def __init__(self, path: Path | None = None, lines: Iterable[ProviderCall] = ()) -> None:
         self._path = path
         self._lines = list(lines)
         self._lock = threading.Lock()
@@ -113,7 +113,7 @@ class World:
         self._add(_line("note", name, key="", of=""))
         return sum(line.what == "note" and line.topic == name for line in self.everything)
 
-    def _add(self, line: Line) -> None:
+    def _add(self, line: ProviderCall) -> None:
         if self._path is None:
             with self._lock:
                 self._lines.append(line)
@@ -125,17 +125,19 @@ class World:
             os.close(file)
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[ProviderCall, ...]:
         """The calls, in the order in which they happened."""
         return tuple(line for line in self.everything if line.what != "note")
 
     @property
-    def everything(self) -> tuple[Line, ...]:
+    def everything(self) -> tuple[ProviderCall, ...]:
         if self._path is None:
             return tuple(self._lines)
         if not self._path.exists():
             return ()
-        return tuple(Line(**json.loads(text)) for text in self._path.read_text(encoding="utf-8").split("\n")[:-1])
+        return tuple(
+            ProviderCall(**json.loads(text)) for text in self._path.read_text(encoding="utf-8").split("\n")[:-1]
+        )
 
     def stands(self, key: str) -> int:
         """How many times the effect of the action with this key stands."""
@@ -144,11 +146,11 @@ class World:
 
 def _line(
     what: Literal["effect", "undo", "note"], topic: str, *, key: str, of: str, saga: str = "", honours_keys: bool = True
-) -> Line:
-    return Line(what=what, topic=topic, saga=saga, key=key, of=of, honours_keys=honours_keys, pid=os.getpid())
+) -> ProviderCall:
+    return ProviderCall(what=what, topic=topic, saga=saga, key=key, of=of, honours_keys=honours_keys, pid=os.getpid())
 
 
-def standing(lines: Iterable[Line]) -> dict[str, int]:
+def standing(lines: Iterable[ProviderCall]) -> dict[str, int]:
     """How many times each action's effect stands after these calls, by the action's key."""
     nets: dict[str, int] = {}
     for line in _effective(lines):
@@ -156,7 +158,7 @@ def standing(lines: Iterable[Line]) -> dict[str, int]:
     return nets
 
 
-def _effective(lines: Iterable[Line]) -> Iterator[Line]:
+def _effective(lines: Iterable[ProviderCall]) -> Iterator[ProviderCall]:
     """The calls that changed something: not a key that its provider knows, not an undo where nothing stands."""
     nets: dict[str, int] = {}
     seen: set[str] = set()
@@ -296,7 +298,7 @@ class Account:
         self.before: list[tuple[Saga, e.Event]] = []
         """Each event, and the saga as it was when it came."""
         for entry in entries:
-            self.before.append((self.saga, entry.event))
+            self.before.append((self.saga.copy(), entry.event))
             self.saga = evolve(self.saga, entry.event)
             if isinstance(entry.event, INTENTS):
                 self.steps_by_key[entry.event.key] = entry.event.step
@@ -317,10 +319,10 @@ class Account:
         return [event for _, event in self.before if getattr(event, "step", None) == step]
 
 
-Rule = Callable[[Account, tuple[Line, ...]], Iterator[str]]
+Rule = Callable[[Account, tuple[ProviderCall, ...]], Iterator[str]]
 
 
-def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+def _ended(account: Account, _lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     if account.waits_for_people:
         return
     if account.saga.rests:
@@ -332,7 +334,7 @@ def _ended(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
         yield f"it is {account.saga.phase}, and steps {', '.join(unnamed)} still count as running, unnamed"
 
 
-def _nets(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+def _nets(account: Account, lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     saga, nets = account.saga, standing(lines)
     for step in saga.steps.values() if saga.phase in _ENDS else ():
         if step.topic.startswith(BUILT_IN):
@@ -361,7 +363,7 @@ def wanted(saga: Saga, step: Step) -> int:
     return int(stays and step.status is _S.SUCCEEDED and step.contract.side_effect)
 
 
-def _calls(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+def _calls(account: Account, lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     for key, step in account.steps_by_key.items():
         intents, undos = (
             [event for event in account.events(step) if isinstance(event, kind)]
@@ -380,7 +382,7 @@ def _calls(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
             yield f"step {step} was taken back with keys that are not on record: {', '.join(sorted(strange))}"
 
 
-def _repeats(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+def _repeats(account: Account, _lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     keys: dict[tuple[StepId, int], str] = {}
     taken_back: set[StepId] = set()
     for saga, event in account.before:
@@ -404,7 +406,7 @@ def _repeats(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
                 pass
 
 
-def _order(account: Account, lines: tuple[Line, ...]) -> Iterator[str]:
+def _order(account: Account, lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     """Newest first, by the journal's own account; and by the world's, where nobody has interfered."""
     for saga, event in account.before:
         if isinstance(event, e.CompensationStarted | e.MitigationStarted):
@@ -429,7 +431,7 @@ def _is_beside(saga: Saga, one: Step, step: Step) -> bool:
     return step.rewind not in saga.rewinding or one.rewind == step.rewind
 
 
-def _held(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+def _held(account: Account, _lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     """A held step is released when the work is finished and nothing else is under way, and by no rollback.
 
     A release that nobody knows the end of may be repeated all the same: that is how it is settled.
@@ -447,7 +449,7 @@ def _is_owed(saga: Saga, step: Step) -> bool:
     return step.doubtful if saga.phase is SagaStatus.RUNNING else step.owed
 
 
-def _chain(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+def _chain(account: Account, _lines: tuple[ProviderCall, ...]) -> Iterator[str]:
     hashed = FIRST
     for number, entry in enumerate(account.entries, start=1):
         hashed = chain(hashed, entry.saga, number, entry.at, entry.name, entry.body)

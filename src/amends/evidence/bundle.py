@@ -168,7 +168,7 @@ class _Payloads:
 
     async def after(self, stored: Stored) -> AsyncIterator[str]:
         yield spell_entry({**stored._asdict(), "hash": stored.hash.hex()}) + "\n"
-        left = list(reversed(needed(stored.body)))
+        left = list(reversed(payload_digests(stored.body)))
         while left:
             name = left.pop()
             text = None if name in self._seen else await self.journal.payload(name)
@@ -178,7 +178,7 @@ class _Payloads:
                 left += reversed(below(text))
 
 
-def needed(body: str) -> tuple[str, ...]:
+def payload_digests(body: str) -> tuple[str, ...]:
     """The digests of the payloads that a body needs. Raises JournalDamagedError."""
     return () if removed_digest(body) is not None else references(body)
 

@@ -21,12 +21,12 @@ LONGEST_CODE: Final = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FactList:
     rows: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
 
@@ -36,7 +36,7 @@ class Code:
     text: str
 
 
-Block: TypeAlias = str | Facts | Table | Code
+Block: TypeAlias = str | FactList | PageTable | Code
 Section: TypeAlias = tuple[str, Sequence[Block]]
 _Data: TypeAlias = Mapping[str, Any]
 
@@ -84,7 +84,7 @@ def _happened(told: _Data) -> list[Block]:
         ("rolled back because", "" if back is None else f"{back['why']} ({back['cause']}, by {back['by']})"),
         ("child of", _text(saga["parent"])),
     ]
-    return [told["summary"], Facts([(name, text) for name, text in rows if text])]
+    return [told["summary"], FactList([(name, text) for name, text in rows if text])]
 
 
 def _gone(told: _Data) -> list[Block]:
@@ -94,7 +94,7 @@ def _gone(told: _Data) -> list[Block]:
     said = [(one["at"], one["by"], one["why"], str(one["entries"])) for one in gone["by"]]
     text = f"What {gone['entries']} entries held was removed for good: arguments, results, errors and reasons. Their "
     text += "numbers, times, kinds and hashes are left, and prove that they were."
-    return [text, *([Table(("when", "by", "why", "entries"), said)] if said else [])]
+    return [text, *([PageTable(("when", "by", "why", "entries"), said)] if said else [])]
 
 
 def _stands(told: _Data) -> list[Block]:
@@ -109,7 +109,7 @@ def _stands(told: _Data) -> list[Block]:
         for one in told["stands"]
     ]
     if rows:
-        return [Table(("step", "action", "with", "what stands", "can it be taken back"), rows)]
+        return [PageTable(("step", "action", "with", "what stands", "can it be taken back"), rows)]
     return ["Nothing is on record that changed anything."] if told["removed"] is None else []
 
 
@@ -119,7 +119,7 @@ def _lines(lines: Sequence[_Data]) -> list[Block]:
         (_text(one["at"]), str(one["entry"]), one["who"], _text(one["step"]), one["topic"], one["text"])
         for one in lines
     ]
-    return [Table(heads, rows)] if rows else []
+    return [PageTable(heads, rows)] if rows else []
 
 
 def _who(told: _Data) -> list[Block]:
@@ -131,13 +131,13 @@ def _who(told: _Data) -> list[Block]:
         ("approved by", ", ".join(people["approvers"])),
         ("closed by", people["resolver"] or ""),
     ]
-    return [Facts([(name, text) for name, text in rows if text])]
+    return [FactList([(name, text) for name, text in rows if text])]
 
 
 def _judged(told: _Data) -> list[Block]:
     heads = ("when", "step", "phase", "decision", "rule", "policy", "why")
     rows = [(one["at"], *(_text(one[name]) for name in heads[1:])) for one in told["judged"]]
-    return [Table(heads, rows)] if rows else []
+    return [PageTable(heads, rows)] if rows else []
 
 
 def _approvals(told: _Data) -> list[Block]:
@@ -154,8 +154,8 @@ def _approvals(told: _Data) -> list[Block]:
         ]
         rule = f"rule {one['rule']} of policy {one['policy']}"
         rows = [("asked", one["asked_at"]), ("until", one["expires_at"]), ("by", rule), ("digest", one["digest"])]
-        found += [f"Step {_text(one['step'])}", Facts(rows)]
-        found.append(Table(("when", "who", "what", "why"), answers) if answers else "Nobody has answered.")
+        found += [f"Step {_text(one['step'])}", FactList(rows)]
+        found.append(PageTable(("when", "who", "what", "why"), answers) if answers else "Nobody has answered.")
         found += ["What was shown:", Code(_dumped(one["shown"]))]
     return found
 
@@ -177,12 +177,12 @@ def _closed(told: _Data) -> list[Block]:
         ("proof", _text(closed["proof"])),
         ("vouched for", ", ".join(f"step {step}" for step in closed["settled"])),
     ]
-    return [Facts([(name, text) for name, text in rows if text])]
+    return [FactList([(name, text) for name, text in rows if text])]
 
 
 def _comments(told: _Data) -> list[Block]:
     rows = [(one["at"], one["by"], one["text"]) for one in told["comments"]]
-    return [Table(("when", "who", "what"), rows)] if rows else []
+    return [PageTable(("when", "who", "what"), rows)] if rows else []
 
 
 def _family(told: _Data) -> list[Block]:
@@ -190,7 +190,7 @@ def _family(told: _Data) -> list[Block]:
         (one["id"], one["definition"], one["status"], _text(one["parent"]), str(one["open_incidents"]))
         for one in told["family"]
     ]
-    return [Table(("saga", "definition", "status", "child of", "open incidents"), rows)] if rows else []
+    return [PageTable(("saga", "definition", "status", "child of", "open incidents"), rows)] if rows else []
 
 
 def _evidence(told: _Data) -> list[Block]:
@@ -208,7 +208,7 @@ def _evidence(told: _Data) -> list[Block]:
         "Whoever has the journal exports a bundle; anybody verifies it, offline, with Python alone. Take the key from "
     )
     said += "another hand than the bundle, and see that it is the one above."
-    return [Facts(rows), said, Code("\n".join(proof["verify"])), Table(("entry", "kind", "hash"), hashes)]
+    return [FactList(rows), said, Code("\n".join(proof["verify"])), PageTable(("entry", "kind", "hash"), hashes)]
 
 
 # -- Markdown ---------------------------------------------------------------------------------------------------------
@@ -230,9 +230,9 @@ def _md_block(block: Block) -> str:
     match block:
         case str():
             return _md(block)
-        case Facts(rows=rows):
+        case FactList(rows=rows):
             return "\n".join(f"- **{name}:** {_md(text)}" for name, text in rows)
-        case Table(heads=heads, rows=rows):
+        case PageTable(heads=heads, rows=rows):
             lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
             return "\n".join([*lines, *(f"| {' | '.join(map(_md, row))} |" for row in rows)])
         case Code(text=text):
@@ -294,10 +294,10 @@ def _html_block(block: Block) -> str:
     match block:
         case str():
             return f"<p>{_html(block)}</p>"
-        case Facts(rows=rows):
+        case FactList(rows=rows):
             facts = "\n".join(f"<dt>{_html(name)}</dt><dd>{_html(text)}</dd>" for name, text in rows)
             return f"<dl>\n{facts}\n</dl>"
-        case Table(heads=heads, rows=rows):
+        case PageTable(heads=heads, rows=rows):
             head = "".join(f"<th>{_html(name)}</th>" for name in heads)
             lines = "\n".join("<tr>" + "".join(f"<td>{_html(cell)}</td>" for cell in row) + "</tr>" for row in rows)
             return (

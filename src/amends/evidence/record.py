@@ -84,7 +84,7 @@ class _Told:
         goes_back = False
         for entry in entries:
             event = entry.event
-            self._traced(event)
+            self._trace(event)
             if isinstance(event, (e.AttemptSucceeded, e.AttemptFailed, e.AttemptLost)) and event.confinement:
                 self.confinements[event.step] = event.confinement
             if isinstance(event, (e.RollbackStarted, e.RollbackResumed)):
@@ -94,9 +94,9 @@ class _Told:
             elif isinstance(event, (e.CompensationStarted, e.MitigationStarted)):
                 self.compensated.add(event.step)
             elif not isinstance(event, (e.CompensationDenied, e.MitigationDenied)):
-                self._judged(event)
+                self._note_judgement(event)
 
-    def _traced(self, event: e.Event) -> None:
+    def _trace(self, event: e.Event) -> None:
         """Where each argument came from, by what stood on record when its step was proposed."""
         match event:
             case e.SagaStarted(input=asked, actor=actor):
@@ -115,7 +115,7 @@ class _Told:
             case _:
                 pass
 
-    def _judged(self, event: e.Event) -> None:
+    def _note_judgement(self, event: e.Event) -> None:
         """Whatever names a step and a rule is a judgement of its action."""
         if isinstance(event, (e.StepProposed, e.ActionDispatched)):
             self.steps[event.step] = None

@@ -54,7 +54,7 @@ _MAY: Final = "may stand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportMaterial:
     """Material of a report. `saga` is None where its content was removed."""
 
     row: IncidentRow
@@ -70,7 +70,7 @@ class Told:
     """The journal's address, for the commands, where it is not the usual one."""
 
 
-def report(told: Told) -> dict[str, Json]:
+def report(told: ReportMaterial) -> dict[str, Json]:
     """The whole report as data."""
     row, of, saga = told.row, told.of, told.saga
     resolution = _resolution(told)
@@ -107,7 +107,7 @@ def _unmarked(value: Json) -> Json:
 # -- what happened ----------------------------------------------------------------------------------------------------
 
 
-def _summary(told: Told, found: Mapping[str, Json]) -> str:
+def _summary(told: ReportMaterial, found: Mapping[str, Json]) -> str:
     row, of = told.row, told.of
     at = "" if row.step is None else f" at step {row.step}{_of_topic(told)}"
     began = (
@@ -127,7 +127,7 @@ def _summary(told: Told, found: Mapping[str, Json]) -> str:
     return f"{what} {left} {end}"
 
 
-def _of_topic(told: Told) -> str:
+def _of_topic(told: ReportMaterial) -> str:
     step = None if told.saga is None or told.row.step is None else told.saga.steps.get(told.row.step)
     return "" if step is None else f" ({step.topic})"
 
@@ -158,7 +158,7 @@ def _saga(of: SagaRow) -> dict[str, Json]:
     }
 
 
-def _cause(told: Told) -> dict[str, Json]:
+def _cause(told: ReportMaterial) -> dict[str, Json]:
     back = None if told.saga is None else told.saga.rollback or told.saga.broken_off
     step = None if back is None or back.step is None else back.step
     return {
@@ -194,7 +194,7 @@ def _stands(step: Step, row: IncidentRow) -> dict[str, Json]:
     }
 
 
-def _tried(told: Told) -> list[Json]:
+def _tried(told: ReportMaterial) -> list[Json]:
     """The attempts of the step at which it stopped; where it names none, of those of which something may stand."""
     about = {told.row.step} if told.row.step is not None else set(told.row.left)
     return _timeline(told.entries, about)
@@ -225,11 +225,11 @@ def _timeline(entries: Iterable[Entry], about: Iterable[StepId | None] | None = 
 # -- who --------------------------------------------------------------------------------------------------------------
 
 
-def _events(told: Told) -> list[tuple[Entry, e.Event]]:
+def _events(told: ReportMaterial) -> list[tuple[Entry, e.Event]]:
     return [(entry, entry.event) for entry in told.entries if not entry.is_removed]
 
 
-def _people(told: Told, resolution: Json) -> dict[str, Json]:
+def _people(told: ReportMaterial, resolution: Json) -> dict[str, Json]:
     approvers = dict.fromkeys(
         event.by for _, event in _events(told) if isinstance(event, (e.ApprovalSigned, e.ApprovalGranted))
     )
@@ -245,7 +245,7 @@ def _people(told: Told, resolution: Json) -> dict[str, Json]:
     }
 
 
-def _resolution(told: Told) -> dict[str, Json] | None:
+def _resolution(told: ReportMaterial) -> dict[str, Json] | None:
     found: dict[str, Json] | None = None
     for entry, event in _events(told):
         if isinstance(event, (e.IncidentResolved, e.IncidentRetried)) and event.incident == told.row.number:
@@ -264,7 +264,7 @@ def _resolution(told: Told) -> dict[str, Json] | None:
     return found
 
 
-def _comments(told: Told) -> list[Json]:
+def _comments(told: ReportMaterial) -> list[Json]:
     return [
         {"at": moment(entry.at), "by": event.by, "text": event.text}
         for entry, event in _events(told)
@@ -282,7 +282,7 @@ _ANSWERS: Final[Mapping[type[e.Event], str]] = {
 }
 
 
-def _approvals(told: Told) -> list[Json]:
+def _approvals(told: ReportMaterial) -> list[Json]:
     """Approvals that people were asked for, exactly what they were shown, and what each said; oldest first."""
     asked: dict[StepId, list[Json]] = {}
     found: list[Json] = []
@@ -318,7 +318,7 @@ def _approvals(told: Told) -> list[Json]:
     return found
 
 
-def _judged(told: Told) -> list[Json]:
+def _judged(told: ReportMaterial) -> list[Json]:
     """Which rule of which policy spoke of the step at which it stopped; where it names none, of what may stand."""
     about = {told.row.step} if told.row.step is not None else set(told.row.left)
     found: list[Json] = []
@@ -345,7 +345,7 @@ def _judged(told: Told) -> list[Json]:
 # -- the family, what is gone, and how it is verified -----------------------------------------------------------------
 
 
-def _family(told: Told) -> list[Json]:
+def _family(told: ReportMaterial) -> list[Json]:
     return [
         {
             "id": one.id,
@@ -371,7 +371,7 @@ def _removed(entries: Iterable[Entry]) -> dict[str, Json] | None:
     return {"entries": len(gone), "by": cast("Json", said)}
 
 
-def _evidence(told: Told) -> dict[str, Json]:
+def _evidence(told: ReportMaterial) -> dict[str, Json]:
     newest = told.entries[-1] if told.entries else None
     point = told.checkpoint
     root = None if point is None else base64.b64encode(read_checkpoint(read_note(point.note)).root).decode()

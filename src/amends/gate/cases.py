@@ -11,7 +11,7 @@ from amends.gate.described import described_facts
 from amends.gate.environments import Declared, placed
 from amends.gate.facts import Facts
 from amends.gate.policy import Policy, judge
-from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, plain
+from amends.source.marked import Listed, Mapped, MarkedEntry, Mistakes, Part, plain
 from amends.source.strict_yaml import parse_document
 
 _FILE_KEYS: Final = ("version", "cases")
@@ -68,7 +68,7 @@ def _case(part: Part, mistakes: Mistakes) -> Case | None:
     return Case(name=name, line=part.line, facts=facts, decision=decision, rule=rule)
 
 
-def _facts(entry: Entry, mistakes: Mistakes) -> Facts | None:
+def _facts(entry: MarkedEntry, mistakes: Mistakes) -> Facts | None:
     document = plain(entry.value)
     if not isinstance(document, dict):
         mistakes.wrong(entry.value, "facts", "a map")
@@ -80,7 +80,7 @@ def _facts(entry: Entry, mistakes: Mistakes) -> Facts | None:
         return None
 
 
-def _expected(entry: Entry, mistakes: Mistakes) -> tuple[Decision | None, str]:
+def _expected(entry: MarkedEntry, mistakes: Mistakes) -> tuple[Decision | None, str]:
     found = {each.key: each.value for each in mistakes.entries(entry.value, "expect", _EXPECT_KEYS)}
     if "decision" not in found:
         mistakes.add(entry.line, f"expect says no decision; there are {', '.join(Decision)}")

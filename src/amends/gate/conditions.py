@@ -17,7 +17,7 @@ from amends.core.words.globs import glob, is_glob
 from amends.core.words.values import Json, canonical
 from amends.dataclass import dataclass
 from amends.gate.facts import Facts
-from amends.gate.vocabulary import Fact, Kind, Read
+from amends.gate.vocabulary import Fact, Read, ValueKind
 
 Holds: TypeAlias = bool | None
 Match: TypeAlias = Callable[[object], Holds]
@@ -87,7 +87,7 @@ def _operator(name: str, operand: Json, fact: Fact) -> Match:
     if name == "exists":
         return _exists if operand else _is_absent
     member = _member(cast("list[Word]", operand), dotted=fact.dotted)
-    if fact.kind is Kind.TAGS:
+    if fact.kind is ValueKind.TAGS:
         member = _any_tag(member)
     elif fact.counted is not None:
         member = _any_spelling(member)

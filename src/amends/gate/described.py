@@ -15,7 +15,7 @@ from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import InputError
 from amends.gate.conditions import is_number
 from amends.gate.facts import Facts
-from amends.gate.vocabulary import FACTS, FAMILIES, Kind, fact_named
+from amends.gate.vocabulary import FACTS, FAMILIES, ValueKind, fact_named
 from amends.source.marked import nearest
 
 _GROUPS: Final = ("args", "labels", "saga", "drill")
@@ -94,12 +94,12 @@ def _checked(name: str, value: Json) -> Json:
             f"there is no fact {name!r}; " + (f"did you mean {right}?" if right else f"an argument is args.{name}")
         )
     fits = {
-        Kind.FLAG: isinstance(value, bool),
-        Kind.NUMBER: is_number(value),
-        Kind.TAGS: isinstance(value, list) and all(isinstance(tag, str) for tag in value),
+        ValueKind.FLAG: isinstance(value, bool),
+        ValueKind.NUMBER: is_number(value),
+        ValueKind.TAGS: isinstance(value, list) and all(isinstance(tag, str) for tag in value),
     }.get(fact.kind, isinstance(value, str))
     if not fits:
-        raise InputError(f"{name} is {fact.kind}, not {value!r}{' in a list' * (fact.kind is Kind.TAGS)}")
+        raise InputError(f"{name} is {fact.kind}, not {value!r}{' in a list' * (fact.kind is ValueKind.TAGS)}")
     if fact.words and value not in fact.words:
         raise InputError(f"{name} is {' or '.join(fact.words)}, not {value!r}")
     return value

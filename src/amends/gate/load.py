@@ -31,17 +31,17 @@ def parse_policy(text: str | bytes, *, name: str = "policy", adopted: bool = Fal
 
     adopted: it was adopted before, and goes on judging, whatever names it gives to people.
     """
-    return _parsed(text, name, builtin_policy(), adopted=adopted)
+    return _parse(text, name, builtin_policy(), adopted=adopted)
 
 
 @functools.cache
 def builtin_policy() -> Policy:
     """The policy that stands where none is given, and judges what another one without a default leaves open."""
     file = resources.files("amends.gate").joinpath("builtin.yaml")
-    return _parsed(file.read_bytes(), file.name, None)
+    return _parse(file.read_bytes(), file.name, None)
 
 
-def _parsed(text: str | bytes, name: str, builtin: Policy | None, *, adopted: bool = False) -> Policy:
+def _parse(text: str | bytes, name: str, builtin: Policy | None, *, adopted: bool = False) -> Policy:
     mistakes = Mistakes(name, PolicyError)
     source = decoded(text, mistakes)
     return read_policy(read_document(source, mistakes), mistakes, text=source, builtin=builtin, adopted=adopted)

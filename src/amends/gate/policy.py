@@ -17,13 +17,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Final, TypeAlias, TypeVar
 
+from amends.core.events import SagaStarted
+from amends.core.words.contracts import Contract
 from amends.core.words.values import canonical, digest
 from amends.core.words.verdict import Decision, Need, Rate, Verdict
 from amends.dataclass import dataclass
 from amends.gate.conditions import Condition, Holds, Match, conjunction, negation
 from amends.gate.environments import Declared
 from amends.gate.facts import Facts
-from amends.gate.vocabulary import ACTOR, PLACE, Fact, Read, as_json
+from amends.gate.vocabulary import ACTOR, OF_ACTION, PLACE, Fact, Read, as_json
 from amends.source.marked import DAY_S
 
 _K = TypeVar("_K")
@@ -42,7 +44,7 @@ def strictness(decision: Decision) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class RateLimit:
     """At most `most` dispatches in any `per_s` seconds, counted apart for each combination of the facts in `by`."""
 
     most: int
@@ -71,7 +73,7 @@ class Rule:
     approvals: int = 1
     approvers: tuple[str, ...] = ()
     expires_s: float = DAY_S
-    limit: Limit | None = None
+    limit: RateLimit | None = None
     line: int = 0
 
     @property
@@ -100,6 +102,8 @@ def exempted(holds: Holds, unless: Sequence[Iterable[Condition]], facts: Facts) 
 
 
 _Place: TypeAlias = tuple[str, str, str, str]
+_Kept: TypeAlias = tuple[int, str, str, str, bool]
+_KEPT_BY: Final = PLACE | ACTOR | OF_ACTION
 _Tests: TypeAlias = tuple[tuple[Read, Match], ...]
 _Candidates: TypeAlias = tuple[tuple[Rule, _Tests], ...]
 
@@ -139,6 +143,17 @@ class Index:
                 matched.append(rule)
                 certain = certain or holds is True
         return matched, certain
+
+    def is_settled(self, facts: Facts) -> bool:
+        """Whether every further judgement of this contract, in this place and for this actor, matches the same rules:
+        none asks for more than that, none has exemptions, and none counts.
+        """
+        key = ((facts.contract.topic, facts.env, facts.env_given, facts.phase), facts.actor)
+        candidates = self._by_actor.get(key) or self._settle(key, facts)
+        return all(
+            not rule.unless and rule.limit is None and all(each.fact in _KEPT_BY for each in rule.when)
+            for rule, _ in candidates
+        )
 
     def _settle(self, key: tuple[_Place, str], facts: Facts) -> _Candidates:
         place, _ = key
@@ -214,9 +229,25 @@ class PolicyGate:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self._kept: dict[_Kept, tuple[Contract, Verdict]] = {}
 
     def judge(self, facts: Facts) -> Verdict:
         return judge(self.policy, facts)
+
+    def kept(self, contract: Contract, begun: SagaStarted, *, back: bool) -> Verdict | None:
+        """The verdict on this contract, where it is known to be the same whatever the arguments are."""
+        found = self._kept.get((id(contract), begun.taken_for, begun.env, begun.actor, back))
+        return found[1] if found is not None and found[0] is contract else None
+
+    def keep(self, facts: Facts, begun: SagaStarted, verdict: Verdict) -> None:
+        """Keep a verdict for the next step of the same contract, if nothing else could make it another one."""
+        policy = self.policy
+        if facts.approval_present or verdict.rates or verdict.rule == ERROR:
+            return
+        if policy.first.is_settled(facts) and policy.last.is_settled(facts):
+            back = facts.phase == "compensation"
+            key = (id(facts.contract), begun.taken_for, begun.env, begun.actor, back)
+            _remembered(self._kept, key, (facts.contract, verdict))
 
 
 def judge(policy: Policy, facts: Facts) -> Verdict:

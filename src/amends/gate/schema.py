@@ -16,9 +16,9 @@ from amends.core.words.values import Json, canonical, digest
 from amends.core.words.verdict import Decision
 from amends.gate.conditions import COMPARISONS, OPERATORS, Condition, Word, condition, is_number
 from amends.gate.environments import Declared, mistake_in, taken_for
-from amends.gate.policy import DEFAULT, ERROR, Limit, Policy, Rule
-from amends.gate.vocabulary import FACTS, FAMILIES, Fact, Kind, fact_named
-from amends.source.marked import DAY_S, Entry, Listed, Mapped, Mistakes, Part, Scalar, said, shown
+from amends.gate.policy import DEFAULT, ERROR, Policy, RateLimit, Rule
+from amends.gate.vocabulary import FACTS, FAMILIES, Fact, ValueKind, fact_named
+from amends.source.marked import DAY_S, Listed, Mapped, MarkedEntry, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
 POLICY_KEYS: Final = ("version", "default", "env", "environments", "drill_every", "rules")
@@ -63,7 +63,7 @@ def read_policy(
     mistakes.raise_any()
     fallback = (_default_rule(default),) if default else builtin.rules if builtin else ()
     spoken: Json = str(default) if default else {"builtin": builtin.digest if builtin else ""}
-    normal: dict[str, Json] = {"version": VERSION, "default": spoken, "rules": [normalised(rule) for rule in rules]}
+    normal: dict[str, Json] = {"version": VERSION, "default": spoken, "rules": [normal_form(rule) for rule in rules]}
     if drill_every_s is not None:
         normal["drill_every"] = drill_every_s
     if environments:
@@ -187,7 +187,7 @@ class _Rules:
             mistakes.add(part.line, f"{approvals} approvals, and only {people} who can give them")
         return names
 
-    def _refuse_misplaced(self, found: Mapping[str, Entry], decision: Decision | None, line: int) -> None:
+    def _refuse_misplaced(self, found: Mapping[str, MarkedEntry], decision: Decision | None, line: int) -> None:
         if decision is None:
             return
         for key, at_home in _ONLY_WITH.items():
@@ -205,14 +205,14 @@ def _never_a_person(pattern: str) -> str:
     return f"it names nobody; write person:{pattern}"
 
 
-def _limit(part: Part, mistakes: Mistakes) -> Limit:
+def _limit(part: Part, mistakes: Mistakes) -> RateLimit:
     found = {entry.key: entry.value for entry in mistakes.entries(part, "rate", RATE_KEYS)}
     for key in ("max", "per"):
         if key not in found and isinstance(part, Mapped):
             mistakes.add(part.line, f"a rate without {key}; write rate: {{max: 20, per: 60s}}")
     names = mistakes.items(found["by"], "by") if "by" in found else ()
     facts = [_fact(mistakes.text(name, "a fact"), name.line, mistakes) for name in names]
-    return Limit(
+    return RateLimit(
         most=mistakes.integer(found["max"], "max", MOST_IN_A_RATE) if "max" in found else 1,
         per_s=mistakes.duration(found["per"], "per") if "per" in found else 1.0,
         by=tuple(fact for fact in facts if fact is not None),
@@ -245,7 +245,7 @@ def _fact(name: str, line: int, mistakes: Mistakes) -> Fact | None:
     return fact
 
 
-def _condition(entry: Entry, mistakes: Mistakes) -> Condition | None:
+def _condition(entry: MarkedEntry, mistakes: Mistakes) -> Condition | None:
     fact = _fact(entry.key, entry.line, mistakes)
     before = len(mistakes)
     if fact is None:
@@ -274,7 +274,7 @@ def _operators(fact: Fact, part: Mapped, mistakes: Mistakes) -> Iterator[tuple[s
 
 
 def _bound(fact: Fact, name: str, part: Part, mistakes: Mistakes) -> Json:
-    if fact.kind not in {Kind.NUMBER, Kind.ANY}:
+    if fact.kind not in {ValueKind.NUMBER, ValueKind.ANY}:
         mistakes.add(part.line, f"{fact.name} is {fact.kind}, and {name} compares numbers")
     elif not isinstance(part, Scalar) or not is_number(part.value):
         mistakes.wrong(part, name, "a number")
@@ -318,12 +318,12 @@ def _word(fact: Fact, part: Part, mistakes: Mistakes) -> Word:
         mistakes.add(part.line, what)
         return ""
     fits = {
-        Kind.FLAG: isinstance(value, bool),
-        Kind.NUMBER: is_number(value),
-        Kind.ANY: True,
+        ValueKind.FLAG: isinstance(value, bool),
+        ValueKind.NUMBER: is_number(value),
+        ValueKind.ANY: True,
     }.get(fact.kind, isinstance(value, str))
     if not fits:
-        quotes = "; put it in quotes" if fact.kind in {Kind.TEXT, Kind.TAGS} else ""
+        quotes = "; put it in quotes" if fact.kind in {ValueKind.TEXT, ValueKind.TAGS} else ""
         mistakes.add(part.line, f"{fact.name} is {fact.kind}, not {said(part)}{quotes}")
     elif isinstance(value, str):
         _check_pattern(fact, value, part.line, mistakes)
@@ -342,7 +342,7 @@ def _check_pattern(fact: Fact, pattern: str, line: int, mistakes: Mistakes) -> N
 # -- the document as it was understood --------------------------------------------------------------------------------
 
 
-def normalised(rule: Rule) -> dict[str, Json]:
+def normal_form(rule: Rule) -> dict[str, Json]:
     """A rule as its digest covers it: alike for all its spellings."""
     said_more: dict[str, Json] = {}
     if rule.decision is Decision.REQUIRE_HUMAN:

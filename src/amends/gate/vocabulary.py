@@ -23,7 +23,7 @@ DRILL_RESULTS: Final = ("passed", "not proven", "failed")
 _LONGEST_INDEX: Final = 9
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """The kind of value that a fact holds, as an error message says it."""
 
     TEXT = "text"
@@ -38,7 +38,7 @@ class Fact:
     """`words` are all the values that it can have, where these are few; a `dotted` name has segments."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     read: Read
     words: tuple[str, ...] = ()
     dotted: bool = False
@@ -56,35 +56,41 @@ def _listed(*facts: Fact) -> Mapping[str, Fact]:
 
 
 FACTS: Final = _listed(
-    Fact(name="env", kind=Kind.TEXT, read=_env, counted=attrgetter("env")),
-    Fact(name="topic", kind=Kind.TEXT, read=attrgetter("contract.topic"), dotted=True),
-    Fact(name="side_effect", kind=Kind.FLAG, read=attrgetter("contract.side_effect")),
+    Fact(name="env", kind=ValueKind.TEXT, read=_env, counted=attrgetter("env")),
+    Fact(name="topic", kind=ValueKind.TEXT, read=attrgetter("contract.topic"), dotted=True),
+    Fact(name="side_effect", kind=ValueKind.FLAG, read=attrgetter("contract.side_effect")),
     Fact(
         name="reversibility",
-        kind=Kind.TEXT,
+        kind=ValueKind.TEXT,
         read=attrgetter("contract.reversibility"),
         words=tuple(map(str, Reversibility)),
     ),
-    Fact(name="compensation_declared", kind=Kind.FLAG, read=attrgetter("contract.compensation_declared")),
-    Fact(name="rollback_supported", kind=Kind.FLAG, read=attrgetter("contract.rollback_supported")),
-    Fact(name="approval_present", kind=Kind.FLAG, read=attrgetter("approval_present")),
-    Fact(name="probe", kind=Kind.FLAG, read=attrgetter("contract.probe")),
-    Fact(name="idempotent", kind=Kind.FLAG, read=attrgetter("contract.idempotent")),
-    Fact(name="risk", kind=Kind.TAGS, read=attrgetter("contract.risk")),
-    Fact(name="actor", kind=Kind.TEXT, read=attrgetter("actor")),
-    Fact(name="tenant", kind=Kind.TEXT, read=attrgetter("tenant")),
-    Fact(name="saga.definition", kind=Kind.TEXT, read=attrgetter("definition"), dotted=True),
-    Fact(name="saga.steps", kind=Kind.NUMBER, read=attrgetter("steps")),
-    Fact(name="drill.age_days", kind=Kind.NUMBER, read=attrgetter("drill_age_days")),
-    Fact(name="drill.whole_age_days", kind=Kind.NUMBER, read=attrgetter("drill_whole_age_days")),
-    Fact(name="drill.result", kind=Kind.TEXT, read=attrgetter("drill_result"), words=DRILL_RESULTS),
-    Fact(name="compensation_failures", kind=Kind.NUMBER, read=attrgetter("compensation_failures")),
-    Fact(name="phase", kind=Kind.TEXT, read=attrgetter("phase"), words=("forward", "compensation")),
+    Fact(name="compensation_declared", kind=ValueKind.FLAG, read=attrgetter("contract.compensation_declared")),
+    Fact(name="rollback_supported", kind=ValueKind.FLAG, read=attrgetter("contract.rollback_supported")),
+    Fact(name="approval_present", kind=ValueKind.FLAG, read=attrgetter("approval_present")),
+    Fact(name="probe", kind=ValueKind.FLAG, read=attrgetter("contract.probe")),
+    Fact(name="idempotent", kind=ValueKind.FLAG, read=attrgetter("contract.idempotent")),
+    Fact(name="risk", kind=ValueKind.TAGS, read=attrgetter("contract.risk")),
+    Fact(name="actor", kind=ValueKind.TEXT, read=attrgetter("actor")),
+    Fact(name="tenant", kind=ValueKind.TEXT, read=attrgetter("tenant")),
+    Fact(name="saga.definition", kind=ValueKind.TEXT, read=attrgetter("definition"), dotted=True),
+    Fact(name="saga.steps", kind=ValueKind.NUMBER, read=attrgetter("steps")),
+    Fact(name="drill.age_days", kind=ValueKind.NUMBER, read=attrgetter("drill_age_days")),
+    Fact(name="drill.whole_age_days", kind=ValueKind.NUMBER, read=attrgetter("drill_whole_age_days")),
+    Fact(name="drill.result", kind=ValueKind.TEXT, read=attrgetter("drill_result"), words=DRILL_RESULTS),
+    Fact(name="compensation_failures", kind=ValueKind.NUMBER, read=attrgetter("compensation_failures")),
+    Fact(name="phase", kind=ValueKind.TEXT, read=attrgetter("phase"), words=("forward", "compensation")),
 )
 FAMILIES: Final = ("args.", "labels.", "saga.spent.")
 PLACE: Final = frozenset({"topic", "env", "phase"})
 ACTOR: Final = frozenset({"actor"})
 """Facts that are always there and have few values in one process: rules are indexed by them."""
+
+
+OF_ACTION: Final = frozenset(
+    {"side_effect", "reversibility", "compensation_declared", "rollback_supported", "probe", "idempotent", "risk"}
+)
+"""Facts that a contract says: the same for every step of its action."""
 
 
 def fact_named(name: str) -> Fact | None:
@@ -95,12 +101,12 @@ def fact_named(name: str) -> Fact | None:
     family = next((family for family in FAMILIES if name.startswith(family)), None)
     rest = name.removeprefix(family or name)
     if family == "args." and all(part and part != SECRET_MARK for part in rest.split(".")):
-        return Fact(name=name, kind=Kind.ANY, read=_argument(rest))
+        return Fact(name=name, kind=ValueKind.ANY, read=_argument(rest))
     if family == "labels." and rest:
-        return Fact(name=name, kind=Kind.TEXT, read=lambda facts: facts.labels.get(rest))
+        return Fact(name=name, kind=ValueKind.TEXT, read=lambda facts: facts.labels.get(rest))
     if family == "saga.spent." and rest:
         # The journal has all that was spent, so what is not on record was not spent.
-        return Fact(name=name, kind=Kind.NUMBER, read=lambda facts: facts.spent.get(rest, 0))
+        return Fact(name=name, kind=ValueKind.NUMBER, read=lambda facts: facts.spent.get(rest, 0))
     return None
 
 

@@ -7,6 +7,9 @@ blob; such entries stay as they are. An entry's hash also covers the hash of the
 one, and none after it verifies. It covers the body by its digest, so a body can be removed later: what is left in its
 place is that digest, and the chain still verifies.
 
+msgspec spells and reads what is usual. An event that it would spell in another way than a body must be, and a body that
+it cannot read, go the exact way, which has the words for what is wrong. Both ways give the same bytes.
+
 The meaning of a wire name never changes. A new shape gets a new number (`attempt.lost/2`), and UPCASTS the function
 that lifts the old one to it. A name from the future is refused, never guessed at.
 """
@@ -17,13 +20,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
+
+import msgspec
+from msgspec.json import Decoder
+from msgspec.structs import astuple, replace
 
 from amends.core import events as e
+from amends.core.words.contracts import Contract
 from amends.core.words.parts import Payloads, cut, restored
-from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, size_of, spelling_of
+from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, quick_spelling, size_of, spelling_of
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
-from amends.journal.fields import Layout
+from amends.journal.fields import INLINE, Layout, layout_of
 
 WIRE: Final[Mapping[str, type[e.Event]]] = {
     "saga.started/1": e.SagaStarted,
@@ -105,8 +114,6 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
 Fields = dict[str, Any]
 UPCASTS: Final[dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
 
-INLINE: Final = 1024
-"""How many characters a payload has at most that stands in its body; a longer one is kept beside it, in parts."""
 _SHOWN: Final = 256 * 1024
 FIRST: Final = bytes(32)
 _REMOVED: Final = "sha256:"
@@ -116,11 +123,21 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BLOBS: Final = "blobs"
 _PARTS: Final = "parts"
 _NO_BLOBS: Final[Mapping[str, str]] = {}
-_LAYOUTS: Final = {name: Layout(kind) for name, kind in WIRE.items()}
-_SPELLED: Final = {layout.kind: (name, layout) for name, layout in _LAYOUTS.items()}
+_NAMES: Final = {kind: name for name, kind in WIRE.items()}
+_WITH_CONTRACT: Final[frozenset[type]] = frozenset({e.ActionDispatched, e.StepProposed})
+_values: Final = cast(Callable[[e.Event], tuple[object, ...]], astuple)
+_altered: Final = cast(Callable[..., object], replace)
+_decoders: Final[dict[str, Callable[[bytes], e.Event]]] = {}
+_contracts: Final[dict[int, tuple[Contract, msgspec.Raw]]] = {}
+"""The newest contracts, each by its identity with its text: an action's is always the same."""
+_MOST_CONTRACTS: Final = 1024
+_WIDE: Final = b":" + b"0" * 16
+_TO_WIDE: Final = bytes.maketrans(b"123456789,[-", b"000000000:::")
+"""Makes a number past 2**53 in a body look like `_WIDE`, and a few texts too, which the exact way sorts out."""
 
 
-class Wire(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wire:
     """An event as it is stored; `blobs` are the parts of its large payloads by digest, each before those it names."""
 
     name: str
@@ -130,7 +147,32 @@ class Wire(NamedTuple):
 
 def encode(event: e.Event) -> Wire:
     """Raises NotJsonError or TooLargeError for what cannot be stored."""
-    name, layout = _SPELLED[type(event)]
+    kind = type(event)
+    name, layout = _NAMES[kind], layout_of(kind)
+    if layout.is_usual(_values(event)):
+        try:
+            body = quick_spelling(_with_spelled_contract(event) if kind in _WITH_CONTRACT else event)
+            if len(body) <= INLINE:
+                return Wire(name, body.decode(), _NO_BLOBS)
+        except UnicodeEncodeError:
+            pass  # half a character: the exact way says where
+    return _exactly(name, layout, event)
+
+
+def _with_spelled_contract(event: Any) -> object:  # noqa: ANN401 - one of two
+    return event if event.contract is None else _altered(event, contract=_spelled_contract(event.contract))
+
+
+def _spelled_contract(contract: Contract) -> msgspec.Raw:
+    known = _contracts.get(id(contract))
+    if known is None:
+        if len(_contracts) >= _MOST_CONTRACTS:
+            _contracts.clear()
+        known = _contracts[id(contract)] = contract, msgspec.Raw(layout_of(Contract).spell(contract))
+    return known[1]
+
+
+def _exactly(name: str, layout: Layout, event: e.Event) -> Wire:
     texts = layout.texts(event)
     body = "{" + ",".join(texts) + "}"
     if not body.isascii():
@@ -144,7 +186,7 @@ def shown_fields(body: str, event: e.Event) -> Fields:
     """A body for who shows it, with what is kept beside it in its place, unless that is very large."""
     fields = _object(body)
     if _PARTS in fields and all(one.size <= _SHOWN for one in _kept(fields, _PARTS).values()):
-        return _object(_SPELLED[type(event)][1].spell(event))
+        return _object(layout_of(type(event)).spell(event))
     return fields
 
 
@@ -206,7 +248,7 @@ def has_parts(body: str) -> bool:
 
 
 def _keeps_beside(body: str) -> bool:
-    return f'"{_PARTS}":' in body or f'"{_BLOBS}":' in body
+    return '"parts":' in body or '"blobs":' in body
 
 
 def decode(name: str, body: str, blobs: Payloads = _NO_BLOBS) -> e.Event:
@@ -214,7 +256,28 @@ def decode(name: str, body: str, blobs: Payloads = _NO_BLOBS) -> e.Event:
 
     Raises JournalVersionError for a name from the future, JournalDamagedError for a body that does not fit.
     """
-    if name not in _LAYOUTS and name not in UPCASTS:
+    event = _read_quickly(name, body)
+    return _read_exactly(name, body, blobs) if event is None else event
+
+
+def _read_quickly(name: str, body: str) -> e.Event | None:
+    """An event of a usual body, with nothing beside it and no wide numbers; None of any other, and of what is wrong."""
+    read = _decoders.get(name)
+    if read is None:
+        if name not in WIRE:
+            return None
+        read = _decoders[name] = Decoder(WIRE[name]).decode
+    if _keeps_beside(body):
+        return None
+    try:
+        spelled = body.encode()
+        return None if _WIDE in spelled.translate(_TO_WIDE) else read(spelled)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def _read_exactly(name: str, body: str, blobs: Payloads) -> e.Event:
+    if name not in WIRE and name not in UPCASTS:
         raise JournalVersionError(
             f"{name!r} is an entry that this version of amends does not know: "
             "the journal was written by a newer version; upgrade before you open it"
@@ -228,12 +291,13 @@ def decode(name: str, body: str, blobs: Payloads = _NO_BLOBS) -> e.Event:
         for payload, one in _kept(fields, _BLOBS).items():
             fields[payload] = _blob(payload, one.digest, blobs)
         del fields[_BLOBS]
-    while name not in _LAYOUTS:
+    while name not in WIRE:
         name, fields = UPCASTS[name](fields)
-    return cast(e.Event, _LAYOUTS[name].parse(fields))
+    return cast(e.Event, layout_of(WIRE[name]).parse(fields))
 
 
-class _Beside(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Beside:
     digest: str
     size: int
 

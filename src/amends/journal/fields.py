@@ -1,22 +1,27 @@
 """How each kind of field is spelled in an entry's body, and read back strictly. Knows types, not events.
 
-A class's fields become a `Layout` once, at import; after that, spelling a thing is a walk over functions. The spelling
-is RFC 8785's, so that a body has one digest: keys sorted, no spaces, numbers as ECMAScript prints them. A field that
-holds its default is left out, so an event can gain a field with a default under the wire name that it has.
+A class's fields become a `Layout` once, when the first of its kind is met; after that, spelling a thing is a walk over
+functions. The spelling is RFC 8785's, so that a body has one digest: keys sorted, no spaces, numbers as ECMAScript
+prints them. A field that holds its default is left out, so an event can gain a field with a default under the wire name
+that it has.
+
+Most things are usual: their fields hold what msgspec spells in the same way, and then it does so (see codec.py). A
+layout knows by their types which are; the exact way, and the words for what is wrong, are here.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from json.encoder import encode_basestring as quote
 from operator import attrgetter
 from typing import Any, Final, cast
 
+from msgspec import NODEFAULT
+
 from amends.core.events import Cause, IncidentKind
 from amends.core.words.contracts import Contract, OnIncident, Retries, Reversibility
-from amends.core.words.values import LARGEST_INT, canonical
+from amends.core.words.values import LARGEST_INT, canonical, room_left
 from amends.core.words.verdict import Need
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, NotJsonError
@@ -25,6 +30,8 @@ Spell = Callable[[Any], str]
 Parse = Callable[[Any], Any]
 Kind = Callable[[str], tuple[Spell, Parse]]
 
+INLINE: Final = 1024
+"""How many characters a payload has at most that stands in its body; a longer one is kept beside it, in parts."""
 _REQUIRED: Final = object()
 _PAYLOAD: Final = "Json"
 
@@ -44,14 +51,43 @@ class Field:
 class Layout:
     """The fields of one class, in the order of a canonical object."""
 
-    __slots__ = ("_parts", "_payloads", "_values", "fields", "kind")
+    __slots__ = ("_known", "_looked_into", "_parts", "_payloads", "_usual", "_values", "fields", "kind")
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
-        self.fields = tuple(sorted(map(_field, dataclasses.fields(kind)), key=lambda field: field.name))
+        declared = _declared(kind)
+        self.fields = tuple(sorted((_field(*each) for each in declared), key=lambda field: field.name))
+        self._usual = tuple(_usual_types(annotation) for _, annotation, _ in declared)
+        self._looked_into = tuple(
+            (at, _LOOKED_INTO[annotation])
+            for at, (_, annotation, _) in enumerate(declared)
+            if annotation in _LOOKED_INTO
+        )
+        self._known = dict[tuple[type, ...], tuple[int, ...]]()
         self._parts = tuple((field.opening, field.spell, field.default) for field in self.fields)
         self._payloads = {field.name: field for field in self.fields if field.is_payload}
         self._values = _values_getter([field.name for field in self.fields])
+
+    def is_usual(self, values: Sequence[Any]) -> bool:
+        """Whether msgspec spells a thing that holds these values, in the order of its fields, as it is spelled here.
+
+        But for halves of characters, at which it fails.
+        """
+        types = tuple(map(type, values))
+        numbers = self._known.get(types)
+        if numbers is None:
+            if not all(map(_is_one_of, types, self._usual)):
+                return False
+            numbers = tuple(at for at, kind in enumerate(types) if kind is int)
+            self._known[types] = numbers  # of few types, so there are few such rows
+        for at in numbers:
+            if not -LARGEST_INT <= values[at] <= LARGEST_INT:
+                return False
+        for at, is_plain in self._looked_into:
+            value = values[at]
+            if value is not None and not is_plain(value):
+                return False
+        return True
 
     def spelled(self, thing: object) -> list[tuple[Field, str]]:
         """The fields that are stored, each with its text."""
@@ -93,10 +129,42 @@ class Layout:
         return self.kind(**found)
 
 
-def _field(field: dataclasses.Field[Any]) -> Field:
-    spell, parse = _KINDS[str(field.type)](field.name)
-    default = _REQUIRED if field.default is dataclasses.MISSING else field.default
-    return Field(field.name, f'"{field.name}":', spell, parse, default, field.type == _PAYLOAD)
+_layouts: Final[dict[type, Layout]] = {}
+
+
+def layout_of(kind: type) -> Layout:
+    found = _layouts.get(kind)
+    if found is None:
+        found = _layouts[kind] = Layout(kind)
+    return found
+
+
+def _declared(kind: type) -> list[tuple[str, str, object]]:
+    """The name, the annotation and the default of each field of a frozen class."""
+    struct: Any = kind
+    names: tuple[str, ...] = struct.__struct_fields__
+    defaults: tuple[object, ...] = struct.__struct_defaults__
+    required = [_REQUIRED] * (len(names) - len(defaults))
+    annotations: dict[str, str] = kind.__annotations__
+    return [
+        (name, annotations[name], _REQUIRED if default is NODEFAULT else default)
+        for name, default in zip(names, [*required, *defaults], strict=True)
+    ]
+
+
+def _field(name: str, annotation: str, default: object) -> Field:
+    spell, parse = _KINDS[annotation](name)
+    return Field(name, f'"{name}":', spell, parse, default, annotation == _PAYLOAD)
+
+
+def _usual_types(annotation: str) -> frozenset[type]:
+    bare = annotation.removesuffix(" | None")
+    usual = _USUAL.get(bare, frozenset[type]())
+    return usual if bare == annotation else usual | {type(None)}
+
+
+def _is_one_of(one: type, types: frozenset[type]) -> bool:
+    return one in types
 
 
 def _values_getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
@@ -208,25 +276,25 @@ def _enum(members: type[StrEnum]) -> Kind:
     return kind
 
 
-def _object(layout: Layout) -> Kind:
+def _object(of: type) -> Kind:
     def kind(name: str) -> tuple[Spell, Parse]:
         def spell(value: object) -> str:
-            if type(value) is not layout.kind:
-                raise NotJsonError(f"{name} is a {type(value).__name__}, not a {layout.kind.__name__}")
-            return layout.spell(value)
+            if type(value) is not of:
+                raise NotJsonError(f"{name} is a {type(value).__name__}, not a {of.__name__}")
+            return layout_of(of).spell(value)
 
-        return spell, layout.parse
+        return spell, layout_of(of).parse
 
     return kind
 
 
-def _objects(layout: Layout) -> Kind:
+def _objects(of: type) -> Kind:
     def kind(name: str) -> tuple[Spell, Parse]:
-        spell_one, parse_one = _object(layout)(name)
+        spell_one, parse_one = _object(of)(name)
 
         def spell(value: object) -> str:
             if not isinstance(value, tuple):
-                raise NotJsonError(f"{name} is {value!r}, not a tuple of {layout.kind.__name__}")
+                raise NotJsonError(f"{name} is {value!r}, not a tuple of {of.__name__}")
             return "[" + ",".join(map(spell_one, cast(tuple[object, ...], value))) + "]"
 
         def parse(value: object) -> tuple[object, ...]:
@@ -263,6 +331,18 @@ def _all_text(values: tuple[object, ...]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
+def _are_plain_texts(values: tuple[object, ...]) -> bool:
+    return _TEXT.issuperset(map(type, values))
+
+
+def _are_plain_labels(labels: dict[object, object]) -> bool:
+    return _TEXT.issuperset(map(type, labels.values())) and room_left(labels, INLINE) >= 0
+
+
+def _is_plain_payload(value: object) -> bool:
+    return room_left(value, INLINE) >= 0
+
+
 # By annotation, as it is written in core.events and core.contracts.
 _KINDS: Final[dict[str, Kind]] = {
     "str": _text,
@@ -283,6 +363,31 @@ _KINDS: Final[dict[str, Kind]] = {
 _KINDS.update(
     {f"{name} | None": _or_none(_KINDS[name]) for name in ("str", "StepId", "int", "float", "tuple[StepId, ...]")}
 )
-_KINDS["Retries"] = _object(Layout(Retries))
-_KINDS["tuple[Need, ...]"] = _objects(Layout(Need))
-_KINDS["Contract | None"] = _or_none(_object(Layout(Contract)))
+_KINDS["Retries"] = _object(Retries)
+_KINDS["tuple[Need, ...]"] = _objects(Need)
+_KINDS["Contract | None"] = _or_none(_object(Contract))
+
+# By annotation too: the types of what msgspec spells as it is spelled here, or, as a contract, puts in as it is.
+_TEXT: Final = frozenset[type]({str})
+_TEXTS: Final = frozenset[type]({tuple})
+_USUAL: Final[dict[str, frozenset[type]]] = {
+    "str": _TEXT,
+    "StepId": _TEXT,
+    "Topic": _TEXT,
+    "int": frozenset({int}),
+    "bool": frozenset({bool}),
+    "tuple[str, ...]": _TEXTS,
+    "tuple[StepId, ...]": _TEXTS,
+    "dict[str, str]": frozenset({dict}),
+    _PAYLOAD: frozenset({type(None), bool, int, float, str, list, dict}),
+    "Cause": frozenset({Cause}),
+    "IncidentKind": frozenset({IncidentKind}),
+    "Contract": frozenset({Contract}),
+}
+_LOOKED_INTO: Final[dict[str, Callable[[Any], bool]]] = {
+    "tuple[str, ...]": _are_plain_texts,
+    "tuple[StepId, ...]": _are_plain_texts,
+    "tuple[StepId, ...] | None": _are_plain_texts,
+    "dict[str, str]": _are_plain_labels,
+    _PAYLOAD: _is_plain_payload,
+}

@@ -102,7 +102,7 @@ class Command:
             streams=(said, said),
         )
         try:
-            ran = await _ended(Running(launch, SystemClock()), self.timeout_s)
+            ran = await _wait_for_end(Running(launch, SystemClock()), self.timeout_s)
         except ViewError as exc:
             why = str(exc).partition("\n")[0].rpartition(": ")[2]
             return Undelivered(f"it cannot be started: {why}")
@@ -116,7 +116,7 @@ class Command:
         return Undelivered(f"it ended with exit code {code}" if code > 0 else f"it was ended by signal {-code}")
 
 
-async def _ended(running: Running, timeout_s: float) -> Ran:
+async def _wait_for_end(running: Running, timeout_s: float) -> Ran:
     """How it ended. When this is over, so is all that it started, however it came to that, and whatever got away."""
     waiting = asyncio.ensure_future(asyncio.to_thread(running.wait, timeout_s))
     try:

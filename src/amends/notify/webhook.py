@@ -129,7 +129,7 @@ class Webhook:
             signing.SIGNATURE: signing.sign(secrets, notice.id, timestamp, body),
         }
         lines = [f"POST {self._address.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        reader, writer = await self._connected()
+        reader, writer = await self._connect()
         try:
             writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
             await writer.drain()
@@ -137,7 +137,7 @@ class Webhook:
         finally:
             writer.transport.abort()
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = self._address.host, self._address.port
         tls = _tls() if self._address.is_safe else None
         *others, last = await addresses_of(host, port, self._reach)

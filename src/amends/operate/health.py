@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, overload
 
-from amends.bootstrap import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
 from amends.changeset.views.probe import confinement_trouble
 from amends.clock import SystemClock
 from amends.core.events import PolicyAdopted
@@ -65,7 +65,7 @@ _LONG_MS: Final = 365 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class HealthFinding:
     name: str
     state: State
     found: str
@@ -84,7 +84,7 @@ class Checkup(NamedTuple):
     """Why the configuration is not gone by; '' where it is."""
 
 
-async def examine(asked: Checkup) -> list[Finding]:
+async def examine(asked: Checkup) -> list[HealthFinding]:
     """Everything, in the order in which a person would look."""
     address, policy, how_policy = asked.address, asked.policy, asked.how_policy
     found = [*_configuration(asked), *_place(address, asked.how_journal)]
@@ -101,50 +101,54 @@ async def examine(asked: Checkup) -> list[Finding]:
     return found
 
 
-def _place(address: str, how: str) -> Iterator[Finding]:
+def _place(address: str, how: str) -> Iterator[HealthFinding]:
     path = journal_file(address)
     if path is None:
-        yield Finding(name="journal", state="look", found=f"in memory, {how}", do="give --journal the path of a file")
+        yield HealthFinding(
+            name="journal", state="look", found=f"in memory, {how}", do="give --journal the path of a file"
+        )
         return
     if not path.exists():
         what = f"there is no {path}, {how}"
-        yield Finding(name="journal", state="look", found=what, do="the first `amends run` makes it; or give --journal")
+        yield HealthFinding(
+            name="journal", state="look", found=what, do="the first `amends run` makes it; or give --journal"
+        )
         return
     size = sum(each.stat().st_size for each in _files(path))
-    yield Finding(name="journal", state="ok", found=f"{path}, {how}; {size / 1e6:.1f} MB")
+    yield HealthFinding(name="journal", state="ok", found=f"{path}, {how}; {size / 1e6:.1f} MB")
     yield from _log(path)
     free = shutil.disk_usage(path.parent).free
     room = f"{free / 1e9:.1f} GB free"
     if free < LEAST_ROOM:
         do = "make room: a full disk stops all dispatch until there is some"
-        yield Finding(name="disk", state="wrong", found=room, do=do)
+        yield HealthFinding(name="disk", state="wrong", found=room, do=do)
     else:
-        yield Finding(name="disk", state="ok", found=room)
+        yield HealthFinding(name="disk", state="ok", found=room)
 
 
-def _log(path: Path) -> Iterator[Finding]:
+def _log(path: Path) -> Iterator[HealthFinding]:
     """The log beside the file, where it is larger than it gets while nobody holds it back."""
     log = Path(f"{path}-wal")
     size = log.stat().st_size if log.exists() else 0
     if size > LARGEST_LOG:
         what = f"{log} has {size / 1e6:.0f} MB: somebody has been reading the journal in one go for long"
         do = "end that program's transaction (a shell, a backup, a viewer): the log shrinks after the next writes"
-        yield Finding(name="log", state="look", found=what, do=do)
+        yield HealthFinding(name="log", state="look", found=what, do=do)
 
 
 def _files(path: Path) -> list[Path]:
     return [each for each in (path, Path(f"{path}-wal"), Path(f"{path}.key")) if each.exists()]
 
 
-def _configuration(asked: Checkup) -> Iterator[Finding]:
+def _configuration(asked: Checkup) -> Iterator[HealthFinding]:
     """The file that commands go by, where it is not believed: then they refuse, and this looks on without it."""
     if asked.refused:
         do = "until then every command refuses it; this one goes on as if it were not there"
-        yield Finding(name="settings", state="wrong", found=asked.refused, do=do)
+        yield HealthFinding(name="settings", state="wrong", found=asked.refused, do=do)
     try:
         sharing_group(asked.group)
     except InputError as exc:
-        yield Finding(name="settings", state="wrong", found=str(exc), do="name another group, or none")
+        yield HealthFinding(name="settings", state="wrong", found=str(exc), do="name another group, or none")
 
 
 def _shared(group: str | None) -> int | None:
@@ -155,7 +159,7 @@ def _shared(group: str | None) -> int | None:
         return None
 
 
-def _rights(path: Path, group: int | None) -> Iterator[Finding]:
+def _rights(path: Path, group: int | None) -> Iterator[HealthFinding]:
     """Whose the journal, its directory and its key are, and who else could change them."""
     kept = beside(path)
     faults = [*journal_faults(path, group=group)]
@@ -165,33 +169,33 @@ def _rights(path: Path, group: int | None) -> Iterator[Finding]:
     wrong = {each.path for each in faults}
     for file in _files(path):
         if str(file.absolute()) not in wrong and not (is_anothers and file.absolute() == kept):
-            yield Finding(name="rights", state="ok", found=f"{file} ({file.stat().st_mode & 0o7777:o})")
+            yield HealthFinding(name="rights", state="ok", found=f"{file} ({file.stat().st_mode & 0o7777:o})")
     if is_anothers:
         what = f"{kept} is the key of {user(kept.lstat().st_uid)}; what is written here is signed by them"
-        yield Finding(name="rights", state="look", found=what, do="have them run amends now and then, or work")
+        yield HealthFinding(name="rights", state="look", found=what, do="have them run amends now and then, or work")
     for each in faults:
-        yield Finding(name="rights", state="wrong", found=each.what, do=each.do.removeprefix("run: "))
+        yield HealthFinding(name="rights", state="wrong", found=each.what, do=each.do.removeprefix("run: "))
 
 
-def _confining() -> Finding:
+def _confining() -> HealthFinding:
     """Whether commands on files can be confined here."""
     trouble = confinement_trouble(SystemClock())
     if not trouble:
         what = "commands on files run confined: no writing outside, no capabilities, no journal, no key"
-        return Finding(name="confine", state="ok", found=what)
+        return HealthFinding(name="confine", state="ok", found=what)
     do = "allow user namespaces and mounts to whoever runs amends; until then each record says `not confined`"
-    return Finding(name="confine", state="look", found=f"commands cannot be confined here: {trouble}", do=do)
+    return HealthFinding(name="confine", state="look", found=f"commands cannot be confined here: {trouble}", do=do)
 
 
-async def _inside(asked: Checkup) -> AsyncIterator[Finding]:
+async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
     try:
         journal = await open_journal(asked.address, SystemClock(), journal_group=asked.group, signs=False)
     except JournalError as exc:
-        yield Finding(name="settings", state="wrong", found=str(exc), do=_about_opening(exc))
+        yield HealthFinding(name="settings", state="wrong", found=str(exc), do=_about_opening(exc))
         return
     try:
         durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
-        yield Finding(name="settings", state="ok", found=durable)
+        yield HealthFinding(name="settings", state="ok", found=durable)
         looks = {
             "key": _key(journal, asked),
             "clock": _clock(journal),
@@ -211,13 +215,13 @@ async def _inside(asked: Checkup) -> AsyncIterator[Finding]:
         await journal.close()
 
 
-async def _unless_damaged(name: str, found: AsyncIterator[Finding]) -> AsyncIterator[Finding]:
+async def _unless_damaged(name: str, found: AsyncIterator[HealthFinding]) -> AsyncIterator[HealthFinding]:
     """Findings; that something cannot be looked at because the journal is damaged is one too."""
     try:
         async for each in found:
             yield each
     except JournalError as exc:
-        yield Finding(name=name, state="wrong", found=str(exc), do=DAMAGED)
+        yield HealthFinding(name=name, state="wrong", found=str(exc), do=DAMAGED)
 
 
 def _about_opening(trouble: JournalError) -> str:
@@ -231,45 +235,45 @@ def _about_opening(trouble: JournalError) -> str:
             return ""
 
 
-async def _key(journal: Journal, asked: Checkup) -> AsyncIterator[Finding]:
+async def _key(journal: Journal, asked: Checkup) -> AsyncIterator[HealthFinding]:
     """Whether the key is there that signs: without it no process can write to the journal."""
     signers, path, group = await journal.signers(), journal_file(asked.address), _shared(asked.group)
     if not signers or path is None or has_another_key(path, None, group):
         return  # it gets one with the first process that writes, or has none here; `rights` tells of another's
     try:
         if evidence_notary(path, group=group).could_sign(signers[-1].key):
-            yield Finding(name="key", state="ok", found="the key that signs is there")
+            yield HealthFinding(name="key", state="ok", found="the key that signs is there")
             return
         what = f"the key that is there is not the one that signs: {signers[-1].key}"
         do = "give the right one: its file, AMENDS_EVIDENCE_KEY or AMENDS_EVIDENCE_KEY_FILE"
     except EvidenceKeyError as exc:
         what, _, do = str(exc).partition("; ")
-    yield Finding(name="key", state="wrong", found=what, do=f"nothing can run until then: {do}")
+    yield HealthFinding(name="key", state="wrong", found=what, do=f"nothing can run until then: {do}")
 
 
-async def _clock(journal: Journal) -> AsyncIterator[Finding]:
+async def _clock(journal: Journal) -> AsyncIterator[HealthFinding]:
     """The clock on the wall, held against the newest entry and against the one that nobody sets."""
     rows, clock = (await journal.sagas(SagaQuery(limit=READ))).rows, SystemClock()
     newest, now = max((row.updated_at for row in rows), default=0), clock.now()
     off = await _set_by_ms(journal, now, clock.elapsed())
     do = "set the clock (NTP); leases go by another one, but times on record will be out of order"
     if newest - now > SKEW_MS:
-        yield Finding(
+        yield HealthFinding(
             name="clock", state="wrong", found=f"the newest entry is {span(newest - now)} ahead of now", do=do
         )
     elif off < -SKEW_MS:
         what = f"the clock was set back by {span(-off)} since this journal was last written to"
-        yield Finding(name="clock", state="wrong", found=what, do=do)
+        yield HealthFinding(name="clock", state="wrong", found=what, do=do)
     elif off > _FORTH_MS:
         what = f"the clock was set forth by {span(off)} since this journal was last written to"
         do = "if that is wrong, set it (NTP): approvals and waits run out early by it, and rates let more pass"
-        yield Finding(name="clock", state="look", found=what, do=do)
+        yield HealthFinding(name="clock", state="look", found=what, do=do)
     elif newest and now - newest > _LONG_MS:
         what = f"the newest entry is {span(now - newest)} old"
         do = f"if it was written to since, the clock is wrong: it says {moment(now)}"
-        yield Finding(name="clock", state="look", found=what, do=do)
+        yield HealthFinding(name="clock", state="look", found=what, do=do)
     else:
-        yield Finding(name="clock", state="ok", found="no entry is from the future, and nobody has set the clock")
+        yield HealthFinding(name="clock", state="ok", found="no entry is from the future, and nobody has set the clock")
 
 
 async def _set_by_ms(journal: Journal, now: int, elapsed: float) -> int:
@@ -279,19 +283,19 @@ async def _set_by_ms(journal: Journal, now: int, elapsed: float) -> int:
     return 0 if kept is None or passed is None else now - (kept.position + passed)
 
 
-async def _store(journal: Journal) -> AsyncIterator[Finding]:
+async def _store(journal: Journal) -> AsyncIterator[HealthFinding]:
     """The file's own check, for a few seconds; `amends evidence verify` takes the time that it needs."""
     found, is_whole = await store_troubles(journal, within_s=LOOK_S)
     for each in found[:_SHOWN]:
-        yield Finding(name="file", state="wrong", found=each, do=DAMAGED)
+        yield HealthFinding(name="file", state="wrong", found=each, do=DAMAGED)
     if not found and is_whole:
-        yield Finding(name="file", state="ok", found="its pages, rows and indexes agree")
+        yield HealthFinding(name="file", state="ok", found="its pages, rows and indexes agree")
     elif not found:
         what = f"not all of it was gone over in {LOOK_S:g} s"
-        yield Finding(name="file", state="look", found=what, do="amends evidence verify, which takes its time")
+        yield HealthFinding(name="file", state="look", found=what, do="amends evidence verify, which takes its time")
 
 
-async def _chain(journal: Journal) -> AsyncIterator[Finding]:
+async def _chain(journal: Journal) -> AsyncIterator[HealthFinding]:
     """Each saga, read as whoever drives it would: the journal's own first, then the newest, for a few seconds."""
     clock = SystemClock()
     ends = clock.elapsed() + LOOK_S
@@ -301,15 +305,17 @@ async def _chain(journal: Journal) -> AsyncIterator[Finding]:
         trouble = await trouble_in(journal, row.id)
         if trouble is not None:
             wrong += 1
-            yield Finding(name="chain", state="wrong", found=trouble, do=DAMAGED)
+            yield HealthFinding(name="chain", state="wrong", found=trouble, do=DAMAGED)
         read, entries = read + 1, entries + row.entries
         if wrong == _SHOWN or clock.elapsed() > ends:
             what = f"the others after the newest {counted(read, 'saga')} were not read"
-            yield Finding(name="chain", state="look", found=what, do="amends evidence verify, which takes its time")
+            yield HealthFinding(
+                name="chain", state="look", found=what, do="amends evidence verify, which takes its time"
+            )
             return
     if not wrong:
         what = f"{counted(entries, 'entry', 'entries')} of {counted(read, 'saga')} can be read and verify"
-        yield Finding(name="chain", state="ok", found=what)
+        yield HealthFinding(name="chain", state="ok", found=what)
 
 
 async def _each(journal: Journal, own: Sequence[SagaRow]) -> AsyncIterator[SagaRow]:
@@ -324,7 +330,7 @@ async def _each(journal: Journal, own: Sequence[SagaRow]) -> AsyncIterator[SagaR
         query = None if page.cursor is None else SagaQuery(limit=READ, before=page.cursor)
 
 
-async def _leases(journal: Journal) -> AsyncIterator[Finding]:
+async def _leases(journal: Journal) -> AsyncIterator[HealthFinding]:
     """A saga whose worker is gone (dead, or its lease is over) goes on only when somebody takes it up."""
     going = (SagaStatus.RUNNING, SagaStatus.ROLLING_BACK)
     rows = [row async for row in sagas_of(journal, going)]
@@ -338,11 +344,11 @@ async def _leases(journal: Journal) -> AsyncIterator[Finding]:
             still.append(row)
     if left:
         what = f"no living process drives {_some(left, now)}"
-        yield Finding(name="leases", state="wrong", found=what, do=_TAKE_UP)
+        yield HealthFinding(name="leases", state="wrong", found=what, do=_TAKE_UP)
     if still:
         what = f"a living process has {_some(still, now)}"
         do = f"a step may hang: amends saga show {still[0].id}"
-        yield Finding(name="leases", state="look", found=what, do=do)
+        yield HealthFinding(name="leases", state="look", found=what, do=do)
     overdue = [each async for each in _overdue(journal, now)]
     if overdue:
         named = ", ".join(f"{row.id} ({row.definition})" for row, _ in overdue[:_NAMED])
@@ -350,10 +356,10 @@ async def _leases(journal: Journal) -> AsyncIterator[Finding]:
         what = (
             f"nobody has taken up what is due: {named}{more}; the longest for {span(max(late for _, late in overdue))}"
         )
-        yield Finding(name="leases", state="wrong", found=what, do=_TAKE_UP)
+        yield HealthFinding(name="leases", state="wrong", found=what, do=_TAKE_UP)
     if not left and not still and not overdue:
         going_on = f"{len(rows)} going, each driven by a living process" if rows else "nothing is going"
-        yield Finding(name="leases", state="ok", found=going_on)
+        yield HealthFinding(name="leases", state="ok", found=going_on)
 
 
 async def _overdue(journal: Journal, now: int) -> AsyncIterator[tuple[SagaRow, int]]:
@@ -379,7 +385,7 @@ def _some(rows: Sequence[SagaRow], now: int) -> str:
     return f"{named}{more}; nothing new for {span(max(now - row.updated_at for row in rows))}"
 
 
-async def _paused(journal: Journal) -> AsyncIterator[Finding]:
+async def _paused(journal: Journal) -> AsyncIterator[HealthFinding]:
     pauses = Pauses(journal, SystemClock(), 0.0)
     await pauses.refresh()
     for one in pauses.active.values():
@@ -387,16 +393,18 @@ async def _paused(journal: Journal) -> AsyncIterator[Finding]:
         what = f"{scope_of(one)}{also}, since {moment(one.at)} by {one.by}: {one.why}"
         clauses = zip(("--topic", "--definition", "--tenant"), one.scope, strict=True)
         words = [word for option, value in clauses if value for word in (option, value)]
-        yield Finding(name="pauses", state="look", found=what, do=shlex.join(["amends", "unpause", *words]))
+        yield HealthFinding(name="pauses", state="look", found=what, do=shlex.join(["amends", "unpause", *words]))
     alone = [row async for row in sagas_of(journal, (SagaStatus.PAUSED,))]
     if alone:
         what = f"{_some(alone, SystemClock().now())}"
-        yield Finding(name="pauses", state="look", found=f"paused sagas: {what}", do="amends saga list --status paused")
+        yield HealthFinding(
+            name="pauses", state="look", found=f"paused sagas: {what}", do="amends saga list --status paused"
+        )
     elif not pauses.active:
-        yield Finding(name="pauses", state="ok", found="nothing is paused")
+        yield HealthFinding(name="pauses", state="ok", found="nothing is paused")
 
 
-async def _resumable(journal: Journal) -> AsyncIterator[Finding]:
+async def _resumable(journal: Journal) -> AsyncIterator[HealthFinding]:
     """Of what was run from files the journal has the files; of all else only where modules were given."""
     if not PROCESS.definition_names():
         return
@@ -404,15 +412,15 @@ async def _resumable(journal: Journal) -> AsyncIterator[Finding]:
     found = [one async for one in unresumable(journal, PROCESS)]
     for one in found[:_SHOWN]:
         first = one.obstacles[0]
-        yield Finding(name="resume", state="wrong", found=f"saga {one.saga}: {first.what}", do=first.do)
+        yield HealthFinding(name="resume", state="wrong", found=f"saga {one.saga}: {first.what}", do=first.do)
     if len(found) > _SHOWN:
         more = f"{len(found) - _SHOWN} more sagas that this code could not go on with"
-        yield Finding(name="resume", state="wrong", found=more, do="amends saga check, with the same modules")
+        yield HealthFinding(name="resume", state="wrong", found=more, do="amends saga check, with the same modules")
     if not found:
-        yield Finding(name="resume", state="ok", found="this code can go on with every saga that is unfinished")
+        yield HealthFinding(name="resume", state="ok", found="this code can go on with every saga that is unfinished")
 
 
-async def _people(journal: Journal) -> AsyncIterator[Finding]:
+async def _people(journal: Journal) -> AsyncIterator[HealthFinding]:
     now = SystemClock().now()
     incidents = [row.opened_at async for row in _all(journal.incidents)]
     approvals = [row.requested_at async for row in _all(journal.approvals)]
@@ -422,9 +430,9 @@ async def _people(journal: Journal) -> AsyncIterator[Finding]:
     ):
         if count:
             found = f"{count} open, the oldest for {span(now - since)}"
-            yield Finding(name=name, state="look", found=found, do=f"amends {what} list")
+            yield HealthFinding(name=name, state="look", found=found, do=f"amends {what} list")
         else:
-            yield Finding(name=name, state="ok", found="none open")
+            yield HealthFinding(name=name, state="ok", found="none open")
 
 
 @overload
@@ -443,24 +451,24 @@ async def _all(
         query = None if page.cursor is None else PersonQuery(limit=READ, after=page.cursor)
 
 
-async def _policy(journal: Journal | None, policy: str | None, how: str) -> AsyncIterator[Finding]:
+async def _policy(journal: Journal | None, policy: str | None, how: str) -> AsyncIterator[HealthFinding]:
     in_force = None if journal is None else await _adopted(journal)
     if policy is None:
         what = "the built-in one" if in_force is None else f"{in_force.digest[:12]}, adopted by {in_force.by}"
         do = "write one, and adopt it: amends policy adopt FILE --why REASON" if in_force is None else ""
-        yield Finding(name="policy", state="look" if in_force is None else "ok", found=what, do=do)
+        yield HealthFinding(name="policy", state="look" if in_force is None else "ok", found=what, do=do)
         return
     try:
         loaded = load_policy(policy)
     except MistakesError as exc:
-        yield Finding(name="policy", state="wrong", found=exc.mistakes[0], do=f"amends policy check {policy}")
+        yield HealthFinding(name="policy", state="wrong", found=exc.mistakes[0], do=f"amends policy check {policy}")
         return
     if journal is not None and not await _judges(journal, in_force, loaded):
         adopt = shlex.join(["amends", "policy", "adopt", policy, "--why", "REASON"])
         do = f"adopt it: {adopt}; until then it is refused where it is named"
-        yield Finding(name="policy", state="wrong", found=f"{policy}, {how}, is not the one in force", do=do)
+        yield HealthFinding(name="policy", state="wrong", found=f"{policy}, {how}, is not the one in force", do=do)
     else:
-        yield Finding(name="policy", state="ok", found=f"{policy}, {how}")
+        yield HealthFinding(name="policy", state="ok", found=f"{policy}, {how}")
 
 
 async def _judges(journal: Journal, in_force: PolicyAdopted | None, named: Policy) -> bool:
@@ -482,22 +490,22 @@ def _is_users(contract: Contract) -> bool:
     return contract.side_effect and not contract.topic.startswith(BUILT_IN)
 
 
-def _actions_without_journal() -> Iterator[Finding]:
+def _actions_without_journal() -> Iterator[HealthFinding]:
     contracts = [each.contract for each in PROCESS.actions() if _is_users(each.contract)]
     undeclared = [each.topic for each in contracts if each.reversibility is Reversibility.UNDECLARED]
     yield _undeclared(list(map(str, undeclared)), len(contracts))
 
 
-def _undeclared(topics: list[str], count: int) -> Finding:
+def _undeclared(topics: list[str], count: int) -> HealthFinding:
     if topics:
         do = "give each a compensation, or a no_rollback reason: amends action list --undeclared"
-        return Finding(name="actions", state="wrong", found=f"undeclared: {', '.join(topics[:5])}", do=do)
+        return HealthFinding(name="actions", state="wrong", found=f"undeclared: {', '.join(topics[:5])}", do=do)
     if not count:
-        return Finding(name="actions", state="look", found="none known", do="name the modules with --module")
-    return Finding(name="actions", state="ok", found=f"all {count} say how they are taken back, or why not")
+        return HealthFinding(name="actions", state="look", found="none known", do="name the modules with --module")
+    return HealthFinding(name="actions", state="ok", found=f"all {count} say how they are taken back, or why not")
 
 
-async def _actions(journal: Journal, policy: str | None) -> AsyncIterator[Finding]:
+async def _actions(journal: Journal, policy: str | None) -> AsyncIterator[HealthFinding]:
     for each in _actions_without_journal():
         yield each
     now, every_s = SystemClock().now(), await _drill_every_s(journal, policy)
@@ -506,29 +514,29 @@ async def _actions(journal: Journal, policy: str | None) -> AsyncIterator[Findin
         what = (
             f"{one.saga} was drilled {span(now - one.at)} ago, and has to be every {span(round((every_s or 0) * 1000))}"
         )
-        yield Finding(name="drills", state="wrong", found=what, do=f"amends drill {one.target} --quick")
+        yield HealthFinding(name="drills", state="wrong", found=what, do=f"amends drill {one.target} --quick")
     if len(missed) > _SHOWN:
         do = "drill each again: amends saga list --definition amends.drill"
-        yield Finding(name="drills", state="wrong", found=f"{len(missed) - _SHOWN} more were missed", do=do)
+        yield HealthFinding(name="drills", state="wrong", found=f"{len(missed) - _SHOWN} more were missed", do=do)
     contracts = [each.contract for each in PROCESS.actions() if _is_users(each.contract)]
     passed = await last_passed(journal)
     found = {each.topic: drilled_at(passed, each) for each in contracts}
     never = [topic for topic, at in found.items() if at is None]
     if never:
         do = "amends drill MODULE:SAGA"
-        yield Finding(name="drills", state="look", found=f"never drilled: {', '.join(never[:5])}", do=do)
+        yield HealthFinding(name="drills", state="look", found=f"never drilled: {', '.join(never[:5])}", do=do)
     elif contracts and not missed:
         yield _drilled(len(contracts), now - min(at for at in found.values() if at is not None), every_s)
 
 
-def _drilled(count: int, age_ms: int, every_s: float | None) -> Finding:
+def _drilled(count: int, age_ms: int, every_s: float | None) -> HealthFinding:
     """All were; how long ago says whether that still means something."""
     found = f"all {count} were drilled, the oldest {span(age_ms)} ago"
     if age_ms > (_OLD_MS if every_s is None else every_s * 1000):
         do = "amends drill MODULE:SAGA --quick"
         also = "; drill_every in the policy says how often, and then a missed one is told of" if every_s is None else ""
-        return Finding(name="drills", state="look" if every_s is None else "wrong", found=found, do=f"{do}{also}")
-    return Finding(name="drills", state="ok", found=found)
+        return HealthFinding(name="drills", state="look" if every_s is None else "wrong", found=found, do=f"{do}{also}")
+    return HealthFinding(name="drills", state="ok", found=found)
 
 
 async def _drill_every_s(journal: Journal, policy: str | None) -> float | None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from amends.bootstrap import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
 from amends.clock import SystemClock
 from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError
@@ -21,7 +21,7 @@ from amends.evidence.drills import last_drills
 from amends.evidence.sign.keys import KeyFile, beside
 from amends.evidence.sign.notary import KeyNotary
 from amends.evidence.sign.note import held_notes
-from amends.evidence.verify.examine import Report
+from amends.evidence.verify.examine import VerificationReport
 from amends.evidence.verify.verify import verify_bundle, verify_journal
 from amends.journal.port.evidence import Removal, Signer, TreeHead
 from amends.journal.port.journal import Entry, Journal, SagaQuery
@@ -69,10 +69,10 @@ async def write_bundle(place: SharedJournal, sagas: Sequence[str] | None, target
         lines = export(journal, sagas, checkpoint=checkpoint)
         if target == "-":
             with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
-                return await _copied(lines, sys.stdout.fileno())
+                return await _write_lines(lines, sys.stdout.fileno())
             return 0
         with whole_file(target) as file:
-            return await _copied(lines, file)
+            return await _write_lines(lines, file)
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def whole_file(target: str) -> Generator[int]:
         raise InputError(f"{target} cannot be written: {exc.strerror}") from None
 
 
-async def _copied(lines: AsyncIterator[str], file: int) -> int:
+async def _write_lines(lines: AsyncIterator[str], file: int) -> int:
     count = 0
     with os.fdopen(file, "w", encoding="utf-8", newline="\n", closefd=False) as stream:
         async for line in lines:
@@ -104,7 +104,7 @@ async def _copied(lines: AsyncIterator[str], file: int) -> int:
 # -- checking it ------------------------------------------------------------------------------------------------------
 
 
-def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> Report:
+def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> VerificationReport:
     """A bundle, held against a key. Raises InputError without one, and EvidenceError for what cannot be read."""
     if key is None:
         raise InputError("give the public key that you hold, with --key; one that comes with the bundle proves nothing")
@@ -117,14 +117,14 @@ def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_
 
 async def checked_journal(
     place: SharedJournal, key: str | None, checkpoint: str | None, *, may_be_gone: bool
-) -> Report:
+) -> VerificationReport:
     """A journal, held against a key; without one, against the key that it names itself."""
     require_journal(place.address)
     journal = await open_journal(place.address, SystemClock(), journal_group=place.group, signs=False, checked=False)
     try:
         return await verify_journal(journal, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
     except JournalDamagedError as exc:  # so much that not even its rows can be read
-        return Report(troubles=[str(exc)])
+        return VerificationReport(troubles=[str(exc)])
     finally:
         await journal.close()
 

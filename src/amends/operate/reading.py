@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from amends.bootstrap import journal_file, open_journal
+from amends.addresses import journal_file, open_journal
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.words.values import OWN, SagaId
 from amends.errors import InputError, JournalAccessError, UnknownSagaError
 from amends.journal.port.journal import Entry, Journal, SagaQuery
-from amends.runtime.coordinator.people import Approval, approval_id, asking
 from amends.source.marked import nearest
 from amends.text import visible
+
+if TYPE_CHECKING:
+    from amends.runtime.coordinator.people import Approval
 
 _LOOKED_AT: Final = 500
 
@@ -63,6 +65,8 @@ async def history(journal: Journal, saga: SagaId) -> tuple[Saga, tuple[Entry, ..
 
 async def read_asking(journal: Journal, approval: str) -> Approval:
     """A question to people, open or answered. Raises UnknownApprovalError."""
+    from amends.runtime.coordinator.people import approval_id, asking
+
     saga, step = approval_id(approval)
     state, entries = await history(journal, saga)
     return asking(state, step, entries)

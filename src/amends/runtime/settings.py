@@ -4,6 +4,7 @@ saga, which may say otherwise.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from amends.core.commands import StartSaga
@@ -80,7 +81,8 @@ def bounded(start: StartSaga, options: Options, settings: Settings, asked: Bound
     asked = asked or _UNASKED
     attempts = (asked.attempts, options.attempts, settings.attempts)
     back = (asked.compensation_attempts, options.compensation_attempts, settings.compensation_attempts)
-    return start._replace(
+    return replace(
+        start,
         rollback_s=options.rollback_s if asked.rollback_s is None else asked.rollback_s,
         attempts=next((each for each in attempts if each is not None), None),
         compensation_attempts=next((each for each in back if each is not None), None),

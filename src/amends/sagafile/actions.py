@@ -19,7 +19,7 @@ from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
 from amends.process.running import small_environment
 from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, ProbeAnswer, key
 from amends.runtime.declare.decorators import register
-from amends.sagafile.model import UNSEEN, Command, StepPlan
+from amends.sagafile.model import UNSEEN, CommandLine, StepPlan
 from amends.sagafile.program import SHELL, Called, Printed, Show, ShowOf, call
 from amends.sagafile.templates import bound, closed
 from amends.secrets import Secret
@@ -40,13 +40,13 @@ def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, 
     if step.resources:
         using["resources"] = [bound(text, known) for text in step.resources]
     for name in _PARTS:
-        command: Command | None = getattr(step, name)
+        command: CommandLine | None = getattr(step, name)
         if command is not None:
             using[name] = _spelled(command, known)
     return {**({"files": None} if step.files else {}), **words, "using": using}
 
 
-def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
+def _spelled(command: CommandLine, known: Mapping[str, Json]) -> Object:
     made: Object = {"run": [bound(word, known) for word in command.run]} if command.run else {"shell": command.script}
     if command.env:
         made["env"] = {name: bound(text, known) for name, text in command.env.items()}
@@ -63,7 +63,7 @@ def _spelled(command: Command, known: Mapping[str, Json]) -> Object:
     return made
 
 
-def verifying_environment(shared: Command, *, saga: str, known: Mapping[str, Json]) -> dict[str, str]:
+def verifying_environment(shared: CommandLine, *, saga: str, known: Mapping[str, Json]) -> dict[str, str]:
     """Environment of a landing's verifying command: the little that every program needs, and what all commands get."""
     about: dict[str, Json] = {"saga": saga, "key": ""}
     given = {name: closed(bound(text, known), about) for name, text in shared.env.items()}
@@ -71,7 +71,7 @@ def verifying_environment(shared: Command, *, saga: str, known: Mapping[str, Jso
     return {**small_environment(shared.inherit), **given, **secrets, "AMENDS_SAGA": saga}
 
 
-class Commands:
+class StepCommands:
     """The commands of one step, as functions that the runtime calls."""
 
     def __init__(self, step: StepPlan, show: ShowOf | None) -> None:
@@ -90,7 +90,7 @@ class Commands:
     async def mitigate(self, done: Done) -> None:
         await self._back(done, self._step.mitigate, "mitigate")
 
-    async def _back(self, done: Done, command: Command | None, name: str) -> None:
+    async def _back(self, done: Done, command: CommandLine | None, name: str) -> None:
         using = cast("Object", done.args["using"])
         assert command is not None  # noqa: S101 - it is registered only where there is one
         about: dict[str, Json] = {
@@ -133,7 +133,7 @@ class Commands:
 
     async def _called(
         self,
-        command: Command,
+        command: CommandLine,
         words: Object,
         using: Object,
         about: Mapping[str, Json],
@@ -149,7 +149,7 @@ class Commands:
             raise NotDone(str(exc)) from None
         return await call(asked)
 
-    def _asked(self, command: Command, words: Object, using: Object, about: Mapping[str, Json]) -> Called:
+    def _asked(self, command: CommandLine, words: Object, using: Object, about: Mapping[str, Json]) -> Called:
         run = cast("list[Json] | None", words.get("run"))
         argv = [closed(word, about) for word in run] if run is not None else [SHELL, "-c", str(words["shell"])]
         secrets = {name: cast("Secret", each).reveal() for name, each in words.get("secrets", {}).items()}
@@ -168,7 +168,7 @@ class Commands:
             network=words.get("network", True),
         )
 
-    def _ended(self, command: Command, printed: Printed, *, last: bool = False) -> Object:
+    def _ended(self, command: CommandLine, printed: Printed, *, last: bool = False) -> Object:
         """The result of a command that has ended, or its error; `last`: it is not tried again, whatever it says."""
         match _says(command, printed):
             case "succeeded":
@@ -187,7 +187,7 @@ class Commands:
                 raise CommandError(_told(command, printed))
 
 
-def _says(command: Command, printed: Printed) -> str:
+def _says(command: CommandLine, printed: Printed) -> str:
     """The outcome that an exit code stands for; a command that a signal ended tells nothing."""
     return "lost" if printed.code < 0 else command.exit_codes.get(printed.code, command.otherwise)
 
@@ -199,7 +199,7 @@ def _result(printed: Printed) -> Object:
     return {**made, "cut": True} if printed.cut else made
 
 
-def _told(command: Command, printed: Printed) -> str:
+def _told(command: CommandLine, printed: Printed) -> str:
     first = command.run[0] if command.run else ()
     name = "".join(map(str, first)) if command.run else "the shell"
     how = f"was ended by signal {-printed.code}" if printed.code < 0 else f"ended with exit code {printed.code}"
@@ -213,7 +213,7 @@ def _document(args: Object, about: Mapping[str, Json]) -> str:
 
 
 def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[..., Any]:
-    commands = Commands(step, show)
+    commands = StepCommands(step, show)
 
     async def perform(
         *, run: list[Json] | None = None, shell: str | None = None, using: Object | None = None
@@ -263,7 +263,7 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
     )
 
 
-def _line(command: Command) -> str:
+def _line(command: CommandLine) -> str:
     """A command as one line, references and all."""
     if not command.run:
         return f"sh: {' '.join(command.script.split())}"

@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from amends.sagafile import schema
-from amends.sagafile.model import Command
+from amends.sagafile.model import CommandLine
 from amends.sagafile.templates import Template, template
-from amends.source.marked import Entry, Listed, Mistakes, Part, Scalar, shown
+from amends.source.marked import Listed, MarkedEntry, Mistakes, Part, Scalar, shown
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _RESERVED: Final = "AMENDS_"
 _PASTED: Final = re.compile(r"\$\{(?:input|steps|saga|result|before|done)\.")
 
 
-def words_of(found: Mapping[str, Entry], mistakes: Mistakes) -> str:
+def words_of(found: Mapping[str, MarkedEntry], mistakes: Mistakes) -> str:
     return " ".join(mistakes.text(found["does"].value, "does").split()) if "does" in found else ""
 
 
@@ -46,16 +46,16 @@ def values_of(part: Part, what: str, mistakes: Mistakes, roots: Collection[str])
     return made
 
 
-class Commands:
+class CommandReader:
     """Reads what can be started: a step's own command, its compensation, probe and before-image."""
 
     def __init__(self, mistakes: Mistakes) -> None:
         self._mistakes = mistakes
 
-    def started_with(self, found: Mapping[str, Entry], roots: Collection[str]) -> Command:
+    def started_with(self, found: Mapping[str, MarkedEntry], roots: Collection[str]) -> CommandLine:
         """Everything that a command is started with, beside its own words."""
         mistakes = self._mistakes
-        return Command(
+        return CommandLine(
             env=values_of(found["env"].value, "env", mistakes, roots) if "env" in found else {},
             inherit=self._variables(found, "inherit"),
             secrets=self._variables(found, "secrets"),
@@ -64,7 +64,7 @@ class Commands:
             network=self._flag(found, "network"),
         )
 
-    def _flag(self, found: Mapping[str, Entry], key: str) -> bool | None:
+    def _flag(self, found: Mapping[str, MarkedEntry], key: str) -> bool | None:
         if key not in found:
             return None
         part = found[key].value
@@ -73,7 +73,7 @@ class Commands:
         self._mistakes.wrong(part, key, "true or false")
         return None
 
-    def _variables(self, found: Mapping[str, Entry], key: str) -> tuple[str, ...]:
+    def _variables(self, found: Mapping[str, MarkedEntry], key: str) -> tuple[str, ...]:
         if key not in found:
             return ()
         names = [self._mistakes.text(item, key) for item in self._mistakes.items(found[key].value, key)]
@@ -83,15 +83,15 @@ class Commands:
         return tuple(dict.fromkeys(names))
 
     def read(
-        self, found: Mapping[str, Entry], where: str, line: int, roots: Collection[str], shared: Command
-    ) -> Command:
+        self, found: Mapping[str, MarkedEntry], where: str, line: int, roots: Collection[str], shared: CommandLine
+    ) -> CommandLine:
         mistakes = self._mistakes
         both = [key for key in ("run", "shell") if key in found]
         if len(both) != 1:
             what = "has both run and shell; keep one" if both else "has neither run nor shell; say what it does"
             mistakes.add(line, f"{where} {what}")
         own = self.started_with(found, roots)
-        return Command(
+        return CommandLine(
             run=self._arguments(found["run"].value, roots) if "run" in found else (),
             script=self._script(found["shell"].value) if "shell" in found else "",
             env={**shared.env, **own.env},
@@ -129,7 +129,9 @@ class Commands:
             self._mistakes.add(part.line, "shell holds a NUL, which no argument can hold")
         return text
 
-    def codes(self, found: Mapping[str, Entry], words: tuple[str, ...], default: Mapping[int, str]) -> dict[int, str]:
+    def codes(
+        self, found: Mapping[str, MarkedEntry], words: tuple[str, ...], default: Mapping[int, str]
+    ) -> dict[int, str]:
         """The meaning of each exit code: those that are given, and the others as they are."""
         mistakes = self._mistakes
         if "exit_codes" not in found:

@@ -10,7 +10,7 @@ from amends.errors import InputError
 from amends.runtime.values.schema import Definitions
 from amends.runtime.values.signature import named_inputs
 from amends.sagafile.model import Input
-from amends.sagafile.patterns import compiled
+from amends.sagafile.patterns import compile_pattern
 from amends.source.marked import shown
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -58,7 +58,7 @@ def _schema(each: Input) -> dict[str, Any]:
 
 def pattern_mistake(pattern: str) -> str | None:
     try:
-        compiled(pattern)
+        compile_pattern(pattern)
     except InputError as exc:
         return str(exc)
     return None
@@ -67,7 +67,7 @@ def pattern_mistake(pattern: str) -> str | None:
 def mismatch(pattern: str, text: str) -> str:
     """The trouble with a text that is not all as a pattern says; empty where it is."""
     try:
-        return "" if compiled(pattern).fits(text) else f" does not match {shown(pattern)}"
+        return "" if compile_pattern(pattern).fits(text) else f" does not match {shown(pattern)}"
     except InputError as exc:
         return f": {exc}"
 

@@ -31,7 +31,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class CommandLine:
     """A program and its arguments, or a text for a shell; and what it is started with."""
 
     run: tuple[Template, ...] = ()
@@ -62,12 +62,12 @@ class StepPlan:
 
     id: str
     topic: str
-    command: Command
+    command: CommandLine
     does: str = ""
-    compensate: Command | None = None
-    mitigate: Command | None = None
-    probe: Command | None = None
-    before: Command | None = None
+    compensate: CommandLine | None = None
+    mitigate: CommandLine | None = None
+    probe: CommandLine | None = None
+    before: CommandLine | None = None
     after: tuple[str, ...] | None = None
     resources: tuple[Template, ...] = ()
     """What it needs for itself until its saga has ended."""
@@ -85,13 +85,13 @@ class StepPlan:
     line: int = 1
 
     @property
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> tuple[CommandLine, ...]:
         named = (self.command, self.before, self.probe, self.compensate, self.mitigate)
         return tuple(each for each in named if each is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class TreeOptions:
     """The tree that steps may work on, and how their work comes into it; without `land` it stays in its changeset."""
 
     root: Template
@@ -99,7 +99,7 @@ class Tree:
     verify: tuple[Template, ...] = ()
     asks: bool = False
     """Whether people resolve what is in conflict; else the saga goes back."""
-    shared: Command = field(default_factory=Command)
+    shared: CommandLine = field(default_factory=CommandLine)
     """What every command of the file is started with, and so is the one that verifies."""
     line: int = 1
 
@@ -116,7 +116,7 @@ class Written:
     inputs: tuple[Input, ...]
     steps: tuple[StepPlan, ...]
     result: Result
-    tree: Tree | None = None
+    tree: TreeOptions | None = None
     rollback_s: float | None = None
     attempts: int | None = None
     compensation_attempts: int | None = None

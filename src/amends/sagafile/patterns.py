@@ -38,25 +38,25 @@ _UNREAD: Final = {
 Test: TypeAlias = Callable[[str], bool]
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """Where an assertion is asked: the text and a position between its letters."""
 
     text: str
     at: int
 
 
-class State(NamedTuple):
+class PatternState(NamedTuple):
     """One place in a pattern: a letter to be read, an assertion to hold, or ways that cost nothing."""
 
     test: Test | None
-    holds: Callable[[Place], bool] | None
+    holds: Callable[[TextPlace], bool] | None
     to: tuple[int, ...]
 
 
 class Pattern:
     """A pattern that was read. `fits` says whether all of a text is as it describes."""
 
-    def __init__(self, states: list[State], first: int, last: int) -> None:
+    def __init__(self, states: list[PatternState], first: int, last: int) -> None:
         self._states, self._first, self._last = states, first, last
         self._asserts = any(state.holds is not None for state in states)
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
@@ -65,14 +65,14 @@ class Pattern:
         """Raises InputError where the text is too long to be followed."""
         if len(text) * len(self._states) > MOST_STEPS:
             raise InputError(f"a text of {len(text):,} characters is too long to be matched; shorten it")
-        here = self._reached((self._first,), Place(text, 0))
+        here = self._reached((self._first,), TextPlace(text, 0))
         for at, letter in enumerate(text, 1):
             if not here:
                 return False
-            here = self._after(here, letter, Place(text, at))
+            here = self._after(here, letter, TextPlace(text, at))
         return self._last in here
 
-    def _after(self, here: frozenset[int], letter: str, place: Place) -> frozenset[int]:
+    def _after(self, here: frozenset[int], letter: str, place: TextPlace) -> frozenset[int]:
         known = None if self._asserts else self._steps.get((here, letter))
         if known is not None:
             return known
@@ -82,7 +82,7 @@ class Pattern:
             self._steps[here, letter] = next_
         return next_
 
-    def _reached(self, begun: Iterable[int], place: Place) -> frozenset[int]:
+    def _reached(self, begun: Iterable[int], place: TextPlace) -> frozenset[int]:
         found: set[int] = set()
         waiting = list(begun)
         while waiting:
@@ -97,7 +97,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=256)
-def compiled(pattern: str) -> Pattern:
+def compile_pattern(pattern: str) -> Pattern:
     """Raises InputError, which says what is refused and how to write it."""
     if len(pattern) > LONGEST:
         raise InputError(f"pattern is longer than {LONGEST} characters; shorten it")
@@ -122,7 +122,7 @@ class _Reading:
     def __init__(self, pattern: str) -> None:
         self._text, self._at = pattern, 0
         self._flags = re.NOFLAG
-        self._states: list[State] = []
+        self._states: list[PatternState] = []
         self._turns = 0
 
     def whole(self) -> Pattern:
@@ -140,10 +140,10 @@ class _Reading:
     def _refused(self, what: str, why: str) -> InputError:
         return InputError(f"pattern {shown(self._text)}: {what} {why}")
 
-    def _add(self, test: Test | None, holds: Callable[[Place], bool] | None, *to: int) -> int:
+    def _add(self, test: Test | None, holds: Callable[[TextPlace], bool] | None, *to: int) -> int:
         if len(self._states) >= MOST_STATES:
             raise self._too_long()
-        self._states.append(State(test, holds, to))
+        self._states.append(PatternState(test, holds, to))
         return len(self._states) - 1
 
     def _choice(self, depth: int) -> Part:
@@ -183,7 +183,7 @@ class _Reading:
     def _loop(self, part: Part, least: int, most: int | None, after: int) -> int:
         if most is None:
             again = self._add(None, None)  # filled in below, when it is known where the part begins
-            self._states[again] = State(None, None, (part(again), after))
+            self._states[again] = PatternState(None, None, (part(again), after))
             after = again
         else:
             end = after
@@ -275,21 +275,21 @@ class _Reading:
 
         return lambda after: self._add(test, None, after)
 
-    def _assertion(self, holds: Callable[[Place], bool]) -> Part:
+    def _assertion(self, holds: Callable[[TextPlace], bool]) -> Part:
         return lambda after: self._add(None, holds, after)
 
 
-def _begins(place: Place) -> bool:
+def _begins(place: TextPlace) -> bool:
     return place.at == 0
 
 
-def _ends(place: Place) -> bool:
+def _ends(place: TextPlace) -> bool:
     """`$` is also true before a line's end that is the last letter."""
     left = len(place.text) - place.at
     return left == 0 or (left == 1 and place.text[-1] == "\n")
 
 
-def _is_edge(place: Place, flags: re.RegexFlag) -> bool:
+def _is_edge(place: TextPlace, flags: re.RegexFlag) -> bool:
     return _is_word(place.text, place.at - 1, flags) != _is_word(place.text, place.at, flags)
 
 
@@ -297,7 +297,7 @@ def _is_word(text: str, at: int, flags: re.RegexFlag) -> bool:
     return 0 <= at < len(text) and re.match(r"\w", text[at], flags) is not None
 
 
-_ASSERTIONS: Final[dict[str, Callable[[Place, re.RegexFlag], bool]]] = {
+_ASSERTIONS: Final[dict[str, Callable[[TextPlace, re.RegexFlag], bool]]] = {
     "A": lambda place, _: place.at == 0,
     "Z": lambda place, _: place.at == len(place.text),
     "b": _is_edge,

@@ -40,7 +40,7 @@ ShowOf = Callable[[str, str], None]
 """Is given each line and what prints it: a step, or a step on its way back."""
 
 
-class Output(Bounded):
+class ProgramOutput(Bounded):
     """A stream's beginning and end, with the values of secrets replaced before anything else sees them."""
 
     def __init__(self, limit: int, hidden: Iterable[str], show: Show | None = None) -> None:
@@ -124,10 +124,10 @@ async def call(asked: Called) -> Printed:
         show = asked.show
         return None if show is None else lambda line: _tell(loop, show, line)
 
-    out, err = Output(KEPT, asked.hidden, shown()), Output(KEPT, asked.hidden, shown())
+    out, err = ProgramOutput(KEPT, asked.hidden, shown()), ProgramOutput(KEPT, asked.hidden, shown())
     try:
-        running = await _begun(lambda: _started(asked, (out, err)))
-        ended = await _ended(running)
+        running = await _begin(lambda: _start(asked, (out, err)))
+        ended = await _wait_for_end(running)
     except ViewError as exc:
         raise NotDone(f"{asked.words[0]} could not be started: {str(exc).rpartition('started: ')[2]}") from None
     if ended.returncode is None:
@@ -135,7 +135,7 @@ async def call(asked: Called) -> Printed:
     return Printed(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr, cut=bool(out.left_out))
 
 
-def _started(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
+def _start(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
     words, given = list(asked.words), asked.stdin.encode()
     if asked.files is not None:
         return asked.files.start(
@@ -166,7 +166,7 @@ def _started(asked: Called, streams: tuple[Bounded, Bounded]) -> Running:
     return Running(launch, SystemClock())
 
 
-async def _begun(start: Callable[[], Running]) -> Running:
+async def _begin(start: Callable[[], Running]) -> Running:
     """Start it. Whoever gives up meanwhile has it ended too, once it has begun: else nobody ever would."""
     starting = started("command", start)
     try:
@@ -179,7 +179,7 @@ async def _begun(start: Callable[[], Running]) -> Running:
         raise
 
 
-async def _ended(running: Running) -> Ran:
+async def _wait_for_end(running: Running) -> Ran:
     """Its end. Whoever gives up waiting has it ended first, and waits for that."""
     waiting = started("command", running.wait)
     try:

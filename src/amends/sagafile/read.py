@@ -14,12 +14,12 @@ from amends.core.words.contracts import TOPIC_PATTERN, Retries
 from amends.core.words.values import BUILT_IN, Json
 from amends.runtime.declare.limits import Limits, Then
 from amends.sagafile import schema
-from amends.sagafile.commands import Commands, argument, values_of, words_of
+from amends.sagafile.commands import CommandReader, argument, values_of, words_of
 from amends.sagafile.inputs import fits, mismatch, pattern_mistake
-from amends.sagafile.model import Command, Input, StepPlan, Tree, Written
+from amends.sagafile.model import CommandLine, Input, StepPlan, TreeOptions, Written
 from amends.sagafile.references import check_references
 from amends.sagafile.templates import EARLY, Template
-from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, plain, said, shown
+from amends.source.marked import Listed, Mapped, MarkedEntry, Mistakes, Part, Scalar, plain, said, shown
 
 _STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _TOPIC: Final = re.compile(TOPIC_PATTERN, re.ASCII)
@@ -42,7 +42,7 @@ def read_saga(document: Part, mistakes: Mistakes) -> Written:
     if name.startswith(BUILT_IN):
         mistakes.add(found["saga"].line, f"the name {shown(name)} is taken: names that begin with amends. are its own")
     inputs = tuple(_inputs(found["inputs"].value, mistakes)) if "inputs" in found else ()
-    shared = Commands(mistakes).started_with(found, FORWARD)
+    shared = CommandReader(mistakes).started_with(found, FORWARD)
     reader = _Steps(name, shared, mistakes, has_tree="files" in found)
     steps = tuple(reader.read(found["steps"].value)) if "steps" in found else ()
     written = Written(
@@ -71,7 +71,7 @@ def _named(part: Part, what: str, pattern: re.Pattern[str], mistakes: Mistakes) 
     return name
 
 
-def _flag(found: Mapping[str, Entry], key: str, mistakes: Mistakes) -> bool:
+def _flag(found: Mapping[str, MarkedEntry], key: str, mistakes: Mistakes) -> bool:
     if key not in found:
         return False
     part = found[key].value
@@ -81,7 +81,7 @@ def _flag(found: Mapping[str, Entry], key: str, mistakes: Mistakes) -> bool:
     return False
 
 
-def _count(found: Mapping[str, Entry], key: str, mistakes: Mistakes, most: int) -> int | None:
+def _count(found: Mapping[str, MarkedEntry], key: str, mistakes: Mistakes, most: int) -> int | None:
     return mistakes.integer(found[key].value, key, most) if key in found else None
 
 
@@ -114,22 +114,22 @@ def _retries(part: Part, mistakes: Mistakes) -> Retries:
     )
 
 
-def _asks(entry: Entry, mistakes: Mistakes, *, lands: bool) -> bool:
+def _asks(entry: MarkedEntry, mistakes: Mistakes, *, lands: bool) -> bool:
     if not lands:
         mistakes.add(entry.line, "on_conflict without land: nothing lands that could be in conflict; add land")
     return mistakes.choice(entry.value, "on_conflict", ("raise", "ask")) == "ask"
 
 
-def _tree(part: Part, shared: Command, mistakes: Mistakes) -> Tree | None:
+def _tree(part: Part, shared: CommandLine, mistakes: Mistakes) -> TreeOptions | None:
     if isinstance(part, Scalar):
-        return Tree(root=argument(part, "files", mistakes, EARLY), line=part.line)
+        return TreeOptions(root=argument(part, "files", mistakes, EARLY), line=part.line)
     found = {entry.key: entry for entry in mistakes.entries(part, "files", schema.TREE)}
     if "root" not in found:
         if isinstance(part, Mapped):
             mistakes.add(part.line, "files without root; name the tree")
         return None
     verify = mistakes.items(found["verify"].value, "verify") if "verify" in found else ()
-    return Tree(
+    return TreeOptions(
         root=argument(found["root"].value, "root", mistakes, EARLY),
         land=argument(found["land"].value, "land", mistakes, EARLY) if "land" in found else (),
         verify=tuple(argument(item, "an argument", mistakes, EARLY) for item in verify),
@@ -181,7 +181,7 @@ def _input(name: str, part: Mapped, mistakes: Mistakes) -> Input:
     return made
 
 
-def _check_default(made: Input, entry: Entry, mistakes: Mistakes) -> None:
+def _check_default(made: Input, entry: MarkedEntry, mistakes: Mistakes) -> None:
     if not fits(made.type, made.default):
         mistakes.add(entry.line, f"default {said(entry.value)}: input {made.name} is of type {made.type}")
     elif made.choices and made.default not in made.choices:
@@ -202,12 +202,12 @@ _WANTS: Final = {
 
 
 class _Steps:
-    def __init__(self, saga: str, shared: Command, mistakes: Mistakes, *, has_tree: bool) -> None:
+    def __init__(self, saga: str, shared: CommandLine, mistakes: Mistakes, *, has_tree: bool) -> None:
         self._has_tree = has_tree
         self._saga = saga
         self._shared = shared
         self._mistakes = mistakes
-        self._commands = Commands(mistakes)
+        self._commands = CommandReader(mistakes)
         self._ids: dict[str, int] = {}
         self._topics: dict[str, int] = {}
 
@@ -256,13 +256,13 @@ class _Steps:
         self._check_promises(step, found, where)
         return step
 
-    def _resources(self, found: Mapping[str, Entry]) -> tuple[Template, ...]:
+    def _resources(self, found: Mapping[str, MarkedEntry]) -> tuple[Template, ...]:
         if "resources" not in found:
             return ()
         items = self._mistakes.items(found["resources"].value, "resources")
         return tuple(argument(item, "a resource", self._mistakes, EARLY) for item in items)
 
-    def _once(self, entry: Entry, lines: dict[str, int], pattern: re.Pattern[str]) -> str:
+    def _once(self, entry: MarkedEntry, lines: dict[str, int], pattern: re.Pattern[str]) -> str:
         name = _named(entry.value, entry.key, pattern, self._mistakes)
         if name in lines:
             self._mistakes.add(entry.line, f"{entry.key} {shown(name)} twice; the first is in line {lines[name]}")
@@ -270,15 +270,15 @@ class _Steps:
             lines.setdefault(name, entry.line)
         return name
 
-    def _choice(self, found: Mapping[str, Entry], key: str, words: tuple[str, ...]) -> str:
+    def _choice(self, found: Mapping[str, MarkedEntry], key: str, words: tuple[str, ...]) -> str:
         return self._mistakes.choice(found[key].value, key, words) if key in found else ""
 
-    def _risk(self, found: Mapping[str, Entry]) -> tuple[str, ...]:
+    def _risk(self, found: Mapping[str, MarkedEntry]) -> tuple[str, ...]:
         if "risk" not in found:
             return ()
         return tuple(self._mistakes.text(item, "risk") for item in self._mistakes.items(found["risk"].value, "risk"))
 
-    def _after(self, entry: Entry) -> tuple[str, ...]:
+    def _after(self, entry: MarkedEntry) -> tuple[str, ...]:
         mistakes = self._mistakes
         if not isinstance(entry.value, Listed):
             mistakes.wrong(entry.value, "after", "a list of steps, or [] for none")
@@ -298,17 +298,17 @@ class _Steps:
 
     def _part(
         self,
-        found: Mapping[str, Entry],
+        found: Mapping[str, MarkedEntry],
         key: str,
         keys: Mapping[str, Json],
         words: tuple[str, ...],
         codes: Mapping[int, str],
-    ) -> Command | None:
+    ) -> CommandLine | None:
         if key not in found:
             return None
         part, roots = found[key].value, BACK if key in _BACK else FORWARD
         if isinstance(part, Listed):
-            inner: dict[str, Entry] = {"run": Entry(part.line, "run", part)}
+            inner: dict[str, MarkedEntry] = {"run": MarkedEntry(part.line, "run", part)}
         else:
             inner = {entry.key: entry for entry in self._mistakes.entries(part, key, keys)}
             if not isinstance(part, Mapped):
@@ -317,13 +317,13 @@ class _Steps:
         otherwise = {"probe": "no_answer", "before": "failed"}.get(key, "lost")
         return replace(command, exit_codes=self._commands.codes(inner, words, codes), otherwise=otherwise)
 
-    def _of_compensation(self, found: Mapping[str, Entry]) -> tuple[float, Retries | None]:
+    def _of_compensation(self, found: Mapping[str, MarkedEntry]) -> tuple[float, Retries | None]:
         part = next((found[key].value for key in _BACK if key in found), None)
         inner = {entry.key: entry for entry in part.entries} if isinstance(part, Mapped) else {}
         timeout_s = self._mistakes.duration(inner["timeout"].value, "timeout") if "timeout" in inner else 30.0
         return timeout_s, _retries(inner["retry"].value, self._mistakes) if "retry" in inner else None
 
-    def _check_promises(self, step: StepPlan, found: Mapping[str, Entry], where: str) -> None:
+    def _check_promises(self, step: StepPlan, found: Mapping[str, MarkedEntry], where: str) -> None:
         mistakes = self._mistakes
         said_so = [key for key in ("compensate", "no_rollback") if key in found]
         said_so += ["read_only"] if step.read_only else []

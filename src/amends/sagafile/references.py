@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from amends.sagafile.model import Command, StepPlan, Written
+from amends.sagafile.model import StepPlan, Written
 from amends.sagafile.templates import OUTPUTS, Reference, references
 from amends.source.marked import Mistakes
 
@@ -87,7 +87,3 @@ def _check_output(rest: tuple[str, ...], line: int, mistakes: Mistakes, where: s
         mistakes.unknown(line, "output", rest[0] if rest else "", OUTPUTS, where=where)
     elif len(rest) > 1 and rest[0] != "json":
         mistakes.add(line, f"{rest[0]}{where} has nothing inside; write json to look into it")
-
-
-def used(command: Command, root: str) -> bool:
-    return any(reference.root == root for reference in command.references())

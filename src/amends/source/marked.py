@@ -70,7 +70,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MarkedEntry:
     line: int
     key: str
     value: Part
@@ -81,7 +81,7 @@ class Mapped:
     """The keys are unlike each other."""
 
     line: int
-    entries: tuple[Entry, ...]
+    entries: tuple[MarkedEntry, ...]
 
 
 Part: TypeAlias = Scalar | Listed | Mapped
@@ -138,7 +138,7 @@ class Mistakes:
 
     # -- what a reader asks of a part; a mistake is noted, and the answer is empty ------------------------------------
 
-    def entries(self, part: Part, what: str, known: Collection[str] | None = None) -> Iterator[Entry]:
+    def entries(self, part: Part, what: str, known: Collection[str] | None = None) -> Iterator[MarkedEntry]:
         """The entries of a map; those with a key that is not known are told and left out."""
         if not isinstance(part, Mapped):
             self.wrong(part, what, "a map")

@@ -23,7 +23,7 @@ import yaml
 
 from amends.core.words.values import LARGEST_INT
 from amends.ownership import DOCUMENT, read_own
-from amends.source.marked import Entry, Listed, Mapped, Mistakes, Part, Scalar, shown
+from amends.source.marked import Listed, Mapped, MarkedEntry, Mistakes, Part, Scalar, shown
 
 LARGEST_FILE: Final = 256 * 1024
 MOST_PARTS: Final = 20_000
@@ -151,7 +151,7 @@ class _OpenMap:
 
     line: int
     mistakes: Mistakes
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: dict[str, MarkedEntry] = field(default_factory=dict[str, MarkedEntry])
     key: Part | None = None
 
     def take(self, part: Part) -> None:
@@ -171,7 +171,7 @@ class _OpenMap:
             first = self.entries[name].line
             self.mistakes.add(key.line, f"the key {shown(name)} twice in one map; the first is in line {first}")
         else:
-            self.entries[name] = Entry(key.line, name, part)
+            self.entries[name] = MarkedEntry(key.line, name, part)
 
     def closed(self) -> Part:
         return Mapped(self.line, tuple(self.entries.values()))

@@ -15,7 +15,7 @@ _PACKAGES: Final[Mapping[str, str]] = {
 }
 
 
-class Wanted(NamedTuple):
+class WantedExporter(NamedTuple):
     """One exporter: which variable asks for it, for what, and by which names it may be installed, the best first."""
 
     variable: str
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
         return _PACKAGES.get(self.names[0], f"opentelemetry-exporter-{self.names[0].replace('_', '-')}")
 
 
-def wanted(environ: Mapping[str, str]) -> tuple[Wanted, ...]:
+def wanted(environ: Mapping[str, str]) -> tuple[WantedExporter, ...]:
     """Exports that are asked for: none where no variable says where to. Raises ValueError for an unknown protocol.
 
     An empty variable is as good as none. Where only an endpoint is given, spans and metrics go to it by OTLP.
@@ -38,7 +38,7 @@ def wanted(environ: Mapping[str, str]) -> tuple[Wanted, ...]:
     return tuple(each for signal in ("traces", "metrics") for each in _wanted_of(signal, environ))
 
 
-def _wanted_of(signal: str, environ: Mapping[str, str]) -> tuple[Wanted, ...]:
+def _wanted_of(signal: str, environ: Mapping[str, str]) -> tuple[WantedExporter, ...]:
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     said = environ.get(variable, "").strip()
     if not said:
@@ -47,7 +47,9 @@ def _wanted_of(signal: str, environ: Mapping[str, str]) -> tuple[Wanted, ...]:
         said = "otlp" if variable else "none"
     names = dict.fromkeys(name.strip() for name in said.split(","))
     return tuple(
-        Wanted(variable, signal, _installed_as(name, signal, environ)) for name in names if name not in {"", "none"}
+        WantedExporter(variable, signal, _installed_as(name, signal, environ))
+        for name in names
+        if name not in {"", "none"}
     )
 
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from amends.logs import logger, plain
-from amends.telemetry.environment import Wanted, carrier
+from amends.telemetry.environment import WantedExporter, carrier
 
 FLUSH_S: Final = 5.0
 SERVICE: Final = "amends"
@@ -70,7 +70,7 @@ class Exporting:
         metrics.set_meter_provider(self._meters)
 
 
-def set_up(wants: Iterable[Wanted], tell: Tell) -> None:
+def set_up(wants: Iterable[WantedExporter], tell: Tell) -> None:
     """Export what is wanted from here on. Where the process has providers already, they are somebody's, and stay."""
     if Exporting.here is not None or _is_set_up():
         return
@@ -120,7 +120,7 @@ def _resource() -> Resource:
     return found if named else found.merge(Resource({"service.name": SERVICE}))
 
 
-def _made(want: Wanted, tell: Tell) -> object:
+def _made(want: WantedExporter, tell: Tell) -> object:
     """The exporter, or None, with the reason told."""
     group = f"opentelemetry_{want.signal}_exporter"
     entry = next((entry for name in want.names for entry in entry_points(group=group, name=name)), None)

@@ -28,6 +28,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from amends.core import events as e
 from amends.core.state.saga import Saga
+from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId, StepId
 from amends.journal.port.journal import Entry
 
@@ -88,7 +89,8 @@ class Spans:
         if isinstance(event, e.SagaStarted):
             self._describe(here.span, event)
         elif isinstance(event, (e.SagaCompleted, e.SagaRolledBack, e.SagaMitigated, e.SagaHalted)):
-            here.span.set_attribute("amends.saga.status", str(saga.phase))
+            status = SagaStatus.INCIDENT if isinstance(event, e.SagaHalted) else saga.phase
+            here.span.set_attribute("amends.saga.status", str(status))
             if not isinstance(event, e.SagaCompleted):
                 here.span.set_status(Status(StatusCode.ERROR, _why(saga)))
             del self._open[entry.saga]

@@ -19,7 +19,7 @@ from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.contracts import Reversibility
 from amends.core.words.values import SagaId, StepId
-from amends.drill.world import INTENTS, Account, Line, standing
+from amends.drill.world import INTENTS, Account, ProviderCall, standing
 from amends.journal.port.journal import PARENT, ROOT
 from amends.runtime.drive.children import CALL, REVERT
 from amends.runtime.drive.family import PARENT_STEP
@@ -38,7 +38,7 @@ class Families:
     """All accounts of a journal, and the order of their entries: which of which saga."""
 
     def __init__(
-        self, accounts: Mapping[SagaId, Account], order: Iterable[tuple[SagaId, int]], lines: tuple[Line, ...]
+        self, accounts: Mapping[SagaId, Account], order: Iterable[tuple[SagaId, int]], lines: tuple[ProviderCall, ...]
     ) -> None:
         self._order = order
         self._accounts = accounts

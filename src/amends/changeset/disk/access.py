@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from amends.changeset.disk.disk import Spot, opened, spot
+from amends.changeset.disk.disk import DiskName, opened, spot
 
 _LIST: Final = "system.posix_acl_access"
 _HEAD: Final = struct.Struct("<I")
@@ -26,7 +26,7 @@ _GROUP: Final = 0x04
 _REACH: Final = os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 
 
-def access_of(at: Spot) -> bytes | None:
+def access_of(at: DiskName) -> bytes | None:
     """The list of a file or folder, as the system has it; None where it has none."""
     get: Callable[..., bytes] | None = getattr(os, "getxattr", None)
     if get is None:
@@ -39,7 +39,7 @@ def access_of(at: Spot) -> bytes | None:
         return None
 
 
-def give_access(at: Spot, access: bytes, mode: int) -> None:
+def give_access(at: DiskName, access: bytes, mode: int) -> None:
     """Give a file of ours a list, and then its mode: the owner's bits, the mask and everybody's follow that."""
     give: Callable[[str, str, bytes], None] | None = getattr(os, "setxattr", None)
     if give is not None:

@@ -26,7 +26,7 @@ _OPEN_AT_ONCE: Final = 32
 """How many folders are held open while a tree is removed."""
 
 
-class Spot(NamedTuple):
+class DiskName(NamedTuple):
     """A name in an open folder, or a whole path."""
 
     folder: int
@@ -38,8 +38,8 @@ class Spot(NamedTuple):
         return None if self.folder == syscalls.HERE else self.folder
 
 
-def spot(path: bytes) -> Spot:
-    return Spot(syscalls.HERE, path)
+def spot(path: bytes) -> DiskName:
+    return DiskName(syscalls.HERE, path)
 
 
 class Sync(StrEnum):
@@ -60,19 +60,19 @@ class Sync(StrEnum):
 class Disk:
     """The machine's own."""
 
-    def make_folder(self, at: Spot, mode: int = 0o700) -> None:
+    def make_folder(self, at: DiskName, mode: int = 0o700) -> None:
         os.mkdir(at.name, mode, dir_fd=at.at)
 
-    def remove_folder(self, at: Spot) -> None:
+    def remove_folder(self, at: DiskName) -> None:
         os.rmdir(at.name, dir_fd=at.at)
 
-    def remove(self, at: Spot) -> None:
+    def remove(self, at: DiskName) -> None:
         os.unlink(at.name, dir_fd=at.at)
 
-    def rename(self, old: Spot, new: Spot) -> None:
+    def rename(self, old: DiskName, new: DiskName) -> None:
         os.rename(old.name, new.name, src_dir_fd=old.at, dst_dir_fd=new.at)
 
-    def rename_new(self, old: Spot, new: Spot) -> None:
+    def rename_new(self, old: DiskName, new: DiskName) -> None:
         """Rename where nothing has the new name; FileExistsError otherwise."""
         try:
             syscalls.rename_new(old.folder, old.name, new.folder, new.name)
@@ -83,42 +83,42 @@ class Disk:
                 raise FileExistsError(17, "File exists", os.fsdecode(new.name)) from None
             self.rename(old, new)
 
-    def exchange(self, one: Spot, other: Spot) -> None:
+    def exchange(self, one: DiskName, other: DiskName) -> None:
         syscalls.exchange(one.folder, one.name, other.folder, other.name)
 
-    def link(self, old: Spot, new: Spot) -> None:
+    def link(self, old: DiskName, new: DiskName) -> None:
         os.link(old.name, new.name, src_dir_fd=old.at, dst_dir_fd=new.at, follow_symlinks=False)
 
-    def symlink(self, target: bytes, at: Spot) -> None:
+    def symlink(self, target: bytes, at: DiskName) -> None:
         os.symlink(target, at.name, dir_fd=at.at)
 
-    def chmod_folder(self, at: Spot, mode: int) -> None:
+    def chmod_folder(self, at: DiskName, mode: int) -> None:
         with opened(at, REACH) as folder:
             os.chmod(f"/proc/self/fd/{folder}" if REACH != FOLDER else folder, mode)
 
-    def set_time(self, at: Spot, mtime_ns: int) -> None:
+    def set_time(self, at: DiskName, mtime_ns: int) -> None:
         os.utime(at.name, ns=(mtime_ns, mtime_ns), dir_fd=at.at, follow_symlinks=False)
 
-    def write(self, at: Spot, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
+    def write(self, at: DiskName, content: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
         """Make a new file."""
         with opened(at, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) as file:
             _write_all(file, content)
             _give_to(file, owner)
             os.fchmod(file, mode)
 
-    def copy(self, source: int, at: Spot, mode: int, owner: tuple[int, int] | None = None) -> str:
+    def copy(self, source: int, at: DiskName, mode: int, owner: tuple[int, int] | None = None) -> str:
         """Make a new file with an open one's content, and say its digest. Blocks are shared where that can be."""
         with opened(at, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) as file:
-            said = digest_of(file) if syscalls.share_blocks(source, file) else _copied(source, file)
+            said = digest_of(file) if syscalls.share_blocks(source, file) else _copy_bytes(source, file)
             _give_to(file, owner)
             os.fchmod(file, mode)
         return said
 
-    def sync_file(self, at: Spot, why: Sync) -> None:
+    def sync_file(self, at: DiskName, why: Sync) -> None:
         with opened(at, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as file:
             os.fsync(file)
 
-    def sync_folder(self, at: Spot, why: Sync) -> None:
+    def sync_folder(self, at: DiskName, why: Sync) -> None:
         with opened(at, FOLDER | os.O_RDONLY) as folder:
             os.fsync(folder)
 
@@ -135,7 +135,7 @@ class Disk:
             self._empty(at)
             self.remove_folder(at)
 
-    def _empty(self, top: Spot) -> None:
+    def _empty(self, top: DiskName) -> None:
         open_ones, moved = [_Emptied.held(top)], 0
         try:
             while len(open_ones) > 1 or open_ones[0].names:
@@ -145,7 +145,7 @@ class Disk:
                     with contextlib.suppress(FileNotFoundError):  # another process removes it too
                         self.remove_folder(here.at)
                     continue
-                at = Spot(here.folder, here.names.pop())
+                at = DiskName(here.folder, here.names.pop())
                 with contextlib.suppress(FileNotFoundError):
                     if not self._is_opened_up(at):
                         self.remove(at)
@@ -158,17 +158,17 @@ class Disk:
             for each in open_ones:
                 os.close(each.folder)
 
-    def _moved_up(self, at: Spot, top: int, number: int) -> bytes:
+    def _moved_up(self, at: DiskName, top: int, number: int) -> bytes:
         while True:
             name = b"deep.%d.%d" % (os.getpid(), number)
             try:
-                self.rename_new(at, Spot(top, name))
+                self.rename_new(at, DiskName(top, name))
             except FileExistsError:
                 number += 1
             else:
                 return name
 
-    def _is_opened_up(self, at: Spot) -> bool:
+    def _is_opened_up(self, at: DiskName) -> bool:
         """Whether it is a folder; one that is can be emptied then."""
         mode = os.stat(at.name, dir_fd=at.at, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -176,7 +176,7 @@ class Disk:
         return stat.S_ISDIR(mode)
 
     @staticmethod
-    def _is_there(at: Spot) -> bool:
+    def _is_there(at: DiskName) -> bool:
         try:
             os.lstat(at.name) if at.at is None else os.stat(at.name, dir_fd=at.at, follow_symlinks=False)
         except FileNotFoundError:
@@ -187,18 +187,18 @@ class Disk:
 class _Emptied(NamedTuple):
     """A folder that is being emptied: where it is, and what is left in it."""
 
-    at: Spot
+    at: DiskName
     folder: int
     names: list[bytes]
 
     @classmethod
-    def held(cls, at: Spot) -> _Emptied:
+    def held(cls, at: DiskName) -> _Emptied:
         folder = os.open(at.name, FOLDER | os.O_RDONLY, dir_fd=at.at)
         return cls(at, folder, [os.fsencode(name) for name in os.listdir(folder)])
 
 
 @contextlib.contextmanager
-def opened(at: Spot, flags: int, mode: int = 0o600) -> Generator[int]:
+def opened(at: DiskName, flags: int, mode: int = 0o600) -> Generator[int]:
     file = os.open(at.name, flags, mode, dir_fd=at.at)
     try:
         yield file
@@ -217,10 +217,10 @@ def digest_of(file: int) -> str:
 def copy_content(source: int, target: int) -> None:
     """Copy an open file's content into an empty one; share its blocks where that can be."""
     if not syscalls.share_blocks(source, target):
-        _copied(source, target)
+        _copy_bytes(source, target)
 
 
-def _copied(source: int, target: int) -> str:
+def _copy_bytes(source: int, target: int) -> str:
     """Copy, leaving holes as holes."""
     hashed, at = hashlib.sha256(), 0
     while piece := os.pread(source, _PIECE, at):

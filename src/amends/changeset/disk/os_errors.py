@@ -67,7 +67,7 @@ def said(exc: OSError, what: str) -> ChangesetError:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Generator[None]:
+def raise_ours(what: str) -> Generator[None]:
     """Raise ours in place of the system's."""
     try:
         yield

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from amends.changeset.disk.disk import FOLDER, REACH, Spot, digest_of, opened
-from amends.changeset.model.model import Kind, State
+from amends.changeset.disk.disk import FOLDER, REACH, DiskName, digest_of, opened
+from amends.changeset.model.model import PathKind, PathState
 from amends.changeset.model.paths import name, parent, spell
 from amends.errors import RootError
 
@@ -57,35 +57,35 @@ def open_root(root: bytes) -> int:
         raise RootError(f"{spell(root)} cannot be opened as a folder: {exc.strerror}") from None
 
 
-def state_below(root: int, path: bytes) -> State | None:
+def state_below(root: int, path: bytes) -> PathState | None:
     """The state of a path below an open root. NotADirectoryError if something above it is no folder."""
     try:
         with folder_of(root, path) as folder:
-            return state_at(Spot(folder, name(path)))
+            return state_at(DiskName(folder, name(path)))
     except FileNotFoundError:
         return None
 
 
-def state_at(at: Spot) -> State | None:
+def state_at(at: DiskName) -> PathState | None:
     about = about_at(at)
     if about is None:
         return None
     mode, kind = stat.S_IMODE(about.st_mode), kind_of(about)
-    if kind is Kind.FOLDER:
-        return State(kind=kind, mode=mode, mtime_ns=about.st_mtime_ns)
-    if kind is Kind.LINK:
+    if kind is PathKind.FOLDER:
+        return PathState(kind=kind, mode=mode, mtime_ns=about.st_mtime_ns)
+    if kind is PathKind.LINK:
         try:
             target = os.readlink(at.name, dir_fd=at.at)
         except FileNotFoundError:
             return None
-        return State(kind=kind, mode=0o777, mtime_ns=about.st_mtime_ns, target=target)
-    if kind is Kind.OTHER:
+        return PathState(kind=kind, mode=0o777, mtime_ns=about.st_mtime_ns, target=target)
+    if kind is PathKind.OTHER:
         said = f"stat:{stat.S_IFMT(about.st_mode):o}:{about.st_rdev}"
-        return State(kind=kind, mode=mode, mtime_ns=about.st_mtime_ns, digest=said)
+        return PathState(kind=kind, mode=mode, mtime_ns=about.st_mtime_ns, digest=said)
     return _file_at(at)
 
 
-def about_at(at: Spot) -> os.stat_result | None:
+def about_at(at: DiskName) -> os.stat_result | None:
     try:
         return os.stat(at.name, dir_fd=at.at, follow_symlinks=False)
     except FileNotFoundError:
@@ -99,16 +99,16 @@ def about_path(path: bytes) -> os.stat_result | None:
         return None
 
 
-def kind_of(about: os.stat_result) -> Kind:
+def kind_of(about: os.stat_result) -> PathKind:
     mode = about.st_mode
     if stat.S_ISREG(mode):
-        return Kind.FILE
+        return PathKind.FILE
     if stat.S_ISDIR(mode):
-        return Kind.FOLDER
-    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+        return PathKind.FOLDER
+    return PathKind.LINK if stat.S_ISLNK(mode) else PathKind.OTHER
 
 
-def _file_at(at: Spot) -> State | None:
+def _file_at(at: DiskName) -> PathState | None:
     for _ in range(_TRIES):
         try:
             with opened(at, _READ) as file:
@@ -125,9 +125,9 @@ def _file_at(at: Spot) -> State | None:
             if exc.errno == errno.ELOOP:  # a link has taken its place
                 return state_at(at)
             raise
-        if unchanged(before, after):
-            return State(
-                kind=Kind.FILE,
+        if is_unchanged(before, after):
+            return PathState(
+                kind=PathKind.FILE,
                 mode=stat.S_IMODE(after.st_mode),
                 size=after.st_size,
                 mtime_ns=after.st_mtime_ns,
@@ -136,7 +136,7 @@ def _file_at(at: Spot) -> State | None:
     raise RootError(f"{spell(at.name)} is being written all the time; nothing certain can be said of it")
 
 
-def unchanged(one: os.stat_result, other: os.stat_result) -> bool:
+def is_unchanged(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether no byte of a file can have been written between two looks at it."""
     return (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) == (
         other.st_ino,
@@ -146,13 +146,13 @@ def unchanged(one: os.stat_result, other: os.stat_result) -> bool:
     )
 
 
-def _unreadable(at: Spot) -> State | None:
+def _unreadable(at: DiskName) -> PathState | None:
     """A file that may not be read is known by its size and time: enough to see whether it was changed."""
     about = about_at(at)
     if about is None:
         return None
-    return State(
-        kind=Kind.FILE,
+    return PathState(
+        kind=PathKind.FILE,
         mode=stat.S_IMODE(about.st_mode),
         size=about.st_size,
         mtime_ns=about.st_mtime_ns,
@@ -161,7 +161,7 @@ def _unreadable(at: Spot) -> State | None:
 
 
 def content_below(root: int, path: bytes) -> bytes:
-    with folder_of(root, path) as folder, opened(Spot(folder, name(path)), _READ) as file:
+    with folder_of(root, path) as folder, opened(DiskName(folder, name(path)), _READ) as file:
         return content_of(file)
 
 

@@ -27,11 +27,11 @@ from collections.abc import Generator
 from typing import Final, Self
 
 from amends.changeset.disk import syscalls
-from amends.changeset.disk.disk import FOLDER, Disk, Spot, Sync, opened, spot
+from amends.changeset.disk.disk import FOLDER, Disk, DiskName, Sync, opened, spot
 from amends.changeset.disk.read import about_at, content_of, open_root, reached
 from amends.changeset.landing.displaced import at_rest, is_settled, look, settled_by_name, short, weave
 from amends.changeset.model.landing_plan import Act, Do, TreePlan, touched_folders
-from amends.changeset.model.model import State, same
+from amends.changeset.model.model import PathState, same
 from amends.changeset.model.paths import name, parent
 from amends.changeset.store.home import Home
 from amends.changeset.store.objects import Objects
@@ -69,7 +69,7 @@ class Applying:
         """Do all that is not done yet. The answer is a path that somebody changed meanwhile; there it has stopped."""
         for act in self.plan.acts:
             try:
-                if not self._done(act):
+                if not self._do(act):
                     return act.path
             except _MOVED:
                 return act.path
@@ -91,11 +91,11 @@ class Applying:
         for folder in touched_folders(self.plan.acts):
             with contextlib.suppress(*_MOVED), reached(self._root, folder) as held:
                 try:
-                    self._disk.sync_folder(Spot(held, b"."), Sync.TREE_FOLDERS)
+                    self._disk.sync_folder(DiskName(held, b"."), Sync.TREE_FOLDERS)
                 except PermissionError:  # a folder that we may change and not read
                     os.sync()
 
-    def _done(self, act: Act) -> bool:
+    def _do(self, act: Act) -> bool:
         """False: somebody was faster. What was done before is not looked for in the tree: it may have moved on."""
         if act.do in {Do.TAKE, Do.TAKE_FOLDER} and about_at(self._undo_spot(act)) is not None:
             return self._is_as_expected(act)
@@ -125,11 +125,11 @@ class Applying:
         undo = self._undo_spot(act)
         return self._is_empty_folder(undo) if act.do is Do.TAKE_FOLDER else same(at_rest(undo), act.old)
 
-    def _take(self, act: Act, at: Spot) -> bool:
+    def _take(self, act: Act, at: DiskName) -> bool:
         self._disk.rename(at, self._undo_spot(act))
         return self._is_as_expected(act)
 
-    def _take_folder(self, act: Act, at: Spot) -> bool:
+    def _take_folder(self, act: Act, at: DiskName) -> bool:
         about = about_at(at)
         if about is None or not self._is_empty_folder(at):
             return False
@@ -143,21 +143,21 @@ class Applying:
         """A folder's own mode stands in the way of moving it, for all but root."""
         return os.geteuid() == 0 or about.st_mode & stat.S_IRWXU == stat.S_IRWXU
 
-    def _is_empty_folder(self, at: Spot) -> bool:
+    def _is_empty_folder(self, at: DiskName) -> bool:
         try:
             with opened(at, FOLDER) as folder:
                 return not os.listdir(folder)
         except NotADirectoryError:
             return False
 
-    def _put(self, act: Act, at: Spot) -> bool:
+    def _put(self, act: Act, at: DiskName) -> bool:
         try:
             self._disk.rename_new(self._staged_spot(act), at)
         except FileExistsError:
             return False
         return True
 
-    def _swap(self, act: Act, at: Spot) -> bool:
+    def _swap(self, act: Act, at: DiskName) -> bool:
         staged, undo = self._staged_spot(act), self._undo_spot(act)
         if about_at(undo) is not None:  # by linking: the old one is safe, the new one is not there yet
             return self._is_as_expected(act) and self._replace(staged, at)
@@ -172,16 +172,16 @@ class Applying:
         self._disk.rename(staged, undo)
         return is_expected
 
-    def _swap_by_linking(self, act: Act, at: Spot) -> bool:
+    def _swap_by_linking(self, act: Act, at: DiskName) -> bool:
         """Where names cannot change places: between the last look and the rename there are some microseconds."""
         self._disk.link(at, self._undo_spot(act))
         return self._is_as_expected(act) and self._replace(self._staged_spot(act), at)
 
-    def _replace(self, staged: Spot, at: Spot) -> bool:
+    def _replace(self, staged: DiskName, at: DiskName) -> bool:
         self._disk.rename(staged, at)
         return True
 
-    def _chmod(self, at: Spot, old: State | None, new: State | None) -> bool:
+    def _chmod(self, at: DiskName, old: PathState | None, new: PathState | None) -> bool:
         about = about_at(at)
         if about is None or not stat.S_ISDIR(about.st_mode) or old is None or new is None:
             return False
@@ -193,7 +193,7 @@ class Applying:
         self._disk.chmod_folder(at, new.mode)
         return True
 
-    def _finish(self, act: Act, at: Spot) -> None:
+    def _finish(self, act: Act, at: DiskName) -> None:
         about = about_at(at)
         if about is not None and stat.S_ISDIR(about.st_mode) and act.new is not None:
             self._disk.chmod_folder(at, act.new.mode)
@@ -231,7 +231,7 @@ class Applying:
                 case Do.FINISH:
                     self._unfinish(act, at)
 
-    def _give_back(self, act: Act, at: Spot) -> None:
+    def _give_back(self, act: Act, at: DiskName) -> None:
         undo = self._undo_spot(act)
         if about_at(undo) is None:
             return
@@ -240,14 +240,14 @@ class Applying:
         except FileExistsError:
             self.left.append(act.path)
 
-    def _give_folder_back(self, act: Act, at: Spot) -> None:
+    def _give_folder_back(self, act: Act, at: DiskName) -> None:
         self._give_back(act, at)
         about = about_at(at)
         mode = act.old.mode if act.old is not None else 0
         if about is not None and stat.S_ISDIR(about.st_mode) and stat.S_IMODE(about.st_mode) == mode | stat.S_IRWXU:
             self._disk.chmod_folder(at, mode)
 
-    def _unmake(self, act: Act, at: Spot) -> None:
+    def _unmake(self, act: Act, at: DiskName) -> None:
         if about_at(self._staged_spot(act)) is not None:
             return
         try:
@@ -258,7 +258,7 @@ class Applying:
             if exc.errno != errno.ENOENT:
                 self.left.append(act.path)
 
-    def _take_out(self, act: Act, at: Spot) -> None:
+    def _take_out(self, act: Act, at: DiskName) -> None:
         staged = self._staged_spot(act)
         if about_at(staged) is not None:
             return
@@ -271,7 +271,7 @@ class Applying:
                 self._disk.rename_new(staged, at)
             self.left.append(act.path)
 
-    def _swap_back(self, act: Act, at: Spot) -> None:
+    def _swap_back(self, act: Act, at: DiskName) -> None:
         staged, undo = self._staged_spot(act), self._undo_spot(act)
         if about_at(undo) is None:
             if about_at(staged) is None or same(look(staged), act.new):
@@ -292,7 +292,7 @@ class Applying:
         if not self._unmix(act, at):
             self.left.append(act.path)
 
-    def _unmix(self, act: Act, at: Spot) -> bool:
+    def _unmix(self, act: Act, at: DiskName) -> bool:
         """Somebody edited ours before it could be taken back: leave theirs, and take ours out of it, line by line.
 
         Ours is what both have grown from: one is in the tree and the other in undo, whichever is which.
@@ -309,7 +309,7 @@ class Applying:
         room, number = self._staged, act.number
         if not weave(at, lambda now: take_out(new, now, other), why=other, room=room, number=number, disk=self._disk):
             return False
-        self._disk.rename(undo, Spot(self._undo, b"%d." % act.number + short(other)))
+        self._disk.rename(undo, DiskName(self._undo, b"%d." % act.number + short(other)))
         return True
 
     def is_settled(self) -> bool:
@@ -328,21 +328,21 @@ class Applying:
             if b"." in name
         )
 
-    def _unfinish(self, act: Act, at: Spot) -> None:
+    def _unfinish(self, act: Act, at: DiskName) -> None:
         about = about_at(at)
         if about is not None and stat.S_ISDIR(about.st_mode) and not self._may_move(about):
             self._disk.chmod_folder(at, stat.S_IMODE(about.st_mode) | stat.S_IRWXU)
 
     @contextlib.contextmanager
-    def _at(self, path: bytes) -> Generator[Spot]:
+    def _at(self, path: bytes) -> Generator[DiskName]:
         if not path:
-            yield Spot(self._root, b".")
+            yield DiskName(self._root, b".")
             return
         with reached(self._root, parent(path)) as folder:
-            yield Spot(folder, name(path))
+            yield DiskName(folder, name(path))
 
-    def _staged_spot(self, act: Act) -> Spot:
-        return Spot(self._staged, b"%d" % act.number)
+    def _staged_spot(self, act: Act) -> DiskName:
+        return DiskName(self._staged, b"%d" % act.number)
 
-    def _undo_spot(self, act: Act) -> Spot:
-        return Spot(self._undo, b"%d" % act.number)
+    def _undo_spot(self, act: Act) -> DiskName:
+        return DiskName(self._undo, b"%d" % act.number)

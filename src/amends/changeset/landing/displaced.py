@@ -25,9 +25,9 @@ from hashlib import sha256
 from typing import Final
 
 from amends.changeset.disk import syscalls
-from amends.changeset.disk.disk import FOLDER, Disk, Spot, Sync, digest_of, opened, spot
+from amends.changeset.disk.disk import FOLDER, Disk, DiskName, Sync, digest_of, opened, spot
 from amends.changeset.disk.read import about_at, content_of, state_at
-from amends.changeset.model.model import Kind, State, same
+from amends.changeset.model.model import PathKind, PathState, same
 from amends.changeset.text.merge import merge
 from amends.errors import RootError
 
@@ -37,11 +37,11 @@ _WAIT_S: Final = 0.002
 WAITS = 100
 """How often a writer is waited for, of those that had a file open when it was taken out."""
 
-MOVING: Final = State(kind=Kind.FILE, mode=0, digest="moving")
+MOVING: Final = PathState(kind=PathKind.FILE, mode=0, digest="moving")
 """Of a file that somebody writes to without end: like nothing else."""
 
 
-def look(at: Spot) -> State | None:
+def look(at: DiskName) -> PathState | None:
     """The state of a spot; MOVING where that cannot be said."""
     try:
         return state_at(at)
@@ -49,7 +49,7 @@ def look(at: Spot) -> State | None:
         return MOVING
 
 
-def at_rest(at: Spot) -> State | None:
+def at_rest(at: DiskName) -> PathState | None:
     """The state of what was taken out of the tree, when nobody can write to it any more.
 
     Whoever had it open before can: they are given some time to finish. One who keeps it open for longer is looked for
@@ -66,7 +66,7 @@ def at_rest(at: Spot) -> State | None:
     return look(at)
 
 
-def is_held(at: Spot) -> bool:
+def is_held(at: DiskName) -> bool:
     """Whether somebody certainly can write to it."""
     try:
         with opened(at, _READ) as file:
@@ -80,12 +80,12 @@ def holds_held(room: bytes) -> bool:
     for part in (b"/staged", b"/undo"):
         if os.path.isdir(room + part):
             with opened(spot(room + part), FOLDER) as folder:
-                if any(is_held(Spot(folder, name)) for name in map(os.fsencode, os.listdir(folder))):
+                if any(is_held(DiskName(folder, name)) for name in map(os.fsencode, os.listdir(folder))):
                     return True
     return False
 
 
-def is_settled(at: Spot, *digests: str, state: State | None = None) -> bool:
+def is_settled(at: DiskName, *digests: str, state: PathState | None = None) -> bool:
     """Whether it can go: nobody can write to it, and it is this state, or has one of these digests (or a part of it).
 
     A file about whose writers the system says nothing is not settled.
@@ -107,7 +107,7 @@ def is_settled(at: Spot, *digests: str, state: State | None = None) -> bool:
 
 def settled_by_name(folder: int, name: bytes) -> bool:
     """Of a file whose name says what is accounted for."""
-    return is_settled(Spot(folder, name), *(part.decode() for part in name.split(b".")[1:] if len(part) == SHORT))
+    return is_settled(DiskName(folder, name), *(part.decode() for part in name.split(b".")[1:] if len(part) == SHORT))
 
 
 SHORT: Final = 32
@@ -118,7 +118,9 @@ def short(content: bytes) -> bytes:
     return sha256(content).hexdigest()[:SHORT].encode()
 
 
-def weave(at: Spot, change: Callable[[bytes], bytes | None], *, why: bytes, room: int, number: int, disk: Disk) -> bool:
+def weave(
+    at: DiskName, change: Callable[[bytes], bytes | None], *, why: bytes, room: int, number: int, disk: Disk
+) -> bool:
     """Change a file's text in a tree whose people write to it meanwhile; what they write stays. False: it cannot be.
 
     `why` is a content for whose sake it is changed: the same change is not made twice, whoever was killed in between.
@@ -129,14 +131,14 @@ def weave(at: Spot, change: Callable[[bytes], bytes | None], *, why: bytes, room
     """
     if _is_woven(room, number, why):
         return True
-    came_late: list[tuple[Spot, bytes]] = []
+    came_late: list[tuple[DiskName, bytes]] = []
     for turn in range(_TRIES):
         now = _text_of(at)
         content = None if now is None else change(now)
         if now is None or content is None:
             return False
         if content == now:
-            return _accounted(came_late, disk)
+            return _account_for(came_late, disk)
         about = about_at(at)
         if about is None:
             return False
@@ -152,7 +154,7 @@ def weave(at: Spot, change: Callable[[bytes], bytes | None], *, why: bytes, room
         at_rest(beside)
         late = _text_of(beside)
         if late == now:
-            return _accounted(came_late, disk)
+            return _account_for(came_late, disk)
         if late is None:
             return False
         came_late.append((beside, late))
@@ -160,10 +162,10 @@ def weave(at: Spot, change: Callable[[bytes], bytes | None], *, why: bytes, room
     return False
 
 
-def _accounted(came_late: list[tuple[Spot, bytes]], disk: Disk) -> bool:
+def _account_for(came_late: list[tuple[DiskName, bytes]], disk: Disk) -> bool:
     for beside, late in came_late:
         parts = beside.name.split(b".")
-        disk.rename(beside, Spot(beside.folder, b".".join((*parts[:2], short(late), *parts[3:]))))
+        disk.rename(beside, DiskName(beside.folder, b".".join((*parts[:2], short(late), *parts[3:]))))
     return True
 
 
@@ -180,27 +182,27 @@ def _is_woven(room: int, number: int, why: bytes) -> bool:
     for name in map(os.fsencode, os.listdir(room)):
         parts = name.split(b".")
         if parts[0] == b"%d" % number and parts[-1] == b"w" + short(why):
-            content = _text_of(Spot(room, name))
+            content = _text_of(DiskName(room, name))
             if content is None or short(content) != parts[-2]:
                 return True
     return False
 
 
-def _free(room: int, number: int, turn: int, now: bytes, content: bytes, why: bytes) -> Spot:
+def _free(room: int, number: int, turn: int, now: bytes, content: bytes, why: bytes) -> DiskName:
     """A name that nothing has: what a killed process left may hold what somebody wrote."""
     while True:
         parts = (b"%d" % number, b"%d" % turn, short(now), short(content), b"w" + short(why))
-        beside = Spot(room, b".".join(parts))
+        beside = DiskName(room, b".".join(parts))
         if about_at(beside) is None:
             return beside
         turn += _TRIES
 
 
-def _text_of(at: Spot) -> bytes | None:
+def _text_of(at: DiskName) -> bytes | None:
     """A whole content, read between two writes of whoever writes to it."""
     for _ in range(_TRIES):
         state = look(at)
-        if state is None or state.kind is not Kind.FILE:
+        if state is None or state.kind is not PathKind.FILE:
             return None
         try:
             with opened(at, _READ) as file:

@@ -26,8 +26,8 @@ from contextlib import AbstractContextManager
 from typing import Final, TypeAlias
 
 from amends.changeset.disk.access import access_of, give_access
-from amends.changeset.disk.disk import Disk, Spot, Sync, opened, spot
-from amends.changeset.disk.os_errors import said, told
+from amends.changeset.disk.disk import Disk, DiskName, Sync, opened, spot
+from amends.changeset.disk.os_errors import raise_ours, said
 from amends.changeset.disk.read import about_at, folder_of, open_root, readable
 from amends.changeset.landing.recovery import abort, carry_out, is_logged, recover, retire, seal_plan, stage_log
 from amends.changeset.landing.validate import TreeNow, Validated, Validation, strict_conflicts
@@ -35,13 +35,13 @@ from amends.changeset.layers import limits
 from amends.changeset.layers.net import Net, net_changes
 from amends.changeset.layers.report import Conflict, Conflicted, Landed, Unverified
 from amends.changeset.model.landing_plan import STAGED, Act, Plan, TreePlan, acts_for, touched_folders
-from amends.changeset.model.model import Isolation, Kind, Layer, Life, Terms
+from amends.changeset.model.model import Isolation, Layer, Life, PathKind, Terms
 from amends.changeset.model.paths import name as name_of, spell
 from amends.changeset.store.home import Home, landed_folder, landing_folder, write_record
 from amends.changeset.store.objects import Objects
 from amends.changeset.store.plans import ABORTED, new_room
 from amends.changeset.store.queue import turn
-from amends.changeset.store.records import Shelf, as_sealed, content_in, damaged, sealed_content
+from amends.changeset.store.records import ChangesetFolder, as_sealed, content_in, damaged, sealed_content
 from amends.clock import Clock
 from amends.dataclass import dataclass
 from amends.errors import ChangesetBusyError, LandingStuckError, LimitError
@@ -54,10 +54,10 @@ TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class LandingRequest:
     """A changeset that is to land."""
 
-    shelf: Shelf
+    shelf: ChangesetFolder
     name: str
     homes: tuple[Home, ...]
     layers: tuple[Layer, ...]
@@ -90,7 +90,7 @@ class Case:
         return opening
 
 
-def check(case: Case) -> list[Validated]:
+def check(case: LandingRequest) -> list[Validated]:
     """Validate a landing as if it were done now. Raises LimitError where it would land over files of amends."""
     found: list[Validated] = []
     for tree, home in enumerate(case.homes):
@@ -119,7 +119,7 @@ def _require_none_of_ours(home: Home, changes: Sequence[Net]) -> None:
     home.look_again()
     hidden = home.hidden
     said = [
-        hidden.why_not(net.path, is_folder=net.ours is not None and net.ours.kind is Kind.FOLDER) for net in changes
+        hidden.why_not(net.path, is_folder=net.ours is not None and net.ours.kind is PathKind.FOLDER) for net in changes
     ]
     broken = [each for each in said if each is not None] or list(hidden.why_not_over(net.path for net in changes))
     if broken:
@@ -130,11 +130,11 @@ def conflicts_of(found: Sequence[Validated]) -> tuple[Conflict, ...]:
     return tuple(conflict for each in found for conflict in each.conflicts)
 
 
-def land(case: Case, *, verify: Verify | None, wait_s: float | None) -> Ended:
+def land(case: LandingRequest, *, verify: Verify | None, wait_s: float | None) -> Ended:
     """Land it, in its turn."""
     for home in case.homes:
         home.require_root()
-    with told("the landing was not begun"), contextlib.ExitStack() as line:
+    with raise_ours("the landing was not begun"), contextlib.ExitStack() as line:
         for home in _in_order(case.homes):
             line.enter_context(turn(home, changeset=case.shelf.id, name=case.name, clock=case.clock, wait_s=wait_s))
         recover(case.homes, case.disk, wait=True)
@@ -152,7 +152,7 @@ def _in_order(homes: Sequence[Home]) -> list[Home]:
     return sorted(homes, key=lambda home: home.path)
 
 
-def _try(case: Case, verify: Verify | None) -> Ended | None:
+def _try(case: LandingRequest, verify: Verify | None) -> Ended | None:
     """None: somebody was faster, and nothing was changed."""
     looked: list[Validated] | None = None
     numbers = [home.newest_landing() for home in case.homes]
@@ -178,7 +178,7 @@ def _try(case: Case, verify: Verify | None) -> Ended | None:
         return _applied(case, found)
 
 
-def _require_no_powers(case: Case, found: Sequence[Validated]) -> None:
+def _require_no_powers(case: LandingRequest, found: Sequence[Validated]) -> None:
     """Raise LimitError for new content in a file that runs with its owner's powers; what is put back had them."""
     if case.shelf.record().inverse_of is not None:
         return
@@ -188,14 +188,14 @@ def _require_no_powers(case: Case, found: Sequence[Validated]) -> None:
                 raise LimitError(f"it cannot land: {broken}", broken=(broken,))
 
 
-def _has_moved(looked: list[Validated], found: list[Validated], numbers: list[int], case: Case) -> bool:
+def _has_moved(looked: list[Validated], found: list[Validated], numbers: list[int], case: LandingRequest) -> bool:
     moved = [one.seen() != other.seen() for one, other in zip(looked, found, strict=True)]
     return any(moved) or numbers != [home.newest_landing() for home in case.homes]
 
 
-def _applied(case: Case, found: list[Validated]) -> Ended | None:
+def _applied(case: LandingRequest, found: list[Validated]) -> Ended | None:
     plan = _planned(case, found)
-    with told("the landing could not be staged"):
+    with raise_ours("the landing could not be staged"):
         _stage(case, plan, found)
         seal_plan(plan, case.disk)
     try:
@@ -233,7 +233,7 @@ def _abort(plan: Plan, disk: Disk) -> None:
         ) from exc
 
 
-def _landed(case: Case, found: list[Validated], *, id: str, sequences: tuple[int, ...]) -> Landed:
+def _landed(case: LandingRequest, found: list[Validated], *, id: str, sequences: tuple[int, ...]) -> Landed:
     merged = {(each.home.path, path) for each in found for path in each.merged}
     return Landed(
         id=id,
@@ -245,7 +245,7 @@ def _landed(case: Case, found: list[Validated], *, id: str, sequences: tuple[int
     )
 
 
-def _planned(case: Case, found: list[Validated]) -> Plan:
+def _planned(case: LandingRequest, found: list[Validated]) -> Plan:
     landing = _free_id(case)
     trees: list[TreePlan] = []
     for each in found:
@@ -258,7 +258,7 @@ def _planned(case: Case, found: list[Validated]) -> Plan:
     return Plan(id=landing, changeset=case.shelf.id, name=case.name, at=case.clock.now(), trees=tuple(trees))
 
 
-def _free_id(case: Case) -> str:
+def _free_id(case: LandingRequest) -> str:
     if case.landing is None:
         return case.clock.new_id()
     number, free = 1, case.landing
@@ -279,7 +279,7 @@ def _times(root: bytes, folders: Sequence[bytes]) -> Iterator[tuple[bytes, int]]
             yield folder, os.stat(root + b"/" + folder, follow_symlinks=False).st_mtime_ns
 
 
-def _stage(case: Case, plan: Plan, found: list[Validated]) -> None:
+def _stage(case: LandingRequest, plan: Plan, found: list[Validated]) -> None:
     disk = case.disk
     leading = plan.trees[0]
     first = landing_folder(leading.home, plan.id)
@@ -302,34 +302,36 @@ def _stage(case: Case, plan: Plan, found: list[Validated]) -> None:
             disk.sync_folder(spot(tree.room), Sync.STAGED_FOLDER)
 
 
-def _stage_tree(case: Case, number: int, tree: TreePlan, validated: Validated) -> None:
+def _stage_tree(case: LandingRequest, number: int, tree: TreePlan, validated: Validated) -> None:
     nets = {net.path: net for net in net_changes(case.layers, number)}
     with opened(spot(tree.root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as root:
         for act in tree.acts:
             if act.do not in STAGED or act.new is None:
                 continue
             at = spot(tree.room + b"/staged/%d" % act.number)
-            if act.new.kind is Kind.FOLDER:
+            if act.new.kind is PathKind.FOLDER:
                 case.disk.make_folder(at)
                 continue
-            if act.new.kind is Kind.LINK:
+            if act.new.kind is PathKind.LINK:
                 case.disk.symlink(act.new.target, at)
             else:
                 _stage_file(case, number, act, at, nets[act.path], validated, root)
                 Objects(validated.home).keep(act.new.digest, at.name, act.new.size)
             case.disk.set_time(at, act.new.mtime_ns)
-            if act.new.kind is Kind.FILE:
+            if act.new.kind is PathKind.FILE:
                 case.disk.sync_file(at, Sync.STAGED_FILES)
 
 
-def _stage_file(case: Case, tree: int, act: Act, at: Spot, net: Net, validated: Validated, root: int) -> None:
+def _stage_file(
+    case: LandingRequest, tree: int, act: Act, at: DiskName, net: Net, validated: Validated, root: int
+) -> None:
     """Have the new file beside the tree: its content, and whose it is, and who may use it, as the tree has that."""
     if act.new is None:
         return
     layered = content_in(case.shelf, net.layer, tree, act.path)
-    is_there = act.old is not None and act.old.kind is Kind.FILE
+    is_there = act.old is not None and act.old.kind is PathKind.FILE
     with folder_of(root, act.path) if act.old is not None else contextlib.nullcontext(-1) as folder:
-        there = Spot(folder, name_of(act.path))
+        there = DiskName(folder, name_of(act.path))
         about = about_at(there) if folder >= 0 else None
         owner = None if about is None else (about.st_uid, about.st_gid)
         access = access_of(there if is_there else spot(layered))

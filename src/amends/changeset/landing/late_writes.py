@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from amends.changeset.disk.disk import FOLDER, Spot, opened, spot
+from amends.changeset.disk.disk import FOLDER, DiskName, opened, spot
 from amends.changeset.disk.read import about_at
 from amends.changeset.landing.displaced import SHORT, look
 from amends.changeset.model.codec import Fields
 from amends.changeset.model.landing_plan import Act, Do, TreePlan
-from amends.changeset.model.model import Kind, same
+from amends.changeset.model.model import PathKind, same
 from amends.changeset.model.paths import spell
 from amends.changeset.store.home import Home
 from amends.changeset.store.plans import ABORTED, load_plan
@@ -99,13 +99,13 @@ def _in_aborted(tree: TreePlan, folder: bytes) -> Iterator[tuple[Act, bytes]]:
         with opened(spot(folder + part), FOLDER) as held:
             for name in sorted(map(os.fsencode, os.listdir(held))):
                 act = acts[int(name.split(b".")[0])]
-                if _is_of_interest(act, Spot(held, name)):
+                if _is_of_interest(act, DiskName(held, name)):
                     yield act, folder + part + b"/" + name
 
 
-def _is_of_interest(act: Act, at: Spot) -> bool:
+def _is_of_interest(act: Act, at: DiskName) -> bool:
     state = look(at)
-    if state is None or same(state, act.new) or (state.kind is Kind.FOLDER and act.do is Do.MAKE):
+    if state is None or same(state, act.new) or (state.kind is PathKind.FOLDER and act.do is Do.MAKE):
         return False
     said = [part.decode() for part in at.name.split(b".")[1:] if len(part) == SHORT]
     return about_at(at) is not None and not any(map(state.digest.startswith, said))

@@ -33,7 +33,7 @@ from amends.changeset.model.model import Life
 from amends.changeset.model.paths import spell, unspell
 from amends.changeset.store.home import Home, landed_folder, landing_folder, throw_away, write_record
 from amends.changeset.store.plans import ABORTED, first_folder, landing_room, load_plan
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.errors import ChangesetBusyError, LandingStuckError
 
 
@@ -198,7 +198,7 @@ def retire(plan: Plan, disk: Disk) -> None:
             disk.rename(spot(landing_folder(tree.home, plan.id) + b"/log.json"), spot(_log_of(tree)))
             disk.sync_folder(spot(tree.home + b"/log"), Sync.RECORD_FOLDER)
     first = plan.trees[0]
-    shelf = Shelf(Home(first.root, first.home), plan.changeset, disk)
+    shelf = ChangesetFolder(Home(first.root, first.home), plan.changeset, disk)
     if shelf.is_there and shelf.record().life is not Life.LANDED:
         shelf.mark_landed(plan.at, plan.id)
     for tree in reversed(plan.trees):

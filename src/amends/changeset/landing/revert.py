@@ -16,16 +16,27 @@ from amends.changeset.disk.disk import Disk, Sync, spot
 from amends.changeset.disk.read import about_path, state_at
 from amends.changeset.layers.contents import Contents
 from amends.changeset.layers.seal import sync_layer
-from amends.changeset.layers.stack import Found
+from amends.changeset.layers.stack import FoundPath
 from amends.changeset.layers.writing import copy_one
 from amends.changeset.model import codec
 from amends.changeset.model.landing_plan import Do, Plan, TreePlan
-from amends.changeset.model.model import Ancestor, Begun, Entry, Kind, Layer, Life, Record, State, Terms, Totals
+from amends.changeset.model.model import (
+    Ancestor,
+    ChangesetRecord,
+    Layer,
+    LayerEntry,
+    LayerStart,
+    Life,
+    PathKind,
+    PathState,
+    Terms,
+    Totals,
+)
 from amends.changeset.model.paths import parents, spell
 from amends.changeset.store.home import Home, landed_folder, upper_of, write_record
 from amends.changeset.store.objects import Objects
 from amends.changeset.store.plans import load_plan
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.clock import Clock
 from amends.errors import ChangesetDamagedError, ChangesetLifeError
 
@@ -41,11 +52,13 @@ def plan_of_landing(home: Home, landing: str) -> Plan:
     return plan
 
 
-def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, clock: Clock, disk: Disk) -> Shelf:
+def make_inverse(
+    homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, clock: Clock, disk: Disk
+) -> ChangesetFolder:
     """Write the inverse down as a changeset with one sealed layer. It is there when its record is, which comes last."""
-    shelf = Shelf(homes[0], id, disk)
+    shelf = ChangesetFolder(homes[0], id, disk)
     now = clock.now()
-    begun = Begun(
+    begun = LayerStart(
         changeset=id,
         number=1,
         name=f"take back {plan.name or plan.changeset}",
@@ -53,7 +66,7 @@ def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, cl
         since_ns=tuple(0 for _ in homes),
         landings=tuple(tree.sequence for tree in plan.trees),
     )
-    record = Record(
+    record = ChangesetRecord(
         id=id,
         name=f"inverse of {plan.name or plan.changeset}",
         roots=tuple(home.root for home in homes),
@@ -66,7 +79,7 @@ def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, cl
     folder = shelf.layer_folder(1)
     for each in (shelf.folder, shelf.layers_folder, folder):
         disk.make_folder(spot(each))
-    trees: list[tuple[Entry, ...]] = []
+    trees: list[tuple[LayerEntry, ...]] = []
     for number, tree in enumerate(plan.trees):
         upper = upper_of(folder, number)
         disk.make_folder(spot(upper))
@@ -82,22 +95,22 @@ def make_inverse(homes: Sequence[Home], plan: Plan, *, id: str, terms: Terms, cl
     return shelf
 
 
-def _keep_landed(homes: Sequence[Home], plan: Plan, tree: int, entries: Sequence[Entry], disk: Disk) -> None:
+def _keep_landed(homes: Sequence[Home], plan: Plan, tree: int, entries: Sequence[LayerEntry], disk: Disk) -> None:
     """Have the contents that the landing left, where they can still be found: a merge needs them."""
-    shelf = Shelf(homes[0], plan.changeset, disk)
+    shelf = ChangesetFolder(homes[0], plan.changeset, disk)
     contents = Contents(shelf, homes[tree], shelf.layers(), tree)
     for entry in entries:
-        if entry.before is not None and entry.before.kind is Kind.FILE:
+        if entry.before is not None and entry.before.kind is PathKind.FILE:
             content = contents.of(entry.path, entry.before)
             if content is not None:
                 Objects(homes[tree]).put(content, entry.before.digest)
 
 
-def _entries(plan: Plan, tree: TreePlan, upper: bytes) -> Iterator[Entry]:
+def _entries(plan: Plan, tree: TreePlan, upper: bytes) -> Iterator[LayerEntry]:
     undo = landed_folder(tree.home, plan.id) + b"/undo"
     kept: dict[bytes, bytes] = {}
-    old: dict[bytes, State | None] = {}
-    new: dict[bytes, State | None] = {}
+    old: dict[bytes, PathState | None] = {}
+    new: dict[bytes, PathState | None] = {}
     for act in tree.acts:
         if act.do is Do.FINISH:
             continue
@@ -108,10 +121,10 @@ def _entries(plan: Plan, tree: TreePlan, upper: bytes) -> Iterator[Entry]:
             old[act.path] = state_at(spot(kept[act.path])) or act.old
     for path in sorted(old):
         _lay(path, old[path], kept.get(path), upper)
-        yield Entry(path=path, state=old[path], before=new[path], ancestor=Ancestor(state=new[path]))
+        yield LayerEntry(path=path, state=old[path], before=new[path], ancestor=Ancestor(state=new[path]))
 
 
-def _lay(path: bytes, state: State | None, kept: bytes | None, upper: bytes) -> None:
+def _lay(path: bytes, state: PathState | None, kept: bytes | None, upper: bytes) -> None:
     """Put a path into the layer's folder, as a view would need it."""
     target = upper + b"/" + path
     if _is_hidden(path, upper):
@@ -123,12 +136,12 @@ def _lay(path: bytes, state: State | None, kept: bytes | None, upper: bytes) -> 
             os.mkdir(upper + b"/" + folder, 0o755)
     if state is None:
         whiteouts.make_whiteout(target)
-    elif state.kind is Kind.FOLDER:
+    elif state.kind is PathKind.FOLDER:
         if about_path(target) is None:
             os.mkdir(target)
         os.chmod(target, state.mode)
     elif kept is not None:
-        copy_one(Found(kept, os.lstat(kept)), target)
+        copy_one(FoundPath(kept, os.lstat(kept)), target)
         access = access_of(spot(kept))
         if access is not None:  # as it was, if it has to be made anew
             give_access(spot(target), access, state.mode)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Protocol, TypeAlias
 
-from amends.changeset.disk.disk import Spot
+from amends.changeset.disk.disk import DiskName
 from amends.changeset.disk.read import about_at, content_below, folder_of, open_root, reached, state_below
 from amends.changeset.layers.net import Net
 from amends.changeset.layers.report import Conflict, Winner
 from amends.changeset.model.codec import fields_of, items, number, path_of, text
-from amends.changeset.model.landing_plan import Wanted
-from amends.changeset.model.model import Kind, State, same
+from amends.changeset.model.landing_plan import WantedChange
+from amends.changeset.model.model import PathKind, PathState, same
 from amends.changeset.model.paths import Patterns, join, name, parent, spell
 from amends.changeset.model.three_way import Clash, Judged, Ruling, judge
 from amends.changeset.store.home import Home
@@ -30,7 +30,7 @@ class Validated:
     """One tree's part: what is wanted, and where its contents come from."""
 
     home: Home
-    wanted: list[Wanted] = field(default_factory=list[Wanted])
+    wanted: list[WantedChange] = field(default_factory=list[WantedChange])
     merged: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
     """Contents that exist nowhere yet."""
     from_tree: set[bytes] = field(default_factory=set[bytes])
@@ -49,7 +49,7 @@ class Validated:
 class Now(Protocol):
     """The state that a changeset is held against."""
 
-    def state(self, path: bytes) -> State | None: ...
+    def state(self, path: bytes) -> PathState | None: ...
 
     def content(self, path: bytes) -> bytes: ...
 
@@ -64,7 +64,7 @@ class TreeNow:
     def __init__(self, root: int) -> None:
         self._root = root
 
-    def state(self, path: bytes) -> State | None:
+    def state(self, path: bytes) -> PathState | None:
         """A path below something that is no folder is not there."""
         try:
             return state_below(self._root, path)
@@ -77,7 +77,7 @@ class TreeNow:
     def change_time(self, path: bytes) -> int:
         try:
             with folder_of(self._root, path) as folder:
-                about = about_at(Spot(folder, name(path)))
+                about = about_at(DiskName(folder, name(path)))
         except (FileNotFoundError, NotADirectoryError):
             return 0
         return 0 if about is None else about.st_ctime_ns
@@ -123,7 +123,7 @@ class Validation:
         self._since = since
         self._before = before or self._kept
         self._found = Validated(home)
-        self._theirs: dict[bytes, State | None] = {}
+        self._theirs: dict[bytes, PathState | None] = {}
 
     def result(self) -> Validated:
         judged = {path: judge(net.ancestor, net.ours, self._now(path)) for path, net in self._changes.items()}
@@ -138,7 +138,7 @@ class Validation:
             _name_winners(self._found.conflicts, self._home, self._since)
         return self._found
 
-    def _now(self, path: bytes) -> State | None:
+    def _now(self, path: bytes) -> PathState | None:
         if path not in self._theirs:
             self._theirs[path] = self._tree.state(path)
         return self._theirs[path]
@@ -159,18 +159,18 @@ class Validation:
             case Ruling.MERGE:
                 self._merge(net, judged.outcome)
 
-    def _want(self, net: Net, outcome: State | None) -> None:
+    def _want(self, net: Net, outcome: PathState | None) -> None:
         theirs = self._now(net.path)
         is_theirs = (
-            outcome is not None and outcome.kind is Kind.FILE and outcome.digest != (net.ours and net.ours.digest)
+            outcome is not None and outcome.kind is PathKind.FILE and outcome.digest != (net.ours and net.ours.digest)
         )
         if is_theirs:
             self._found.from_tree.add(net.path)
         self._found.wanted.append(
-            Wanted(path=net.path, old=theirs, new=outcome, old_ctime_ns=self._tree.change_time(net.path))
+            WantedChange(path=net.path, old=theirs, new=outcome, old_ctime_ns=self._tree.change_time(net.path))
         )
 
-    def _merge(self, net: Net, outcome: State | None) -> None:
+    def _merge(self, net: Net, outcome: PathState | None) -> None:
         theirs = self._now(net.path)
         answer = self._merged(net, theirs)
         if answer is None or outcome is None or theirs is None:
@@ -190,7 +190,7 @@ class Validation:
         self._want(net, state)
         self._found.from_tree.discard(net.path)
 
-    def _merged(self, net: Net, theirs: State | None) -> Merged | None:
+    def _merged(self, net: Net, theirs: PathState | None) -> Merged | None:
         if net.ancestor.state is None or theirs is None:
             return None
         ancestor = self._before(net)
@@ -203,7 +203,7 @@ class Validation:
 
     def _require_folders(self) -> None:
         """Refuse what has no folder to be put into, in the tree or made by us."""
-        made = {each.path for each in self._found.wanted if each.new is not None and each.new.kind is Kind.FOLDER}
+        made = {each.path for each in self._found.wanted if each.new is not None and each.new.kind is PathKind.FOLDER}
         for each in list(self._found.wanted):
             above = parent(each.path)
             if each.new is None or not above or above in made or self._is_folder(above):
@@ -212,22 +212,22 @@ class Validation:
 
     def _is_folder(self, path: bytes) -> bool:
         now = self._now(path)
-        if now is None or now.kind is not Kind.FOLDER:
+        if now is None or now.kind is not PathKind.FOLDER:
             return False
         ours = next((each for each in self._found.wanted if each.path == path), None)
-        return ours is None or (ours.new is not None and ours.new.kind is Kind.FOLDER)
+        return ours is None or (ours.new is not None and ours.new.kind is PathKind.FOLDER)
 
     def _require_emptiness(self) -> None:
         """A folder that goes may hold only what goes with it."""
-        going = {each.path for each in self._found.wanted if each.new is None or each.new.kind is not Kind.FOLDER}
+        going = {each.path for each in self._found.wanted if each.new is None or each.new.kind is not PathKind.FOLDER}
         for each in list(self._found.wanted):
-            if each.old is None or each.old.kind is not Kind.FOLDER or each.path not in going:
+            if each.old is None or each.old.kind is not PathKind.FOLDER or each.path not in going:
                 continue
             extra = [spell(path) for path in self._tree.inside(each.path) if path not in going]
             if extra:
                 self._refuse(each, Clash.NOT_EMPTY, f"it also holds {', '.join(extra[:5])}")
 
-    def _refuse(self, wanted: Wanted, clash: Clash, detail: str) -> None:
+    def _refuse(self, wanted: WantedChange, clash: Clash, detail: str) -> None:
         self._found.wanted.remove(wanted)
         self._conflict(self._changes[wanted.path], clash, detail=detail)
 
@@ -248,7 +248,7 @@ class Validation:
         )
 
 
-def state_of(home: Home, path: bytes) -> State | None:
+def state_of(home: Home, path: bytes) -> PathState | None:
     """The state of a path in a tree now."""
     root = open_root(home.root)
     try:
@@ -278,7 +278,7 @@ def _name_winners(conflicts: list[Conflict], home: Home, since: int) -> None:
 
 
 def strict_conflicts(
-    home: Home, since: int, changeset: str, reads: Sequence[str], seen: Mapping[bytes, State | None] | None = None
+    home: Home, since: int, changeset: str, reads: Sequence[str], seen: Mapping[bytes, PathState | None] | None = None
 ) -> Iterator[Conflict]:
     """Conflicts with what somebody else landed in what this changeset reads, under strict isolation.
 

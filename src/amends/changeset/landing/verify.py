@@ -17,12 +17,12 @@ from amends.changeset.disk import whiteouts
 from amends.changeset.disk.disk import Disk, spot
 from amends.changeset.disk.read import about_path, readable
 from amends.changeset.landing.validate import Validated
-from amends.changeset.model.landing_plan import Wanted
-from amends.changeset.model.model import Kind, State, Terms
+from amends.changeset.model.landing_plan import WantedChange
+from amends.changeset.model.model import PathKind, PathState, Terms
 from amends.changeset.model.paths import parents, spell
 from amends.changeset.store.home import room_of, upper_of
-from amends.changeset.views.probe import named
-from amends.changeset.views.protocol import Ground
+from amends.changeset.views.probe import make_view
+from amends.changeset.views.protocol import ViewGround
 from amends.dataclass import dataclass
 from amends.errors import ChangesetDamagedError
 from amends.process.running import Launch, Ran
@@ -31,9 +31,9 @@ _Opened: TypeAlias = Callable[[bytes], AbstractContextManager[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class LandingVerification:
     command: Sequence[str | bytes]
-    ground: Ground
+    ground: ViewGround
     provider: str
     folder: bytes
     """The changeset's own; a folder in it is used, and removed."""
@@ -66,7 +66,7 @@ class Verification:
             return (upper_of(net, tree),)
 
         ground = replace(self.ground, folder=place, lowers=lowers, layers=lambda: ())
-        view = named(self.provider, ground)
+        view = make_view(self.provider, ground)
         view.begin()
         asked = Launch(command=self.command, cwd=found[0].home.root, env=self.env, inherits=self.env is None)
         running = view.start(layer, replace(asked, confine=self.terms.confine, network=self.terms.network))
@@ -88,7 +88,7 @@ class _Laid:
 
     def lay_out(self) -> None:
         wanted = sorted(self._validated.wanted, key=lambda each: each.path)
-        hiding = {each.path for each in wanted if each.new is None or each.new.kind is not Kind.FOLDER}
+        hiding = {each.path for each in wanted if each.new is None or each.new.kind is not PathKind.FOLDER}
         for each in wanted:
             if hiding.isdisjoint(parents(each.path)):
                 self._have_folders(each.path)
@@ -97,22 +97,22 @@ class _Laid:
             os.chmod(self._upper + b"/" + path, mode)
             os.utime(self._upper + b"/" + path, ns=(time, time))
 
-    def _lay(self, wanted: Wanted) -> None:
+    def _lay(self, wanted: WantedChange) -> None:
         target, new = self._upper + b"/" + wanted.path, wanted.new
         if new is None:
             whiteouts.make_whiteout(target)
             return
-        if new.kind is Kind.FOLDER:
+        if new.kind is PathKind.FOLDER:
             os.mkdir(target, 0o700)
             self._folders[wanted.path] = (new.mode, new.mtime_ns)
             return
-        if new.kind is Kind.LINK:
+        if new.kind is PathKind.LINK:
             os.symlink(new.target, target)
         else:
             self._lay_file(wanted.path, target, new)
         os.utime(target, ns=(new.mtime_ns, new.mtime_ns), follow_symlinks=False)
 
-    def _lay_file(self, path: bytes, target: bytes, new: State) -> None:
+    def _lay_file(self, path: bytes, target: bytes, new: PathState) -> None:
         about = about_path(self._root + b"/" + path)
         owner = None if about is None else (about.st_uid, about.st_gid)
         merged = self._validated.merged.get(path)

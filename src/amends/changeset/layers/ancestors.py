@@ -28,7 +28,7 @@ from amends.changeset.disk.read import about_path
 from amends.changeset.layers.delta import Change
 from amends.changeset.model import codec
 from amends.changeset.model.codec import items, number, state_of
-from amends.changeset.model.model import UNKNOWN, Ancestor, Kind, State
+from amends.changeset.model.model import UNKNOWN, Ancestor, PathKind, PathState
 from amends.changeset.model.paths import parents
 from amends.changeset.store.home import Home, kept_at
 from amends.changeset.store.objects import Objects
@@ -65,11 +65,11 @@ class Ancestry:
             return UNKNOWN
         if change.before is None:
             return UNKNOWN
-        if change.after is not None and change.before.kind is Kind.FILE:
+        if change.after is not None and change.before.kind is PathKind.FILE:
             self._objects.keep(change.before.digest, where, change.before.size)
         return Ancestor(state=change.before)
 
-    def _before_landing(self, before: State | None, ctime_ns: int, kept: bytes | None) -> Ancestor:
+    def _before_landing(self, before: PathState | None, ctime_ns: int, kept: bytes | None) -> Ancestor:
         if before is not None and ctime_ns >= self._since_ns:
             return UNKNOWN
         if before is not None and kept is not None:
@@ -101,9 +101,9 @@ class Ancestry:
         return self._steady[folder]
 
 
-def _first_changes(home: Home, since: int) -> dict[bytes, tuple[State | None, int, bytes | None]]:
+def _first_changes(home: Home, since: int) -> dict[bytes, tuple[PathState | None, int, bytes | None]]:
     """Each path as it was before the first of these landings changed it: state, change time, where its content is."""
-    found: dict[bytes, tuple[State | None, int, bytes | None]] = {}
+    found: dict[bytes, tuple[PathState | None, int, bytes | None]] = {}
     for landing in home.log_after(since):
         for value in items(landing["paths"]):
             fields = codec.fields_of(value)

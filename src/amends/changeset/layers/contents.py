@@ -13,10 +13,10 @@ from amends.changeset.disk.disk import digest_of
 from amends.changeset.disk.read import content_at, readable
 from amends.changeset.layers.net import net_changes
 from amends.changeset.model.codec import fields_of, items, path_of
-from amends.changeset.model.model import Kind, Layer, State
+from amends.changeset.model.model import Layer, PathKind, PathState
 from amends.changeset.store.home import Home, kept_at
 from amends.changeset.store.objects import Objects
-from amends.changeset.store.records import Shelf, content_in
+from amends.changeset.store.records import ChangesetFolder, content_in
 from amends.changeset.text.diff import MOST_SHOWN, Bulk, Overview, Shown, overview, unified
 from amends.changeset.text.lines import LARGEST_TEXT, lines_in, widest_in
 from amends.errors import ChangesetLifeError
@@ -28,18 +28,18 @@ _Read: TypeAlias = "io.BytesIO | io.FileIO"
 class Contents:
     """Of one tree of a changeset."""
 
-    def __init__(self, shelf: Shelf, home: Home, layers: Sequence[Layer], tree: int) -> None:
+    def __init__(self, shelf: ChangesetFolder, home: Home, layers: Sequence[Layer], tree: int) -> None:
         self._shelf = shelf
         self._home = home
         self._layers = layers
         self._tree = tree
         self._objects = Objects(home)
 
-    def of(self, path: bytes, state: State | None) -> bytes | None:
+    def of(self, path: bytes, state: PathState | None) -> bytes | None:
         """None: it is no longer to be had, or too much to show."""
-        if state is None or state.kind is Kind.FOLDER:
+        if state is None or state.kind is PathKind.FOLDER:
             return b""
-        if state.kind is Kind.LINK:
+        if state.kind is PathKind.LINK:
             return state.target
         if state.size > LARGEST_TEXT:
             return None
@@ -55,7 +55,7 @@ class Contents:
                 return content
         return None
 
-    def shown(self, path: bytes, before: State | None, after: State | None) -> Shown:
+    def shown(self, path: bytes, before: PathState | None, after: PathState | None) -> Shown:
         """One path's change, with its contents; of what is too large to hold, with the part that is not the same."""
         if not any(state is not None and state.size > LARGEST_TEXT for state in (before, after)):
             return Shown(path=path, before=before, after=after, old=self.of(path, before), new=self.of(path, after))
@@ -64,9 +64,9 @@ class Contents:
             old_bulk, new_bulk = held_against(old, new)
         return Shown(path=path, before=before, after=after, old=None, new=None, old_bulk=old_bulk, new_bulk=new_bulk)
 
-    def _opened(self, path: bytes, state: State | None, files: contextlib.ExitStack) -> _Read | None:
+    def _opened(self, path: bytes, state: PathState | None, files: contextlib.ExitStack) -> _Read | None:
         """The content to read; None: there is none, or it is no longer to be had."""
-        if state is None or state.kind is Kind.FOLDER:
+        if state is None or state.kind is PathKind.FOLDER:
             return None
         if state.size <= LARGEST_TEXT:
             content = self.of(path, state)
@@ -78,7 +78,7 @@ class Contents:
                     return files.enter_context(open(file, "rb", buffering=0, closefd=False))
         return None
 
-    def _places(self, path: bytes, state: State) -> Iterator[bytes]:
+    def _places(self, path: bytes, state: PathState) -> Iterator[bytes]:
         for layer in reversed(self._layers):
             for entry in layer.trees[self._tree]:
                 if entry.path == path and entry.state is not None and entry.state.digest == state.digest:
@@ -93,7 +93,9 @@ class Contents:
                     yield kept
 
 
-def shown_net(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int) -> Iterator[Shown]:
+def shown_net(
+    shelf: ChangesetFolder, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int
+) -> Iterator[Shown]:
     """The whole changeset against what it started from."""
     for tree, home in enumerate(homes):
         contents = Contents(shelf, home, layers, tree)
@@ -103,7 +105,7 @@ def shown_net(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], fork
             yield contents.shown(net.path, before, net.ours)
 
 
-def shown_step(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], number: int) -> Iterator[Shown]:
+def shown_step(shelf: ChangesetFolder, homes: Sequence[Home], layers: Sequence[Layer], number: int) -> Iterator[Shown]:
     """One layer against what was below it."""
     for tree, home in enumerate(homes):
         contents = Contents(shelf, home, layers, tree)
@@ -112,7 +114,9 @@ def shown_step(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], num
                 yield contents.shown(entry.path, entry.before, entry.state)
 
 
-def diff_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], step: int | None, forked_at: int = 0) -> str:
+def diff_of(
+    shelf: ChangesetFolder, homes: Sequence[Home], layers: Sequence[Layer], step: int | None, forked_at: int = 0
+) -> str:
     """A unified diff of all layers together, of a branch its own, or of one. ChangesetLifeError: no such step."""
     if step is None:
         return unified(list(shown_net(shelf, homes, layers, forked_at)))
@@ -121,7 +125,7 @@ def diff_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], step: 
     return unified(list(shown_step(shelf, homes, layers, step)))
 
 
-def overview_of(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int = 0) -> Overview:
+def overview_of(shelf: ChangesetFolder, homes: Sequence[Home], layers: Sequence[Layer], forked_at: int = 0) -> Overview:
     """The diff of all layers together, and the sizes of just that."""
     return overview(list(shown_net(shelf, homes, layers, forked_at)))
 

@@ -21,8 +21,8 @@ from amends.changeset.disk import whiteouts
 from amends.changeset.disk.access import drop_access
 from amends.changeset.disk.disk import Disk, digest_of, spot
 from amends.changeset.disk.read import kind_of, readable, state_at
-from amends.changeset.layers.stack import Found, Stack
-from amends.changeset.model.model import Kind, State, same
+from amends.changeset.layers.stack import FoundPath, Stack
+from amends.changeset.model.model import PathKind, PathState, same
 from amends.changeset.model.paths import Patterns, join
 from amends.dataclass import dataclass
 
@@ -30,8 +30,8 @@ from amends.dataclass import dataclass
 @dataclass(frozen=True, slots=True)
 class Change:
     path: bytes
-    before: State | None
-    after: State | None
+    before: PathState | None
+    after: PathState | None
     is_ephemeral: bool
     was_there: bool = False
     """The layer itself shows that something was copied up from below, whatever is there by now."""
@@ -60,7 +60,7 @@ class Delta:
                 return replace(change, was_there=False)
         return change
 
-    def _inside(self, folder: bytes, below: Found | None, *, hides: bool) -> Iterator[Change]:
+    def _inside(self, folder: bytes, below: FoundPath | None, *, hides: bool) -> Iterator[Change]:
         """Changes in a folder of the layer; `hides`: it shows nothing of what is below."""
         with os.scandir(self._up(folder)) as inside:
             names = sorted(each.name for each in inside)
@@ -104,8 +104,8 @@ class Delta:
         else:
             yield Change(path, before, after, is_ephemeral, below is None and whiteouts.came_from_below(where))
 
-    def _folder(self, path: bytes, about: os.stat_result, below: Found | None, *, hides: bool) -> Iterator[Change]:
-        after = State(kind=Kind.FOLDER, mode=stat.S_IMODE(about.st_mode), mtime_ns=about.st_mtime_ns)
+    def _folder(self, path: bytes, about: os.stat_result, below: FoundPath | None, *, hides: bool) -> Iterator[Change]:
+        after = PathState(kind=PathKind.FOLDER, mode=stat.S_IMODE(about.st_mode), mtime_ns=about.st_mtime_ns)
         before = None if below is None else state_at(spot(below.where))
         is_same = same(before, after)
         if not is_same:
@@ -132,20 +132,20 @@ class Delta:
         return self._upper + b"/" + path if path else self._upper
 
     @staticmethod
-    def file_state(where: bytes) -> State:
+    def file_state(where: bytes) -> PathState:
         """Of a file in the layer, also of one whose mode would not let us read it."""
         state = state_at(spot(where))
         if state is None:
             raise FileNotFoundError(2, "No such file or directory", os.fsdecode(where))
-        if state.digest.startswith("stat:") and state.kind is Kind.FILE:
+        if state.digest.startswith("stat:") and state.kind is PathKind.FILE:
             with readable(where) as file:
                 return replace(state, digest=digest_of(file))
         return state
 
 
-def _light(where: bytes, about: os.stat_result) -> State:
+def _light(where: bytes, about: os.stat_result) -> PathState:
     """A state without its digest: of what never lands, and need not be compared."""
     kind = kind_of(about)
-    target = os.readlink(where) if kind is Kind.LINK else b""
-    mode = 0o777 if kind is Kind.LINK else stat.S_IMODE(about.st_mode)
-    return State(kind=kind, mode=mode, size=about.st_size, mtime_ns=about.st_mtime_ns, target=target)
+    target = os.readlink(where) if kind is PathKind.LINK else b""
+    mode = 0o777 if kind is PathKind.LINK else stat.S_IMODE(about.st_mode)
+    return PathState(kind=kind, mode=mode, size=about.st_size, mtime_ns=about.st_mtime_ns, target=target)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from amends.changeset.layers.delta import Change
 from amends.changeset.layers.stack import Stack, leads_out
-from amends.changeset.model.model import Kind, Limits, State, Totals
+from amends.changeset.model.model import Limits, PathKind, PathState, Totals
 from amends.changeset.model.paths import DEEPEST, LONGEST_PATH, Patterns, folded, join, name, parent, spell
-from amends.changeset.store.hidden import Hidden
+from amends.changeset.store.hidden import HiddenPaths
 from amends.errors import LimitError, PathError
 
 _SHOWN = 5
@@ -39,7 +39,7 @@ def too_deep(path: bytes) -> LimitError:
 
 
 def kinds_broken(
-    changes: Sequence[Change], view: Stack, limits: Limits, hidden: Hidden, *, is_case_blind: bool = False
+    changes: Sequence[Change], view: Stack, limits: Limits, hidden: HiddenPaths, *, is_case_blind: bool = False
 ) -> Iterator[str]:
     """Kinds that no step may leave behind, whatever its numbers: files of amends, devices, others' powers, ways out."""
     denied = Patterns(limits.denied, is_case_blind=is_case_blind)
@@ -53,28 +53,30 @@ def kinds_broken(
             yield f"{path} is changed, and {pattern} is denied"
         if after is None:
             continue
-        if after.kind is Kind.OTHER:
+        if after.kind is PathKind.OTHER:
             yield f"{path} is a pipe, a socket or a device; only files, folders and links can land"
         elif broken := power_broken(change.path, change.before, after, view):
             yield broken
-        elif after.kind is Kind.LINK and not limits.links_out and _is_way_out(change.path, after.target, view):
+        elif after.kind is PathKind.LINK and not limits.links_out and _is_way_out(change.path, after.target, view):
             yield f"{path} is a link to {spell(after.target)}, out of the tree"
 
 
-def power_broken(path: bytes, before: State | None, after: State | None, view: Stack | None = None) -> str | None:
+def power_broken(
+    path: bytes, before: PathState | None, after: PathState | None, view: Stack | None = None
+) -> str | None:
     """Of setuid, setgid and sticky bits: none is new, and none stands over new content. None: it is well.
 
     A folder has its setgid bit from the one that it was made in, as anywhere; `view` knows that one.
     """
-    if after is None or after.kind not in {Kind.FILE, Kind.FOLDER}:
+    if after is None or after.kind not in {PathKind.FILE, PathKind.FOLDER}:
         return None
     given = _special(after) & ~_special(before)
-    if after.kind is Kind.FOLDER and view is not None:
+    if after.kind is PathKind.FOLDER and view is not None:
         above = view.find(parent(path))
         given &= ~(0 if above is None else above.mode & stat.S_ISGID)
-    if given and (after.kind is Kind.FILE or view is not None):
+    if given and (after.kind is PathKind.FILE or view is not None):
         return f"{spell(path)} is setuid, setgid or sticky (mode {after.mode:o}); chmod it"
-    if after.kind is Kind.FILE and _special(after) and (before is None or before.digest != after.digest):
+    if after.kind is PathKind.FILE and _special(after) and (before is None or before.digest != after.digest):
         return (
             f"{spell(path)} is setuid, setgid or sticky (mode {after.mode:o}), and its content is changed; "
             f"chmod it to {after.mode & 0o777:o}, and have a person give it back what it needs once it has landed"
@@ -82,11 +84,11 @@ def power_broken(path: bytes, before: State | None, after: State | None, view: S
     return None
 
 
-def _is_folder(state: State | None) -> bool:
-    return state is not None and state.kind is Kind.FOLDER
+def _is_folder(state: PathState | None) -> bool:
+    return state is not None and state.kind is PathKind.FOLDER
 
 
-def _special(state: State | None) -> int:
+def _special(state: PathState | None) -> int:
     return 0 if state is None else state.mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amends.changeset.layers.seal import earliest_ancestors
-from amends.changeset.model.model import Ancestor, Entry, Kind, Layer, State, same
+from amends.changeset.model.model import Ancestor, Layer, LayerEntry, PathKind, PathState, same
 from amends.changeset.model.paths import parents
 from amends.dataclass import dataclass
 
@@ -13,7 +13,7 @@ from amends.dataclass import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Net:
     path: bytes
-    ours: State | None
+    ours: PathState | None
     ancestor: Ancestor
     layer: int
     """The layer whose folder has the content."""
@@ -28,7 +28,7 @@ def net_changes(layers: Sequence[Layer], tree: int, forked_at: int = 0) -> list[
     Of a branch, what it made of the layers up to `forked_at`, which it started from like the tree below them.
     Of what is ephemeral, only this lands: that it is gone, below a folder that is gone with it.
     """
-    newest: dict[bytes, tuple[Entry, int]] = {}
+    newest: dict[bytes, tuple[LayerEntry, int]] = {}
     clashes: dict[bytes, str] = {}
     for layer in layers[forked_at:]:
         for entry in layer.trees[tree]:
@@ -58,5 +58,5 @@ def net_changes(layers: Sequence[Layer], tree: int, forked_at: int = 0) -> list[
     return found
 
 
-def _is_no_folder(state: State | None) -> bool:
-    return state is None or state.kind is not Kind.FOLDER
+def _is_no_folder(state: PathState | None) -> bool:
+    return state is None or state.kind is not PathKind.FOLDER

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from amends.changeset.disk import syscalls, whiteouts
 from amends.changeset.disk.disk import Disk, Sync, opened, spot
 from amends.changeset.disk.read import content_at, readable
-from amends.changeset.layers.remove_layer import Part, Remade, without
+from amends.changeset.layers.remove_layer import ReducedPart, Remade, without
 from amends.changeset.layers.report import Conflicted
 from amends.changeset.layers.seal import sync_layer
 from amends.changeset.model import codec
@@ -29,14 +29,14 @@ from amends.changeset.model.codec import fields_of, loads, text
 from amends.changeset.model.model import Layer
 from amends.changeset.model.paths import spell
 from amends.changeset.store.home import Home, upper_of, write_record
-from amends.changeset.store.records import Shelf
+from amends.changeset.store.records import ChangesetFolder
 from amends.errors import ChangesetBusyError
 
 _DECISION = b"rebased.json"
 
 
 def drop_from_under(
-    shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], number: int
+    shelf: ChangesetFolder, homes: Sequence[Home], layers: Sequence[Layer], number: int
 ) -> tuple[frozenset[bytes], ...] | Conflicted:
     """Drop layer `number`, which others lie over. The answer is, for each tree, the paths that may look different."""
     found = without(shelf, homes, layers, number)
@@ -53,7 +53,7 @@ def drop_from_under(
     return found.paths
 
 
-def finish(shelf: Shelf) -> None:
+def finish(shelf: ChangesetFolder) -> None:
     """Bring what somebody began to its end: what was decided happens, what was not has not happened."""
     disk, decision = shelf.disk, shelf.folder + b"/" + _DECISION
     if os.path.exists(decision):
@@ -66,7 +66,7 @@ def finish(shelf: Shelf) -> None:
     disk.remove_all(_staged(shelf))
 
 
-def _put(shelf: Shelf, number: int, *, old: str, new: str) -> None:
+def _put(shelf: ChangesetFolder, number: int, *, old: str, new: str) -> None:
     """Let a staged layer take its place, unless it has."""
     disk, staged, place = shelf.disk, _staged(shelf) + b"/%d" % number, shelf.layer_folder(number)
     there = _digest(place)
@@ -92,11 +92,11 @@ def _digest(folder: bytes) -> str | None:
         return None
 
 
-def _staged(shelf: Shelf) -> bytes:
+def _staged(shelf: ChangesetFolder) -> bytes:
     return shelf.folder + b"/rebased"
 
 
-def _stage(shelf: Shelf, remade: Remade) -> str:
+def _stage(shelf: ChangesetFolder, remade: Remade) -> str:
     """Lay a layer anew, beside the others. Its digest is the answer."""
     disk, number = shelf.disk, remade.layer.number
     source, target = shelf.layer_folder(number), _staged(shelf) + b"/%d" % number
@@ -116,7 +116,7 @@ def link_layer(disk: Disk, source: bytes, target: bytes, trees: int) -> None:
     """Have a sealed layer a second time, for another changeset: its folders anew, its files the very same."""
     disk.make_folder(spot(target))
     for tree in range(trees):
-        _Laid(disk, upper_of(source, tree), upper_of(target, tree), Part({})).folder(b"")
+        _Laid(disk, upper_of(source, tree), upper_of(target, tree), ReducedPart({})).folder(b"")
         sync_layer(disk, upper_of(target, tree))
     disk.link(spot(source + b"/sealed.json"), spot(target + b"/sealed.json"))
     disk.sync_folder(spot(target), Sync.LAYER_FOLDERS)
@@ -125,7 +125,7 @@ def link_layer(disk: Disk, source: bytes, target: bytes, trees: int) -> None:
 class _Laid:
     """One tree's part of a layer, laid anew: what stays the same is the very same file."""
 
-    def __init__(self, disk: Disk, source: bytes, target: bytes, part: Part) -> None:
+    def __init__(self, disk: Disk, source: bytes, target: bytes, part: ReducedPart) -> None:
         self._disk = disk
         self._source = source
         self._target = target

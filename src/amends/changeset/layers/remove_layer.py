@@ -24,11 +24,11 @@ from amends.changeset.disk import whiteouts
 from amends.changeset.disk.read import about_path, content_at
 from amends.changeset.layers.report import Conflict
 from amends.changeset.layers.stack import Stack, stack_over
-from amends.changeset.model.model import Ancestor, Entry, Kind, Layer, State, Totals, same
+from amends.changeset.model.model import Ancestor, Layer, LayerEntry, PathKind, PathState, Totals, same
 from amends.changeset.model.paths import is_gits_own, parents, spell
 from amends.changeset.model.three_way import Clash, Ruling, judge
 from amends.changeset.store.home import Home, upper_of
-from amends.changeset.store.records import Shelf, content_in
+from amends.changeset.store.records import ChangesetFolder, content_in
 from amends.changeset.text.lines import LARGEST_TEXT
 from amends.changeset.text.merge import Merged, merge
 from amends.dataclass import dataclass
@@ -42,7 +42,7 @@ class Source:
     where: bytes = b""
     content: bytes | None = None
 
-    def text(self, state: State) -> bytes | None:
+    def text(self, state: PathState) -> bytes | None:
         """None: too much to merge, or it is not what it should be: somebody writes to it just now."""
         if state.size > LARGEST_TEXT:
             return None
@@ -51,10 +51,10 @@ class Source:
 
 
 @dataclass(slots=True)
-class Part:
+class ReducedPart:
     """One tree's part of a layer, as it has to become."""
 
-    entries: dict[bytes, Entry]
+    entries: dict[bytes, LayerEntry]
     put: dict[bytes, Source] = field(default_factory=dict[bytes, Source])
     """New contents; their modes are in the entries."""
     gone: set[bytes] = field(default_factory=set[bytes])
@@ -72,7 +72,7 @@ class Remade:
     """A layer that has to be laid anew."""
 
     layer: Layer
-    parts: tuple[Part, ...]
+    parts: tuple[ReducedPart, ...]
     formerly: str
     """Its digest until now."""
 
@@ -86,20 +86,20 @@ class Without:
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
 
 
-def without(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], number: int) -> Without:
+def without(shelf: ChangesetFolder, homes: Sequence[Home], layers: Sequence[Layer], number: int) -> Without:
     """Say what the layers come to without layer `number`."""
     out, over = layers[number - 1], layers[number:]
-    parts = {layer.number: [Part({each.path: each for each in tree}) for tree in layer.trees] for layer in over}
+    parts = {layer.number: [ReducedPart({each.path: each for each in tree}) for tree in layer.trees] for layer in over}
     found = Without()
     paths: list[frozenset[bytes]] = []
     for tree, home in enumerate(homes):
         below = [upper_of(shelf.layer_folder(each.number), tree) for each in reversed(layers[: number - 1])]
         above = [Above(shelf, layer, tree, parts[layer.number][tree]) for layer in over]
-        walk = Walk(shelf, home, stack_over(home, below), above, out, tree)
+        walk = TreeWalk(shelf, home, stack_over(home, below), above, out, tree)
         found.conflicts += walk.conflicts()
         paths.append(frozenset(entry.path for entry in out.trees[tree]))
     hollow = replace(out, trees=tuple(() for _ in homes), totals=Totals(), is_dropped=True, formerly=())
-    found.remade.append(Remade(hollow, tuple(Part({}) for _ in homes), out.digest))
+    found.remade.append(Remade(hollow, tuple(ReducedPart({}) for _ in homes), out.digest))
     for layer in over:
         changed = parts[layer.number]
         if any(part.is_changed for part in changed):
@@ -114,10 +114,10 @@ def without(shelf: Shelf, homes: Sequence[Home], layers: Sequence[Layer], number
 class Above:
     """A layer that stays, and lies over the one that goes; `part` is what it becomes."""
 
-    shelf: Shelf
+    shelf: ChangesetFolder
     layer: Layer
     tree: int
-    part: Part
+    part: ReducedPart
 
     def has_folder(self, path: bytes) -> bool:
         about = about_path(self.where(path))
@@ -143,10 +143,10 @@ class Above:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class TreeWalk:
     """One tree of the layer that goes, path by path."""
 
-    shelf: Shelf
+    shelf: ChangesetFolder
     home: Home
     below: Stack
     above: Sequence[Above]
@@ -159,7 +159,7 @@ class Walk:
             if not entry.is_ephemeral:
                 yield from self._up_from(entry)
 
-    def _up_from(self, gone: Entry) -> Iterator[Conflict]:
+    def _up_from(self, gone: LayerEntry) -> Iterator[Conflict]:
         """Walk from the layer that goes upwards: `was` is what was at the path so far, `now` what will be."""
         path, was, now = gone.path, gone.state, self.below.state(gone.path)
         found = self.below.find(path)
@@ -184,14 +184,14 @@ class Walk:
             was, held = entry.state, Source(each.where(path))
             now, new = made
 
-    def _beside(self, above: Above, gone: Entry, was: State | None, now: State | None) -> Clash | None:
+    def _beside(self, above: Above, gone: LayerEntry, was: PathState | None, now: PathState | None) -> Clash | None:
         """A layer that does not say anything of the path may have its folder, or hide it."""
         path, part = gone.path, above.part
         if now is not None and above.hides(path):
             return Clash.NOT_EMPTY
-        if was is None or was.kind is not Kind.FOLDER or not above.has_folder(path):
+        if was is None or was.kind is not PathKind.FOLDER or not above.has_folder(path):
             return None
-        if now is not None and now.kind is Kind.FOLDER:
+        if now is not None and now.kind is PathKind.FOLDER:
             part.modes[path] = now.mode
             return None
         if not above.has_below(path):
@@ -199,16 +199,21 @@ class Walk:
             return None
         if now is not None:
             return Clash.KIND
-        part.entries[path] = Entry(path=path, state=was, before=None, ancestor=gone.ancestor)
+        part.entries[path] = LayerEntry(path=path, state=was, before=None, ancestor=gone.ancestor)
         part.modes[path] = was.mode
         return None
 
     def _made(
-        self, above: Above, entry: Entry, was: State | None, now: State | None, sources: tuple[Source, Source]
-    ) -> tuple[State | None, Source] | Conflict:
+        self,
+        above: Above,
+        entry: LayerEntry,
+        was: PathState | None,
+        now: PathState | None,
+        sources: tuple[Source, Source],
+    ) -> tuple[PathState | None, Source] | Conflict:
         """The path as the layer above makes it, from what will be there; and where its content is then."""
         ours, part = entry.state, above.part
-        folders = [state is not None and state.kind is Kind.FOLDER for state in (was, ours, now)]
+        folders = [state is not None and state.kind is PathKind.FOLDER for state in (was, ours, now)]
         if any(folders) and not all(folders) and not (ours is None and now is None):
             return self._conflict(above, entry.path, Clash.KIND, was, ours, now)
         judged = judge(Ancestor(state=was), ours, now)
@@ -216,7 +221,7 @@ class Walk:
             return self._conflict(above, entry.path, judged.clash or Clash.CONTENT, was, ours, now)
         if judged.ruling in {Ruling.ALREADY, Ruling.STAY}:
             del part.entries[entry.path]
-            if now is not None and now.kind is Kind.FOLDER:
+            if now is not None and now.kind is PathKind.FOLDER:
                 part.modes[entry.path] = now.mode
             else:
                 part.gone.add(entry.path)
@@ -234,7 +239,7 @@ class Walk:
         elif outcome is not None and ours is not None and outcome.digest != ours.digest:
             source = sources[1]
         part.entries[entry.path] = replace(entry, state=outcome, before=now)
-        if outcome is not None and outcome.kind is Kind.FOLDER:
+        if outcome is not None and outcome.kind is PathKind.FOLDER:
             part.modes[entry.path] = outcome.mode
         else:
             part.put[entry.path] = source
@@ -242,7 +247,7 @@ class Walk:
 
     @staticmethod
     def _merged(
-        above: Above, entry: Entry, was: State | None, now: State | None, sources: tuple[Source, Source]
+        above: Above, entry: LayerEntry, was: PathState | None, now: PathState | None, sources: tuple[Source, Source]
     ) -> Merged | None:
         if was is None or now is None or entry.state is None:
             return None
@@ -265,9 +270,9 @@ class Walk:
         above: Above,
         path: bytes,
         clash: Clash,
-        was: State | None,
-        ours: State | None,
-        now: State | None,
+        was: PathState | None,
+        ours: PathState | None,
+        now: PathState | None,
         merged: Merged | None = None,
     ) -> Conflict:
         return Conflict(
@@ -284,7 +289,7 @@ class Walk:
         )
 
 
-def _repositories(entries: Sequence[Entry]) -> set[bytes]:
+def _repositories(entries: Sequence[LayerEntry]) -> set[bytes]:
     """The `.git` of each repository that a layer worked in."""
     found: set[bytes] = set()
     for entry in entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amends.changeset.model.codec import Fields, Json
-from amends.changeset.model.model import State
+from amends.changeset.model.model import PathState
 from amends.changeset.model.paths import spell
 from amends.changeset.model.three_way import Clash
 from amends.changeset.text.merge import Hunk
@@ -28,10 +28,10 @@ class Conflict:
     root: bytes
     path: bytes
     clash: Clash
-    ancestor: State | None
+    ancestor: PathState | None
     is_ancestor_known: bool
-    ours: State | None
-    theirs: State | None
+    ours: PathState | None
+    theirs: PathState | None
     hunks: tuple[Hunk, ...] = ()
     marked: bytes | None = None
     """The text with marks where it is in conflict, for somebody to edit."""
@@ -151,7 +151,7 @@ class BranchMerged:
         }
 
 
-def _said(state: State | None) -> str:
+def _said(state: PathState | None) -> str:
     if state is None:
         return "nothing"
     if state.target:
@@ -176,13 +176,13 @@ def _range(lines: tuple[int, int]) -> str:
     return f"line {first}" if end == first + 1 else f"lines {first}-{end - 1}"
 
 
-def _apart(ours: State | None, theirs: State | None) -> str:
+def _apart(ours: PathState | None, theirs: PathState | None) -> str:
     """The kind of thing that each side has, where those are not the same kind with another content."""
     shapes = _shape(ours), _shape(theirs)
     return "" if shapes[0] == shapes[1] else f" (ours: {shapes[0]} / theirs: {shapes[1]})"
 
 
-def _shape(state: State | None) -> str:
+def _shape(state: PathState | None) -> str:
     if state is None:
         return "nothing"
     return f"link to {spell(state.target)}" if state.target else f"{state.kind}, mode {state.mode:o}"

@@ -27,12 +27,12 @@ from amends.changeset.model import codec
 from amends.changeset.model.model import (
     UNKNOWN,
     Ancestor,
-    Begun,
-    Entry,
-    Kind,
     Layer,
+    LayerEntry,
+    LayerStart,
     Met,
-    State,
+    PathKind,
+    PathState,
     Terms,
     Totals,
     mode_differs,
@@ -46,7 +46,7 @@ from amends.errors import LimitError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class OpenPart:
     """One tree's part of an open layer."""
 
     home: Home
@@ -59,8 +59,8 @@ class Part:
 
 
 def seal_layer(
-    begun: Begun,
-    parts: Sequence[Part],
+    begun: LayerStart,
+    parts: Sequence[OpenPart],
     *,
     folder: bytes,
     live: Sequence[Layer],
@@ -76,7 +76,7 @@ def seal_layer(
     found = [list(_without_sockets(changes, part, disk)) for changes, part in zip(found, parts, strict=True)]
     totals = _totals(parts, found)
     _require_limits(found, parts, live, totals, terms)
-    trees: list[tuple[Entry, ...]] = []
+    trees: list[tuple[LayerEntry, ...]] = []
     with contextlib.ExitStack() as locks:
         for home in sorted({part.home.path: part.home for part in parts}.values(), key=lambda home: home.path):
             locks.enter_context(home.locked(shared=True))
@@ -93,23 +93,23 @@ def seal_layer(
     return replace(layer, digest=codec.digest_of(fields))
 
 
-def _changes(part: Part, terms: Terms, disk: Disk) -> list[Change]:
+def _changes(part: OpenPart, terms: Terms, disk: Disk) -> list[Change]:
     ephemeral = Patterns(terms.ephemeral, is_case_blind=part.home.is_case_blind)
     return Delta(part.upper, part.below, ephemeral, disk).changes()
 
 
-def _without_sockets(changes: Sequence[Change], part: Part, disk: Disk) -> Iterator[Change]:
+def _without_sockets(changes: Sequence[Change], part: OpenPart, disk: Disk) -> Iterator[Change]:
     """Caches may hold sockets; nobody misses them."""
     for change in changes:
-        if change.is_ephemeral and change.after is not None and change.after.kind is Kind.OTHER:
+        if change.is_ephemeral and change.after is not None and change.after.kind is PathKind.OTHER:
             disk.remove(spot(part.upper + b"/" + change.path))
         else:
             yield change
 
 
 def _entries(
-    part: Part, changes: Sequence[Change], begun: Begun, number: int, earlier: Mapping[bytes, Ancestor]
-) -> Iterator[Entry]:
+    part: OpenPart, changes: Sequence[Change], begun: LayerStart, number: int, earlier: Mapping[bytes, Ancestor]
+) -> Iterator[LayerEntry]:
     since_ns = begun.since_ns[number]
     if moment(part.home.path) < since_ns:
         since_ns = 0  # the clock went back while the step ran: no time proves anything
@@ -127,7 +127,7 @@ def _entries(
             ancestor = UNKNOWN
         else:
             ancestor = ancestry.of(change)
-        yield Entry(
+        yield LayerEntry(
             path=change.path,
             state=change.after,
             before=change.before,
@@ -139,7 +139,7 @@ def _entries(
     for path, seen in sorted(met.items()):  # as the layers below have it: what is new is what it is held against
         state = part.below.state(path)
         theirs = Ancestor(state=seen.theirs)
-        yield Entry(path=path, state=state, before=state, ancestor=theirs, is_rebased=True, clash=seen.clash)
+        yield LayerEntry(path=path, state=state, before=state, ancestor=theirs, is_rebased=True, clash=seen.clash)
 
 
 def earliest_ancestors(live: Sequence[Layer], tree: int) -> dict[bytes, Ancestor]:
@@ -154,7 +154,7 @@ def earliest_ancestors(live: Sequence[Layer], tree: int) -> dict[bytes, Ancestor
     return found
 
 
-def _totals(parts: Sequence[Part], found: Sequence[Sequence[Change]]) -> Totals:
+def _totals(parts: Sequence[OpenPart], found: Sequence[Sequence[Change]]) -> Totals:
     files = added = removed = size = 0
     for part, changes in zip(parts, found, strict=True):
         for change in changes:
@@ -163,17 +163,17 @@ def _totals(parts: Sequence[Part], found: Sequence[Sequence[Change]]) -> Totals:
             mode = int(mode_differs(change.before, change.after))
             added, removed = added + mode, removed + mode
             kinds = {state.kind for state in (change.before, change.after) if state is not None}
-            if kinds == {Kind.FOLDER}:
+            if kinds == {PathKind.FOLDER}:
                 continue
             files += 1
             size += change.after.size if change.after is not None else 0
-            if Kind.FILE in kinds:
+            if PathKind.FILE in kinds:
                 more, less = _lines(part, change)
                 added, removed = added + more, removed + less
     return Totals(files=files, added_lines=added, removed_lines=removed, bytes=size)
 
 
-def _lines(part: Part, change: Change) -> tuple[int, int]:
+def _lines(part: OpenPart, change: Change) -> tuple[int, int]:
     """How many lines a change adds and removes; what is too large to be compared, or unreadable, counts whole."""
     before, after = change.before, change.after
     if before is not None and after is not None and before.digest == after.digest:
@@ -186,12 +186,12 @@ def _lines(part: Part, change: Change) -> tuple[int, int]:
     return (_whole(after, new), _whole(before, old))
 
 
-def _content(state: State | None, where: bytes | None) -> bytes:
-    return b"" if state is None or state.kind is not Kind.FILE or where is None else content_at(where)
+def _content(state: PathState | None, where: bytes | None) -> bytes:
+    return b"" if state is None or state.kind is not PathKind.FILE or where is None else content_at(where)
 
 
-def _whole(state: State | None, where: bytes | None) -> int:
-    if state is None or state.kind is not Kind.FILE:
+def _whole(state: PathState | None, where: bytes | None) -> int:
+    if state is None or state.kind is not PathKind.FILE:
         return 0
     try:
         return lines_by_size(state.size) if where is None else lines_in(content_by_pieces(where))
@@ -200,7 +200,7 @@ def _whole(state: State | None, where: bytes | None) -> int:
 
 
 def _require_limits(
-    found: Sequence[Sequence[Change]], parts: Sequence[Part], live: Sequence[Layer], totals: Totals, terms: Terms
+    found: Sequence[Sequence[Change]], parts: Sequence[OpenPart], live: Sequence[Layer], totals: Totals, terms: Terms
 ) -> None:
     broken: list[str] = []
     for part, changes in zip(parts, found, strict=True):
@@ -224,7 +224,7 @@ def _require_limits(
 
 def _counts(change: Change) -> bool:
     states = [state for state in (change.before, change.after) if state is not None]
-    return not change.is_ephemeral and any(state.kind is not Kind.FOLDER for state in states)
+    return not change.is_ephemeral and any(state.kind is not PathKind.FOLDER for state in states)
 
 
 def _paths(live: Sequence[Layer]) -> set[tuple[int, bytes]]:
@@ -234,7 +234,7 @@ def _paths(live: Sequence[Layer]) -> set[tuple[int, bytes]]:
         for number, entries in enumerate(layer.trees)
         for entry in entries
         if not entry.is_ephemeral
-        and any(state is not None and state.kind is not Kind.FOLDER for state in (entry.state, entry.before))
+        and any(state is not None and state.kind is not PathKind.FOLDER for state in (entry.state, entry.before))
     }
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from amends.changeset.disk import whiteouts
 from amends.changeset.disk.disk import spot
 from amends.changeset.disk.read import about_path, content_at, state_at
-from amends.changeset.model.model import State
+from amends.changeset.model.model import PathState
 from amends.changeset.model.paths import beneath, join, spell
 from amends.changeset.store.home import Home
 from amends.dataclass import dataclass
@@ -27,7 +27,7 @@ _LINKS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPath:
     """Where a path is on disk, and, if it is a folder, every folder that has a part of it, newest first."""
 
     where: bytes
@@ -62,7 +62,7 @@ class Stack:
         """The stack without its newest part."""
         return Stack(self.parts[1:], self.root, self.hidden)
 
-    def find(self, path: bytes) -> Found | None:
+    def find(self, path: bytes) -> FoundPath | None:
         """Find a path, links not followed. None: nothing, or something above it is no folder."""
         found = self._merged(self.parts, b"")
         for name in path.split(b"/") if path else ():
@@ -71,8 +71,8 @@ class Stack:
             found = self._merged(found.folders, name)
         return found
 
-    def _merged(self, folders: Sequence[bytes], name: bytes) -> Found | None:
-        first: Found | None = None
+    def _merged(self, folders: Sequence[bytes], name: bytes) -> FoundPath | None:
+        first: FoundPath | None = None
         parts: list[bytes] = []
         for folder in folders:
             where = folder + b"/" + name if name else folder
@@ -83,17 +83,17 @@ class Stack:
                 break
             if not stat.S_ISDIR(about.st_mode):
                 if first is None:
-                    return Found(where, about)
+                    return FoundPath(where, about)
                 break
-            first = first or Found(where, about)
+            first = first or FoundPath(where, about)
             parts.append(where)
             if name and whiteouts.is_opaque(where):
                 break
-        return first and Found(first.where, first.about, tuple(parts))
+        return first and FoundPath(first.where, first.about, tuple(parts))
 
-    def names(self, found: Found) -> dict[bytes, Found]:
+    def names(self, found: FoundPath) -> dict[bytes, FoundPath]:
         """Contents of a folder, by name."""
-        seen: dict[bytes, Found | None] = {}
+        seen: dict[bytes, FoundPath | None] = {}
         for folder in found.folders:
             with os.scandir(folder) as inside:
                 fresh = [each.name for each in inside if each.name not in seen]
@@ -101,7 +101,7 @@ class Stack:
                 seen[name] = self._merged(found.folders, name)
         return {name: each for name, each in sorted(seen.items()) if each is not None}
 
-    def walk(self, path: bytes) -> Iterator[tuple[bytes, Found]]:
+    def walk(self, path: bytes) -> Iterator[tuple[bytes, FoundPath]]:
         """All that is below a folder, a folder before what is in it; links are not followed."""
         found = self.find(path)
         left = [] if found is None or not found.is_folder else [(path, iter(self.names(found).items()))]
@@ -115,7 +115,7 @@ class Stack:
             else:
                 left.pop()
 
-    def state(self, path: bytes) -> State | None:
+    def state(self, path: bytes) -> PathState | None:
         found = self.find(path)
         return None if found is None else state_at(spot(found.where))
 

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from amends.changeset.disk import syscalls, whiteouts
 from amends.changeset.disk.disk import Disk, copy_content, opened, spot
 from amends.changeset.disk.read import about_path, readable
-from amends.changeset.layers.stack import Found, Stack
+from amends.changeset.layers.stack import FoundPath, Stack
 from amends.changeset.model.paths import join, parent, parents as parents_of, spell
 
 _TMP = b"new"
@@ -155,7 +155,7 @@ class Writing:
         self._copy_up(at, found)
         os.chmod(self._up(at), mode)
 
-    def put(self, path: bytes, source: Found | bytes, mode: int, mtime_ns: int) -> None:
+    def put(self, path: bytes, source: FoundPath | bytes, mode: int, mtime_ns: int) -> None:
         """Have this file or link there, with its time, whatever was there but a folder. No link is followed."""
         self._copy_up_folders(path)
         fresh = self._fresh()
@@ -219,7 +219,7 @@ class Writing:
         return at
 
     @staticmethod
-    def _require_writable(found: Found | None, path: bytes) -> None:
+    def _require_writable(found: FoundPath | None, path: bytes) -> None:
         if found is not None and not os.access(found.where, os.W_OK):
             raise PermissionError(errno.EACCES, "Permission denied", spell(path))
 
@@ -258,7 +258,7 @@ class Writing:
                 os.mkdir(self._up(folder))
             os.chmod(self._up(folder), mode)
 
-    def _copy_up(self, at: bytes, found: Found) -> None:
+    def _copy_up(self, at: bytes, found: FoundPath) -> None:
         if found.where == self._up(at):
             return
         self._copy_up_folders(at)
@@ -271,7 +271,7 @@ class Writing:
         copy_one(found, fresh)
         self._place(fresh, at)
 
-    def _copy(self, path: bytes, found: Found, target: bytes) -> None:
+    def _copy(self, path: bytes, found: FoundPath, target: bytes) -> None:
         """A copy of what is at a path, with all that is in it, at a place on disk."""
         if not found.is_folder:
             copy_one(found, target)
@@ -289,7 +289,7 @@ class Writing:
             copy_times(each, place)
 
     @staticmethod
-    def _merge_into(fresh: bytes, target: bytes, found: Found) -> None:
+    def _merge_into(fresh: bytes, target: bytes, found: FoundPath) -> None:
         """Move a folder's content into one that is there and visibly empty."""
         with os.scandir(fresh) as inside:
             names = [each.name for each in inside]
@@ -301,7 +301,7 @@ class Writing:
         copy_times(found, target)
 
 
-def copy_one(found: Found, target: bytes) -> None:
+def copy_one(found: FoundPath, target: bytes) -> None:
     """Copy a file or a link, with its mode and time. OSError for what is neither."""
     if found.is_link:
         os.symlink(os.readlink(found.where), target)
@@ -315,7 +315,7 @@ def copy_one(found: Found, target: bytes) -> None:
     os.utime(target, ns=(found.about.st_mtime_ns, found.about.st_mtime_ns), follow_symlinks=False)
 
 
-def copy_times(found: Found, target: bytes) -> None:
+def copy_times(found: FoundPath, target: bytes) -> None:
     os.chmod(target, found.mode)
     os.utime(target, ns=(found.about.st_mtime_ns, found.about.st_mtime_ns))
 

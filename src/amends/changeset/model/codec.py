@@ -1,4 +1,10 @@
-"""Records as JSON and back. Names on disk are written by hand; what does not read back is damaged, and said to be."""
+"""Records as JSON and back. Names on disk are written by hand; what does not read back is damaged, and said to be.
+
+So is the reading, and not derived from annotations as the journal's: the defaults of the model are for whoever opens a
+changeset, and a record that lacks its limits is refused, not read as one without limits. Most of the rest has another
+shape on disk than in the model: a state has the fields of its kind alone, an ancestor is left out where it is the state
+before, a branch is nested, and paths are bytes that are spelled, and checked to stay inside their tree.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +16,15 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 from amends.changeset.model.model import (
     Ancestor,
-    Begun,
-    Entry,
+    ChangesetRecord,
     Isolation,
-    Kind,
     Layer,
+    LayerEntry,
+    LayerStart,
     Life,
     Limits,
-    Record,
-    State,
+    PathKind,
+    PathState,
     Terms,
     Totals,
 )
@@ -63,25 +69,25 @@ def read(raw: bytes, what: str, build: Callable[[Fields], T]) -> T:
         raise ChangesetDamagedError(f"{what} lacks a field or has a wrong one ({exc!r})") from None
 
 
-def state_fields(state: State | None) -> Json:
+def state_fields(state: PathState | None) -> Json:
     if state is None:
         return None
     fields: Fields = {"kind": str(state.kind), "mode": state.mode, "mtime_ns": state.mtime_ns}
-    if state.kind is Kind.FILE:
+    if state.kind is PathKind.FILE:
         fields |= {"size": state.size, "digest": state.digest}
-    elif state.kind is Kind.LINK:
+    elif state.kind is PathKind.LINK:
         fields |= {"target": spell(state.target)}
-    elif state.kind is Kind.OTHER:
+    elif state.kind is PathKind.OTHER:
         fields |= {"digest": state.digest}
     return fields
 
 
-def state_of(value: Json) -> State | None:
+def state_of(value: Json) -> PathState | None:
     if value is None:
         return None
     fields = cast("Mapping[str, Json]", value)
-    return State(
-        kind=Kind(text(fields["kind"])),
+    return PathState(
+        kind=PathKind(text(fields["kind"])),
         mode=number(fields["mode"]),
         mtime_ns=number(fields["mtime_ns"]),
         size=number(fields.get("size", 0)),
@@ -142,7 +148,7 @@ def texts(values: Sequence[str]) -> Json:
     return list(values)
 
 
-def _entry_fields(entry: Entry) -> Json:
+def _entry_fields(entry: LayerEntry) -> Json:
     fields: Fields = {"path": spell(entry.path), "state": state_fields(entry.state)}
     if entry.before is not None:
         fields["before"] = state_fields(entry.before)
@@ -159,7 +165,7 @@ def _entry_fields(entry: Entry) -> Json:
     return fields
 
 
-def _entry_of(value: Json) -> Entry:
+def _entry_of(value: Json) -> LayerEntry:
     fields = fields_of(value)
     before = state_of(fields.get("before"))
     said = fields.get("ancestor")
@@ -169,7 +175,7 @@ def _entry_of(value: Json) -> Entry:
         ancestor = Ancestor(state=None, is_known=False)
     else:
         ancestor = Ancestor(state=state_of(items(said)[0]))
-    return Entry(
+    return LayerEntry(
         path=path_of(fields["path"]),
         state=state_of(fields["state"]),
         before=before,
@@ -199,7 +205,7 @@ def totals_of(value: Json) -> Totals:
     )
 
 
-def begun_fields(begun: Begun) -> Fields:
+def begun_fields(begun: LayerStart) -> Fields:
     return {
         "changeset": begun.changeset,
         "number": begun.number,
@@ -210,8 +216,8 @@ def begun_fields(begun: Begun) -> Fields:
     }
 
 
-def begun_of(fields: Fields) -> Begun:
-    return Begun(
+def begun_of(fields: Fields) -> LayerStart:
+    return LayerStart(
         changeset=text(fields["changeset"]),
         number=number(fields["number"]),
         name=text(fields["name"]),
@@ -254,7 +260,7 @@ def digest_of(fields: Fields) -> str:
     return hashlib.sha256(json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
 
 
-def record_fields(record: Record) -> Fields:
+def record_fields(record: ChangesetRecord) -> Fields:
     limits, terms = record.terms.limits, record.terms
     branch: Fields = {} if record.branch_of is None else {"of": record.branch_of, "forked_at": record.forked_at}
     return {
@@ -288,9 +294,9 @@ def record_fields(record: Record) -> Fields:
     }
 
 
-def record_of(fields: Fields) -> Record:
+def record_of(fields: Fields) -> ChangesetRecord:
     branch = fields_of(fields.get("branch", {}))
-    return Record(
+    return ChangesetRecord(
         id=text(fields["id"]),
         name=text(fields["name"]),
         roots=tuple(unspell(text(root)) for root in items(fields["roots"])),

@@ -23,7 +23,7 @@ from amends.changeset.model.codec import (
     state_of,
     text,
 )
-from amends.changeset.model.model import Kind, State
+from amends.changeset.model.model import PathKind, PathState
 from amends.changeset.model.paths import depth, parent, spell, unspell
 from amends.dataclass import dataclass
 
@@ -55,18 +55,18 @@ class Act:
     number: int
     do: Do
     path: bytes
-    old: State | None
-    new: State | None
+    old: PathState | None
+    new: PathState | None
     old_ctime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedChange:
     """One path's change, as validated: `old` is what was read under the lock, and is what has to be there."""
 
     path: bytes
-    old: State | None
-    new: State | None
+    old: PathState | None
+    new: PathState | None
     old_ctime_ns: int = 0
 
 
@@ -92,7 +92,7 @@ class Plan:
     trees: tuple[TreePlan, ...]
 
 
-def acts_for(wanted: Sequence[Wanted]) -> tuple[Act, ...]:
+def acts_for(wanted: Sequence[WantedChange]) -> tuple[Act, ...]:
     found = [each for one in wanted for each in _steps(one)]
     found.sort(key=_place)
     return tuple(
@@ -101,10 +101,10 @@ def acts_for(wanted: Sequence[Wanted]) -> tuple[Act, ...]:
     )
 
 
-def _steps(one: Wanted) -> Iterator[tuple[Do, Wanted, State | None, State | None]]:
+def _steps(one: WantedChange) -> Iterator[tuple[Do, WantedChange, PathState | None, PathState | None]]:
     old, new = one.old, one.new
-    was_folder = old is not None and old.kind is Kind.FOLDER
-    is_folder = new is not None and new.kind is Kind.FOLDER
+    was_folder = old is not None and old.kind is PathKind.FOLDER
+    is_folder = new is not None and new.kind is PathKind.FOLDER
     if was_folder and is_folder:
         yield Do.CHMOD, one, old, new
         return
@@ -120,7 +120,7 @@ def _steps(one: Wanted) -> Iterator[tuple[Do, Wanted, State | None, State | None
         yield Do.PUT if old is None else Do.SWAP, one, old, new
 
 
-def _place(step: tuple[Do, Wanted, State | None, State | None]) -> tuple[int, int, bytes]:
+def _place(step: tuple[Do, WantedChange, PathState | None, PathState | None]) -> tuple[int, int, bytes]:
     do, one = step[0], step[1]
     level = depth(one.path)
     return (ORDER.index(do), -level if do in _DEEPEST_FIRST else level, one.path)

@@ -21,7 +21,7 @@ from typing import Final
 from amends.dataclass import dataclass
 
 
-class Kind(StrEnum):
+class PathKind(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
@@ -30,10 +30,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class PathState:
     """Of a path that is there. A path that is not is None."""
 
-    kind: Kind
+    kind: PathKind
     mode: int
     """Permission bits; for links 0o777, as everywhere."""
     size: int = 0
@@ -44,16 +44,16 @@ class State:
     """Of a link."""
 
 
-def same(one: State | None, other: State | None) -> bool:
+def same(one: PathState | None, other: PathState | None) -> bool:
     """Whether a person would see no difference."""
     if one is None or other is None:
         return one is other
     return (one.kind, one.mode, one.digest, one.target) == (other.kind, other.mode, other.digest, other.target)
 
 
-def mode_differs(one: State | None, other: State | None) -> bool:
+def mode_differs(one: PathState | None, other: PathState | None) -> bool:
     """Whether a file or folder is one on both sides, with another mode. A link's mode is nobody's."""
-    if one is None or other is None or one.kind is not other.kind or one.kind is Kind.LINK:
+    if one is None or other is None or one.kind is not other.kind or one.kind is PathKind.LINK:
         return False
     return one.mode != other.mode
 
@@ -62,7 +62,7 @@ def mode_differs(one: State | None, other: State | None) -> bool:
 class Ancestor:
     """The state that a step started from. Not known: someone else changed the path during the very step."""
 
-    state: State | None
+    state: PathState | None
     is_known: bool = True
 
 
@@ -70,12 +70,12 @@ UNKNOWN: Final = Ancestor(state=None, is_known=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LayerEntry:
     """One path of a layer as the layer leaves it; no state: it is gone."""
 
     path: bytes
-    state: State | None
-    before: State | None
+    state: PathState | None
+    before: PathState | None
     """What the layers below and the tree had, when the layer was sealed."""
     ancestor: Ancestor
     """What the changeset's first layer with this path started from."""
@@ -91,7 +91,7 @@ class Entry:
 class Met:
     """Of a path that is in conflict, in an open step: what of the others' was seen."""
 
-    theirs: State | None
+    theirs: PathState | None
     clash: str = ""
     """The conflict; empty once it is resolved."""
 
@@ -107,7 +107,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class LayerStart:
     """A layer's beginning: what its ancestors are judged by."""
 
     changeset: str
@@ -124,8 +124,8 @@ class Begun:
 class Layer:
     """A sealed layer: one tuple of entries for each tree."""
 
-    begun: Begun
-    trees: tuple[tuple[Entry, ...], ...]
+    begun: LayerStart
+    trees: tuple[tuple[LayerEntry, ...], ...]
     sealed_at: int
     provider: str
     totals: Totals = Totals()
@@ -232,7 +232,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class ChangesetRecord:
     """A changeset as its state directory knows it, apart from its layers."""
 
     id: str

@@ -20,7 +20,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
 
-from amends.changeset.model.model import Ancestor, Kind, State, same
+from amends.changeset.model.model import Ancestor, PathKind, PathState, same
 from amends.dataclass import dataclass
 
 
@@ -59,11 +59,11 @@ class Clash(StrEnum):
 class Judged:
     ruling: Ruling
     clash: Clash | None = None
-    outcome: State | None = None
+    outcome: PathState | None = None
     """With APPLY, the state to be; with MERGE, the same but for the content."""
 
 
-def judge(ancestor: Ancestor, ours: State | None, theirs: State | None) -> Judged:
+def judge(ancestor: Ancestor, ours: PathState | None, theirs: PathState | None) -> Judged:
     if same(ours, theirs):
         return Judged(ruling=Ruling.ALREADY)
     if not ancestor.is_known:
@@ -80,21 +80,21 @@ def judge(ancestor: Ancestor, ours: State | None, theirs: State | None) -> Judge
     if ours.kind is not theirs.kind:
         return _clash(Clash.KIND)
     if before is None:
-        is_folder = ours.kind is Kind.FOLDER
+        is_folder = ours.kind is PathKind.FOLDER
         return Judged(ruling=Ruling.STAY) if is_folder else _clash(Clash.ADD_ADD)
     if before.kind is not ours.kind:
         return _clash(Clash.KIND)
     return _both_changed(before, ours, theirs)
 
 
-def _both_changed(before: State, ours: State, theirs: State) -> Judged:
+def _both_changed(before: PathState, ours: PathState, theirs: PathState) -> Judged:
     """Three states of one kind, no two the same."""
-    if ours.kind is Kind.LINK:
+    if ours.kind is PathKind.LINK:
         return _clash(Clash.LINK)
     mode = _taken(before.mode, ours.mode, theirs.mode)
     if mode is None:
         return _clash(Clash.MODE)
-    if ours.kind is not Kind.FILE:
+    if ours.kind is not PathKind.FILE:
         return Judged(ruling=Ruling.APPLY, outcome=replace(theirs, mode=mode))
     digest = _taken(before.digest, ours.digest, theirs.digest)
     if digest is None:

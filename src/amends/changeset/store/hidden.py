@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from amends import private
-from amends.changeset.disk.disk import FOLDER, Spot, opened, spot
+from amends.changeset.disk.disk import FOLDER, DiskName, opened, spot
 from amends.changeset.disk.read import about_at, folder_of
 from amends.changeset.model.paths import beneath, join, name, parents, spell
 
@@ -35,7 +35,7 @@ _AT: Final = 68
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Hidden:
+class HiddenPaths:
     """Of one tree: `paths` are from its root."""
 
     def __init__(self, root: bytes, paths: frozenset[bytes]) -> None:
@@ -74,10 +74,10 @@ def _called(path: bytes) -> str:
     return "a journal's key" if b".key" in name(path) else "a journal of amends"
 
 
-def hidden_in(root: bytes, found: frozenset[bytes]) -> Hidden:
+def hidden_in(root: bytes, found: frozenset[bytes]) -> HiddenPaths:
     """The hidden parts of a tree now; `found` is what `look_for` has seen there."""
     claimed = (beneath(place, root) for place in private.claimed())
-    return Hidden(root, found | {path for path in claimed if path})
+    return HiddenPaths(root, found | {path for path in claimed if path})
 
 
 def look_for(root: bytes) -> frozenset[bytes]:
@@ -95,7 +95,7 @@ def _look_for(root: bytes) -> Iterator[bytes]:
     inodes = private.inodes()
     with opened(spot(root), FOLDER | os.O_RDONLY) as folder:
         for each in maybe:
-            if _is_journal(Spot(folder, each), inodes):
+            if _is_journal(DiskName(folder, each), inodes):
                 yield from (each, *(each + end for end in _ENDS))
 
 
@@ -115,12 +115,12 @@ def _is_state(folder: bytes, each: bytes) -> bool:
 def _is_journal_below(root: int, path: bytes, inodes: frozenset[tuple[int, int]]) -> bool:
     try:
         with folder_of(root, path) as folder:
-            return _is_journal(Spot(folder, name(path)), inodes)
+            return _is_journal(DiskName(folder, name(path)), inodes)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
-def _is_journal(at: Spot, inodes: frozenset[tuple[int, int]]) -> bool:
+def _is_journal(at: DiskName, inodes: frozenset[tuple[int, int]]) -> bool:
     """Whether it is one: by its inode, where this process has claimed it and must not open it; else by its head."""
     about = about_at(at)
     if about is None or not stat.S_ISREG(about.st_mode):

@@ -31,7 +31,7 @@ from amends.changeset.disk.read import content_at, open_root
 from amends.changeset.model import codec
 from amends.changeset.model.codec import Fields
 from amends.changeset.model.paths import Given, beneath, name, spell, unspell
-from amends.changeset.store.hidden import Hidden, hidden_in, look_for
+from amends.changeset.store.hidden import HiddenPaths, hidden_in, look_for
 from amends.errors import ChangesetBusyError, ChangesetDamagedError, RootError
 
 FOLDERS: Final = (b"changesets", b"landings", b"landed", b"log", b"queue", b"objects", b"trash")
@@ -44,10 +44,10 @@ class Home:
         self.root = root
         self.path = path
         self._found: frozenset[bytes] | None = None
-        self._hidden: tuple[int, Hidden] | None = None
+        self._hidden: tuple[int, HiddenPaths] | None = None
 
     @property
-    def hidden(self) -> Hidden:
+    def hidden(self) -> HiddenPaths:
         """The parts of the tree that are amends' own."""
         if self._found is None:
             self._found = look_for(self.root)

@@ -15,7 +15,7 @@ from typing import Final
 from amends.changeset.disk.disk import Disk, spot
 from amends.changeset.disk.read import content_at
 from amends.changeset.model import codec
-from amends.changeset.model.model import LIFE, Kind, Layer, Life, Record, State
+from amends.changeset.model.model import LIFE, ChangesetRecord, Layer, Life, PathKind, PathState
 from amends.changeset.model.paths import parents, spell
 from amends.changeset.store.home import Home, room_of, throw_away, upper_of, write_record
 from amends.errors import (
@@ -30,7 +30,7 @@ _MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EL
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
-class Shelf:
+class ChangesetFolder:
     """The folder of the changeset `id` in a tree's home."""
 
     def __init__(self, home: Home, id: str, disk: Disk) -> None:
@@ -46,13 +46,13 @@ class Shelf:
     def is_there(self) -> bool:
         return os.path.exists(self.folder + b"/record.json")
 
-    def make(self, record: Record) -> None:
+    def make(self, record: ChangesetRecord) -> None:
         for each in (self.folder, self.layers_folder):
             with contextlib.suppress(FileExistsError):
                 self.disk.make_folder(spot(each))
         self.write(record)
 
-    def record(self) -> Record:
+    def record(self) -> ChangesetRecord:
         path = self.folder + b"/record.json"
         try:
             raw = content_at(path)
@@ -62,10 +62,10 @@ class Shelf:
             ) from None
         return codec.read(raw, spell(path), codec.record_of)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: ChangesetRecord) -> None:
         write_record(self.disk, self.folder, b"record.json", codec.record_fields(record))
 
-    def move_on(self, life: Life, now: int, *, landing: str | None = None) -> Record:
+    def move_on(self, life: Life, now: int, *, landing: str | None = None) -> ChangesetRecord:
         """Write down the next stage of its life. Raises ChangesetLifeError if it cannot be the next."""
         record = self.record()
         if life not in LIFE[record.life]:
@@ -149,7 +149,7 @@ class Shelf:
 
 
 @contextlib.contextmanager
-def as_sealed(shelf: Shelf, number: int, path: bytes) -> Generator[None]:
+def as_sealed(shelf: ChangesetFolder, number: int, path: bytes) -> Generator[None]:
     """Raise ChangesetDamagedError where a layer does not have what its record says: that never heals by itself."""
     try:
         yield
@@ -159,22 +159,22 @@ def as_sealed(shelf: Shelf, number: int, path: bytes) -> Generator[None]:
         raise damaged(shelf, number, path) from exc
 
 
-def damaged(shelf: Shelf, number: int, path: bytes) -> ChangesetDamagedError:
+def damaged(shelf: ChangesetFolder, number: int, path: bytes) -> ChangesetDamagedError:
     return ChangesetDamagedError(
         f"{spell(path)} in layer {number} of {shelf.id} is not what was sealed; rewind to {number - 1} and do it again"
     )
 
 
-def sealed_content(shelf: Shelf, number: int, tree: int, path: bytes, state: State | None) -> bytes:
+def sealed_content(shelf: ChangesetFolder, number: int, tree: int, path: bytes, state: PathState | None) -> bytes:
     """A path's content in a layer, as it was sealed and not otherwise."""
     with as_sealed(shelf, number, path):
         content = content_at(content_in(shelf, number, tree, path))
-    if state is not None and state.kind is Kind.FILE and sha256(content).hexdigest() != state.digest:
+    if state is not None and state.kind is PathKind.FILE and sha256(content).hexdigest() != state.digest:
         raise damaged(shelf, number, path)
     return content
 
 
-def content_in(shelf: Shelf, number: int, tree: int, path: bytes) -> bytes:
+def content_in(shelf: ChangesetFolder, number: int, tree: int, path: bytes) -> bytes:
     """Where a layer has a path's content. Raises ChangesetDamagedError if a link in the layer would lead elsewhere."""
     upper = upper_of(shelf.layer_folder(number), tree)
     if any(os.path.islink(upper + b"/" + folder) for folder in parents(path)):

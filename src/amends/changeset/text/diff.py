@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from amends.changeset.model.model import Kind, State, mode_differs
+from amends.changeset.model.model import PathKind, PathState, mode_differs
 from amends.changeset.text.lines import (
     Piece,
-    counted,
+    count_lines,
     is_text,
     lines_by_size,
     lines_in,
@@ -59,8 +59,8 @@ class Shown:
     """One path's change; a content of None is one that is no longer to be had, or too large to hold."""
 
     path: bytes
-    before: State | None
-    after: State | None
+    before: PathState | None
+    after: PathState | None
     old: bytes | None = b""
     new: bytes | None = b""
     old_bulk: Bulk | None = None
@@ -110,7 +110,7 @@ class _Compared:
         self._old = lines_of(change.old or b"") if has_both else []
         self._new = lines_of(change.new or b"") if has_both else []
         self._pieces = list(pieces(self._old, self._new))
-        is_file = any(state is not None and state.kind is Kind.FILE for state in (before, after))
+        is_file = any(state is not None and state.kind is PathKind.FILE for state in (before, after))
         self.is_binary = self._is_other and is_file and not (_is_text(change.old) and _is_text(change.new))
 
     def changed_lines(self) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class _Compared:
         if self.is_binary:
             added = _lines(change.after, change.new, change.new_bulk)
             return (added + mode, _lines(change.before, change.old, change.old_bulk) + mode)
-        added, removed = counted(self._old, self._new, self._pieces)
+        added, removed = count_lines(self._old, self._new, self._pieces)
         return (added + mode, removed + mode)
 
     def widest(self) -> int:
@@ -136,7 +136,7 @@ class _Compared:
             made = Shown(path=change.path, before=None, after=after, new=change.new, new_bulk=change.new_bulk)
             yield from _Compared(gone).text()
             yield from _Compared(made).text()
-        elif Kind.FOLDER in kinds or Kind.OTHER in kinds:
+        elif PathKind.FOLDER in kinds or PathKind.OTHER in kinds:
             yield _folder(change)
         else:
             yield from self._file()
@@ -187,7 +187,7 @@ class _Compared:
                     yield from said("+", self._new[c:d])
 
 
-def _content(state: State | None) -> tuple[Kind, str, bytes] | None:
+def _content(state: PathState | None) -> tuple[PathKind, str, bytes] | None:
     return None if state is None else (state.kind, state.digest, state.target)
 
 
@@ -195,7 +195,7 @@ def _is_text(content: bytes | None) -> bool:
     return content is not None and is_text(content)
 
 
-def _lines(state: State | None, content: bytes | None, bulk: Bulk | None) -> int:
+def _lines(state: PathState | None, content: bytes | None, bulk: Bulk | None) -> int:
     """How many lines one side counts for, of what is no text. What is not to be had counts by its size."""
     if bulk is not None:
         return bulk.lines
@@ -236,16 +236,16 @@ def _bounded(lines: Iterator[str]) -> Iterator[str]:
 def _folder(change: Shown) -> str:
     name = quoted(change.path)
     if change.after is None:
-        what = "folder" if change.before is not None and change.before.kind is Kind.FOLDER else "special file"
+        what = "folder" if change.before is not None and change.before.kind is PathKind.FOLDER else "special file"
         return f"deleted {what} {name}\n"
     if change.before is None:
         return f"new folder {name} (mode {change.after.mode:o})\n"
     return f"folder {name}: mode {change.before.mode:o} to {change.after.mode:o}\n"
 
 
-def _mode(state: State) -> str:
+def _mode(state: PathState) -> str:
     """All of it, as git would spell it, which knows two: a rule or a person may mind the others."""
-    return "120000" if state.kind is Kind.LINK else f"10{state.mode & 0o7777:04o}"
+    return "120000" if state.kind is PathKind.LINK else f"10{state.mode & 0o7777:04o}"
 
 
 def _groups(pieces: list[Piece]) -> Iterator[list[Piece]]:

@@ -86,10 +86,10 @@ def changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
     if not is_text(before) or not is_text(after):
         return (lines_in([after]), lines_in([before]))
     old, new = lines_of(before), lines_of(after)
-    return counted(old, new, pieces(old, new))
+    return count_lines(old, new, pieces(old, new))
 
 
-def counted(old: Sequence[bytes], new: Sequence[bytes], compared: Iterable[Piece]) -> tuple[int, int]:
+def count_lines(old: Sequence[bytes], new: Sequence[bytes], compared: Iterable[Piece]) -> tuple[int, int]:
     """How many lines these pieces add and remove."""
     different = [piece for piece in compared if not piece[0]]
     added = sum(_weight(line) for _, _, _, c, d in different for line in new[c:d])

@@ -18,13 +18,13 @@ from amends import private
 from amends.changeset.model.paths import beneath
 from amends.changeset.store.hidden import state_directories
 from amends.changeset.store.home import common_state
-from amends.changeset.views.protocol import Ground
+from amends.changeset.views.protocol import ViewGround
 from amends.clock import Clock
 from amends.errors import ViewError
 from amends.process.running import Launch, Ran, Running, small_environment
 
 
-def kept_in(asked: Launch, ground: Ground) -> Launch:
+def kept_in(asked: Launch, ground: ViewGround) -> Launch:
     """A launch completed by all that follows from whether it is confined. Raises ViewError where that cannot be."""
     trouble = ground.unconfinable
     if asked.confine and trouble:
@@ -72,14 +72,14 @@ def _whole(env: Mapping[str, str], asked: Launch) -> Mapping[str, str]:
     return {**os.environ, **env} if asked.inherits else env
 
 
-def _masks(ground: Ground, room: bytes) -> Iterator[bytes]:
+def _masks(ground: ViewGround, room: bytes) -> Iterator[bytes]:
     """Journals and keys that this process has claimed, and the state of changesets, but for what the room hides."""
     for path in {*private.claimed(), *_states(ground)}:
         if beneath(path, room) is None and beneath(room, path) is None:
             yield path
 
 
-def _states(ground: Ground) -> Iterator[bytes]:
+def _states(ground: ViewGround) -> Iterator[bytes]:
     for home in ground.homes:
         yield home.path
         yield from state_directories(os.path.dirname(home.root))

@@ -26,7 +26,7 @@ from amends.changeset.layers.writing import Writing
 from amends.changeset.model.paths import join, parents
 from amends.changeset.store.home import Home, room_of, upper_of
 from amends.changeset.views.confining import kept_in
-from amends.changeset.views.protocol import Ground
+from amends.changeset.views.protocol import ViewGround
 from amends.errors import ViewError
 from amends.process.running import Launch, Mount, Running
 
@@ -34,7 +34,7 @@ from amends.process.running import Launch, Mount, Running
 class ApiView:
     name = "api"
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ViewGround) -> None:
         self.ground = ground
 
     def begin(self) -> tuple[tuple[int, int], ...]:

@@ -23,7 +23,7 @@ from amends.changeset.model.paths import beneath, spell
 from amends.changeset.store.home import Home, write_record
 from amends.changeset.views.confining import Alone
 from amends.changeset.views.overlay import ApiView, OverlayView
-from amends.changeset.views.protocol import Budget, Ground, View
+from amends.changeset.views.protocol import Budget, View, ViewGround
 from amends.changeset.views.workspace import CopyView
 from amends.clock import Clock
 from amends.dataclass import dataclass
@@ -63,7 +63,7 @@ def doctor(homes: Sequence[Home], *, clock: Clock, disk: Disk, budget: Budget | 
     return tuple(_answer(provider, homes, clock, disk, budget) for provider in PROVIDERS)
 
 
-def choose(asked: str, ground: Ground) -> tuple[View, tuple[Answer, ...]]:
+def choose(asked: str, ground: ViewGround) -> tuple[View, tuple[Answer, ...]]:
     """The view that was asked for, or with `auto` the best that works, and the answers that led to it.
 
     Raises ViewError where what was asked for does not work.
@@ -74,7 +74,7 @@ def choose(asked: str, ground: Ground) -> tuple[View, tuple[Answer, ...]]:
     for provider in PROVIDERS if asked == "auto" else (asked,):
         answers.append(_answer(provider, ground.homes, ground.clock, ground.disk, ground.budget))
         if answers[-1].usable:
-            return named(provider, ground), tuple(answers)
+            return make_view(provider, ground), tuple(answers)
     raise ViewError(f"the provider {asked} does not work here: {answers[-1].why}")
 
 
@@ -90,7 +90,7 @@ def _answer(provider: str, homes: Sequence[Home], clock: Clock, disk: Disk, budg
     return Answer(provider="api", usable=True, why="always there; tools cannot run in it")
 
 
-def named(provider: str, ground: Ground) -> View:
+def make_view(provider: str, ground: ViewGround) -> View:
     """A provider's view, whether or not it works."""
     if provider == "api":
         return ApiView(ground)
@@ -176,7 +176,7 @@ def _overlay_trouble(home: Home, layer: bytes, clock: Clock, disk: Disk) -> str:
     if not stat.S_ISCHR(os.lstat(layer + b"/room/gone").st_mode):
         return "whiteouts cannot be made in the state directory"
     os.unlink(layer + b"/room/gone")
-    ground = Ground(
+    ground = ViewGround(
         homes=(home,), folder=layer, lowers=lambda _: (), layers=lambda: (), disk=disk, clock=clock, budget=None
     )
     command = [sys.executable, "-I", "-S", "-c", _TOUCH]

@@ -30,7 +30,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class ViewGround:
     """The ground that a view stands on."""
 
     homes: tuple[Home, ...]

@@ -25,13 +25,13 @@ from amends.changeset.disk.disk import Disk
 from amends.changeset.disk.read import about_path
 from amends.changeset.layers.ancestors import moment
 from amends.changeset.layers.limits import too_deep
-from amends.changeset.layers.stack import Found, Stack, stack_over
+from amends.changeset.layers.stack import FoundPath, Stack, stack_over
 from amends.changeset.layers.writing import Writing, copy_one, copy_times
 from amends.changeset.model.codec import path_of
 from amends.changeset.model.paths import DEEPEST, LONGEST_PATH, depth, join, parent, parents, spell
 from amends.changeset.store.home import room_of, upper_of
 from amends.changeset.views.confining import kept_in
-from amends.changeset.views.protocol import Budget, Ground
+from amends.changeset.views.protocol import Budget, ViewGround
 from amends.errors import ChangesetDamagedError, LimitError, ViewError
 from amends.process.running import Launch, Mount, Running
 
@@ -44,7 +44,7 @@ _TICK_NS: Final = 10_000_000
 class Workspace:
     """The copy of one tree, and what its stats were when it was last known."""
 
-    def __init__(self, ground: Ground, tree: int) -> None:
+    def __init__(self, ground: ViewGround, tree: int) -> None:
         self._ground = ground
         self._tree = tree
         self.path = ground.folder + b"/ws/%d" % tree
@@ -81,7 +81,7 @@ class Workspace:
         self.since_ns, self.landing = moment(self.home), self._ground.homes[self._tree].newest_landing()
         os.makedirs(self.path, 0o700)
         source = self._source()
-        folders: list[tuple[Found, bytes]] = []
+        folders: list[tuple[FoundPath, bytes]] = []
         budget = _Spent(self._ground.budget, source.root)
         for path, found in source.walk(b""):
             target = self.path + b"/" + path
@@ -156,7 +156,7 @@ class Workspace:
                 whiteouts.make_whiteout(upper + b"/" + path)
         return frozenset(path for path in (*different, *gone) if path in self._known)
 
-    def _collect_one(self, path: bytes, found: Found, upper: bytes) -> None:
+    def _collect_one(self, path: bytes, found: FoundPath, upper: bytes) -> None:
         if found.is_folder:
             self._have_folders(path, upper)
             return
@@ -218,7 +218,7 @@ class Workspace:
         elif wanted is None or not wanted.is_folder:
             Disk().remove_all(self._at(path))
 
-    def _put_back(self, path: bytes, found: Found) -> None:
+    def _put_back(self, path: bytes, found: FoundPath) -> None:
         os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
         if found.is_folder:
             os.mkdir(self._at(path))
@@ -267,7 +267,7 @@ class _Spent:
         self._files = 0
         self._bytes = 0
 
-    def spend(self, found: Found) -> None:
+    def spend(self, found: FoundPath) -> None:
         if self._budget is None:
             return
         self._files += 1
@@ -282,7 +282,7 @@ class _Spent:
 class CopyView:
     """Works on copies of the trees; where blocks can be shared it is called `clone`, and is asked for by that name."""
 
-    def __init__(self, ground: Ground, name: str = "copy") -> None:
+    def __init__(self, ground: ViewGround, name: str = "copy") -> None:
         self.name = name
         self.ground = ground
         self.workspaces = tuple(Workspace(ground, tree) for tree in range(len(ground.homes)))

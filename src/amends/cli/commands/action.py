@@ -44,7 +44,7 @@ def list_actions(*, targets: tuple[str, ...], undeclared: bool, journal: str, as
     """
     out = Output(as_json=as_json)
     with out.kept_clean():
-        found = known(targets)
+        found = declared_actions(targets)
     contracts = [each.contract for each in found]
     if undeclared:
         contracts = [each for each in contracts if each.side_effect and each.reversibility is Reversibility.UNDECLARED]
@@ -63,7 +63,7 @@ def show(*, topic: str, targets: tuple[str, ...], as_json: bool) -> None:
     """Show one action's whole contract: all that it promises, and what takes it back."""
     out = Output(as_json=as_json)
     with out.kept_clean():
-        found = known(targets)
+        found = declared_actions(targets)
     matching = [each for each in found if each.topic == topic]
     if not matching:
         right = nearest(topic, [str(each.topic) for each in found])
@@ -94,7 +94,7 @@ def check(*, targets: tuple[str, ...], as_json: bool) -> int:
     for target in targets:
         try:
             with out.kept_clean():
-                found = known([target])
+                found = declared_actions([target])
         except SagaFileError as exc:
             wrong += len(exc.mistakes)
             for mistake in exc.mistakes:
@@ -128,7 +128,7 @@ def advice(contract: Contract) -> Iterator[tuple[str, str]]:
         yield "unprobed", f"a lost attempt cannot be settled, so {settled}; add a probe, or make it idempotent"
 
 
-def known(targets: Sequence[str]) -> list[Action[..., Any]]:
+def declared_actions(targets: Sequence[str]) -> list[Action[..., Any]]:
     """The actions that these modules and files declare, by topic. Raises UsageError where none is named."""
     require_named(targets)
     for target in targets:

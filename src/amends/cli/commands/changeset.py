@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from amends.bootstrap import Coordinator, journal_file
+from amends.addresses import journal_file
+from amends.bootstrap import Coordinator
 from amends.changeset import (
     Changeset,
     Conflicted,
@@ -29,13 +30,13 @@ from amends.changeset.model.paths import unspell
 from amends.changeset.views.probe import confinement_trouble
 from amends.cli import config
 from amends.cli.commands.conflicts import (
-    Decision,
+    Resolution,
     conflicts_seen,
     in_conflict,
     resolve_in_its_name,
     say_conflicts,
     say_resolved,
-    told,
+    tell_saga,
 )
 from amends.cli.groups import Nouns, show_help
 from amends.cli.journal import opened_to_read
@@ -49,7 +50,7 @@ from amends.clock import SystemClock
 from amends.errors import ChangesetError, RefusedError
 from amends.journal.port.journal import SagaRow
 from amends.runtime.files.by_hand import is_free, owner_of, refuse_dropping
-from amends.runtime.files.reviewing import Tree, trees_of
+from amends.runtime.files.reviewing import WorkingTree, trees_of
 from amends.runtime.files.verifying import secrets_of_owner
 from amends.secrets import Secret, scrub
 from amends.text import counted, lines_of, moment, visible
@@ -341,8 +342,8 @@ def resolve(
         with _opened(found, root, state) as opened:
             opened.resolve(meant, take, draft=draft)
         return say_resolved(out, found.id, path, take, root, state)
-    said = Decision(changeset=found.id, path=meant, take=take, draft=draft, by=author(by))
-    if not owner.status.ended and told(out, said, owner, journal):
+    said = Resolution(changeset=found.id, path=meant, take=take, draft=draft, by=author(by))
+    if not owner.status.ended and tell_saga(out, said, owner, journal):
         return 0
     code = resolve_in_its_name(out, said, root=root, state=state, journal=journal)
     return code or say_resolved(out, found.id, path, take, root, state)
@@ -519,7 +520,7 @@ def doctor(*, root: str, state: str | None, as_json: bool) -> None:
 def _other_trees(address: str) -> list[tuple[str, str | None]]:
     """The trees that the journal's newest sagas work on, but for the working directory; none without a journal."""
 
-    async def asked() -> tuple[Tree, ...]:
+    async def asked() -> tuple[WorkingTree, ...]:
         async with opened_to_read(address) as opened:
             return await trees_of(opened, _NEWEST)
 

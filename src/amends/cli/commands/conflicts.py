@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, cast
 from amends.bootstrap import Coordinator
 from amends.changeset import Conflict, Life, conflicts_of, list_changesets, write_drafts
 from amends.changeset.model.paths import spell, unspell
-from amends.changeset.resolve import no_conflict, placed
+from amends.changeset.resolve import no_conflict, place_in_trees
 from amends.cli import config
 from amends.cli.session import Stands, drive, exit_code, standing, tell_ended
 from amends.cli.show.hints import command
@@ -44,7 +44,7 @@ def say_conflicts(out: Output, changeset_id: str, conflicts: Sequence[Conflict],
         out.say(f"resolve each: amends changeset resolve {first} --ours | --theirs | --merged")
 
 
-class Decision(NamedTuple):
+class Resolution(NamedTuple):
     """A decision about a conflict, and whose."""
 
     changeset: str
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
     by: str
 
 
-def told(out: Output, said: Decision, owner: SagaRow, journal: str) -> bool:
+def tell_saga(out: Output, said: Resolution, owner: SagaRow, journal: str) -> bool:
     """Tell the saga that waits for it; False: it does not."""
 
     async def whole() -> bool:
@@ -79,7 +79,7 @@ def in_conflict(path: str, root: str, state: str | None) -> str:
     ids: list[str] = []
     for each in list_changesets(root, state=state):
         if each.life in {Life.ACTIVE, Life.REVIEW}:
-            _, at = placed([unspell(one) for one in each.roots], path)
+            _, at = place_in_trees([unspell(one) for one in each.roots], path)
             met[each.id] = [one.path for one in conflicts_of(root, each.id, state=state)]
             ids += [each.id] if at in met[each.id] else []
     if not ids:
@@ -101,7 +101,7 @@ def say_resolved(out: Output, changeset_id: str, path: str, take: str, root: str
     return 0
 
 
-def resolve_in_its_name(out: Output, said: Decision, *, root: str, state: str | None, journal: str) -> int:
+def resolve_in_its_name(out: Output, said: Resolution, *, root: str, state: str | None, journal: str) -> int:
     """By a saga of its own: 0 once it is done, else what it ended with."""
 
     async def whole() -> Stands:

@@ -12,7 +12,7 @@ from amends.cli.modules import load_modules
 from amends.cli.options import with_journal, with_modules
 from amends.cli.show.output import Output
 from amends.errors import InputError
-from amends.operate.health import Checkup, Finding, examine
+from amends.operate.health import Checkup, HealthFinding, examine
 from amends.text import visible
 
 FAILED: Final = 1
@@ -49,14 +49,14 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
     Each line says what was found, and below it what to do, where something should be done. The exit code is 1 if
     something is wrong.
     """
-    out, found = Output(as_json=as_json), list[Finding]()
+    out, found = Output(as_json=as_json), list[HealthFinding]()
     try:
         with out.kept_clean():
             load_modules(modules)
     except InputError as exc:
         if modules != config.modules():
             raise
-        found.append(Finding(name="modules", state="wrong", found=str(exc), do="mend it, or name another there"))
+        found.append(HealthFinding(name="modules", state="wrong", found=str(exc), do="mend it, or name another there"))
     found += asyncio.run(
         examine(
             Checkup(
@@ -65,7 +65,7 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
                 how_journal=_how(context, "journal"),
                 how_policy=_how(context, "policy"),
                 group=config.journal_group(),
-                refused=config.refused(),
+                refused=config.config_refusal(),
             )
         )
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from amends.bootstrap import journal_file, open_journal
+from amends.addresses import journal_file, open_journal
 from amends.cli import config
 from amends.cli.inputs import read_input
 from amends.cli.journal import opened_to_read
@@ -218,7 +218,7 @@ def _plain(given: object) -> Json:
 def _world(named: str | None) -> Callable[..., object] | None:
     """A function of the user's, or a look at a directory."""
     if named is not None and Path(named).is_dir():
-        return partial(seen, named)
+        return partial(directory_contents, named)
     return None if named is None else find_function(named, "--world")
 
 
@@ -385,7 +385,7 @@ _LEFT_OUT: Final = frozenset({".git", "__pycache__"})
 """They keep what was, and have no way back."""
 
 
-def seen(directory: str) -> dict[str, str]:
+def directory_contents(directory: str) -> dict[str, str]:
     """Files, links and folders by their path, each with what it is; but for what changesets keep for themselves."""
     root, found = Path(directory), dict[str, str]()
     for folder, folders, files in os.walk(root):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from amends.bootstrap import journal_file
+from amends.addresses import journal_file
 from amends.cli import config
 from amends.cli.inputs import read_policy
 from amends.cli.journal import opened_to_read
@@ -44,7 +44,7 @@ _SUMMARY: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlannedRun:
     """A run that is asked for."""
 
     definition: SagaDefinition
@@ -56,7 +56,7 @@ class Asked:
     policy: str | None
 
 
-def show_plan(out: Output, asked: Asked, journal: str) -> int:
+def show_plan(out: Output, asked: PlannedRun, journal: str) -> int:
     """Tell what would happen; the exit code is 0. Raises what a run raises for an input that does not fit."""
     definition = asked.definition
     definition.check(asked.named)
@@ -129,7 +129,7 @@ async def _in_force(journal: Journal) -> Policy:
 # -- how it looks -----------------------------------------------------------------------------------------------------
 
 
-def _tell_head(out: Output, asked: Asked, policy: Policy, *, is_function: bool) -> None:
+def _tell_head(out: Output, asked: PlannedRun, policy: Policy, *, is_function: bool) -> None:
     definition, env = asked.definition, policy.env or asked.env or DEVELOPMENT
     limits = asked.limits or definition.options.limits
     bounds = {name.value: limit.most for name, limit in limits.each()} if limits else {}

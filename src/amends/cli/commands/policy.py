@@ -7,7 +7,8 @@ from typing import Final, cast
 
 import click
 
-from amends.bootstrap import Coordinator, journal_file
+from amends.addresses import journal_file
+from amends.bootstrap import Coordinator
 from amends.cli import config
 from amends.cli.groups import Nouns, show_help
 from amends.cli.inputs import read_document, read_moment, read_policy

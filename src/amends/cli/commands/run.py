@@ -12,7 +12,7 @@ import click
 
 from amends.bootstrap import Coordinator
 from amends.cli import config, session
-from amends.cli.commands.plan import Asked, show_plan
+from amends.cli.commands.plan import PlannedRun, show_plan
 from amends.cli.inputs import read_duration, read_input, read_labels, read_limits, read_policy
 from amends.cli.journal import opened_to_read
 from amends.cli.modules import find_saga, is_file, load_modules
@@ -151,7 +151,7 @@ def _show_plan(
     journal: str,
 ) -> int:
     """Say what a run would do; the exit code."""
-    asked = Asked(
+    asked = PlannedRun(
         definition=definition,
         named=named,
         actor=checked_actor(actor),
@@ -198,7 +198,7 @@ def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, j
     async def whole() -> tuple[list[session.Stands], int]:
         async with Coordinator.open(journal, policy=policy, settings=settings) as coordinator:
             await session.remember(coordinator.journal, show=out.show_output)
-            resumed = await session.resumed(coordinator, out)
+            resumed = await session.resume_all(coordinator, out)
             unknown = await tell_left(coordinator, resumed, journal, out)
             return [await session.standing(coordinator, ended) for ended in resumed], unknown
 

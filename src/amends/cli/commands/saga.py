@@ -5,37 +5,43 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.completing import complete_saga
 from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import with_saga, with_sagas
-from amends.cli.inputs import read_document, read_moment
 from amends.cli.journal import opened_to_read
-from amends.cli.modules import load_modules
 from amends.cli.options import author, hint_renamed, renamed, require_named, with_author, with_journal, with_modules
 from amends.cli.session import Follower
 from amends.cli.show.hints import command, modules_for, read_begun, tell_review
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, driven, headed, is_left, saga_cells, saga_fields, throttled
+from amends.cli.show.timeline import (
+    SAGA_HEADS,
+    SAGA_SPARE,
+    driven,
+    head_lines,
+    is_left,
+    rate_waited_for,
+    saga_cells,
+    saga_fields,
+)
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import OWN, Json, SagaId
 from amends.errors import InputError
-from amends.journal.port.journal import Driver, Journal, PersonQuery, SagaQuery, SagaRow
+from amends.journal.port.journal import Journal, LeaseHolder, PersonQuery, SagaQuery, SagaRow
 from amends.operate.reading import load, require_journal, unknown
-from amends.runtime.coordinator.preview import planned
-from amends.runtime.coordinator.upgrade import Unresumable, unresumable
-from amends.runtime.declare.registry import PROCESS
-from amends.runtime.drive.handle import Ended, ended
-from amends.runtime.drive.kinship import counted_on, unmitigated_below
 from amends.text import clock_time, visible
+
+if TYPE_CHECKING:  # to look at a saga, nothing is imported that drives one
+    from amends.bootstrap import Coordinator
+    from amends.runtime.coordinator.upgrade import Unresumable
+    from amends.runtime.drive.handle import Ended
 
 SHOWN_WHOLE: Final = 2_000
 SHOWN: Final = 500
@@ -173,9 +179,9 @@ def list_sagas(  # noqa: PLR0913 - one for each option
     )
     out = Output(as_json=as_json)
 
-    async def cells(opened: Journal, row: SagaRow, driver: Driver | None) -> tuple[Part, ...]:
+    async def cells(opened: Journal, row: SagaRow, driver: LeaseHolder | None) -> tuple[Part, ...]:
         begun = await read_begun(opened, row.id) if is_left(row, driver) else None
-        resume, throttle = command(journal, "resume", *modules_for(begun)), await throttled(opened, row)
+        resume, throttle = command(journal, "resume", *modules_for(begun)), await rate_waited_for(opened, row)
         return saga_cells(row, driver, resume, throttle)
 
     async def whole() -> None:
@@ -206,7 +212,11 @@ def _label(given: str) -> tuple[str, str]:
 
 
 def _moment(given: str | None, option: str) -> int | None:
-    return None if given is None else read_moment(given, option, SystemClock().now())
+    if given is None:
+        return None
+    from amends.cli.inputs import read_moment
+
+    return read_moment(given, option, SystemClock().now())
 
 
 def _status(name: str) -> SagaStatus:
@@ -238,7 +248,7 @@ def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_
             ((row, driver),) = await driven(opened, (found,))
             begun = await read_begun(opened, row.id)
             out.record("saga", saga_fields(row, driver))
-            for fact in headed(row, driver, command(journal, "resume", *modules_for(begun))):
+            for fact in head_lines(row, driver, command(journal, "resume", *modules_for(begun))):
                 out.say(*fact)
             out.say()
             after = _before_page(row, last, first, as_json=as_json)
@@ -247,6 +257,8 @@ def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_
                 out.say((f"the newest {row.entries - after:,} of {row.entries:,} entries; all of them: {rest}", "dim"))
             await Follower(opened, row.id, out, after=after, is_page=True).catch_up()
             if row.status is SagaStatus.WAITING:
+                from amends.runtime.drive.handle import ended
+
                 stands, now = ended(await load(opened, row.id)), SystemClock().now()
                 if stands.due_at is not None:
                     out.say()
@@ -370,6 +382,9 @@ def signal(
     The process that drives it goes on within about a second; one that nobody drives is gone on with by `amends resume`
     or `amends work`. A signal that the saga does not wait for is refused, unless it is sent --early.
     """
+    from amends.bootstrap import Coordinator
+    from amends.cli.inputs import read_document
+
     who, value = author(by), cast("Json", read_document(payload, option="--payload"))
     out = Output(as_json=as_json)
 
@@ -394,6 +409,10 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
     its version, is not declared, or whose actions are missing or promise something else by now, with the step and what
     to do. The exit code is 1 if there is one.
     """
+    from amends.cli.modules import load_modules
+    from amends.runtime.coordinator.upgrade import unresumable
+    from amends.runtime.declare.registry import PROCESS
+
     require_named(modules)
     out = Output(as_json=as_json)
 
@@ -442,6 +461,8 @@ def _hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, a
 
 
 def _retain(saga_id: str, *, why: str, lift: bool, who: str, journal: str, out: Output) -> None:
+    from amends.bootstrap import Coordinator
+
     async def whole() -> None:
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
             if lift:
@@ -519,6 +540,11 @@ def show_plan(
     as_json: bool,
 ) -> int:
     """The exit code: 0 where nothing stands in the way, 4 where something does."""
+    from amends.cli.modules import load_modules
+    from amends.runtime.coordinator.preview import planned
+    from amends.runtime.declare.registry import PROCESS
+    from amends.runtime.drive.kinship import counted_on, unmitigated_below
+
     out = Output(as_json=as_json)
 
     async def whole() -> int:

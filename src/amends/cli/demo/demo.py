@@ -13,7 +13,7 @@ import click
 
 from amends.bootstrap import Coordinator
 from amends.cli.demo import trip
-from amends.cli.demo.trip import World
+from amends.cli.demo.trip import TripWorld
 from amends.cli.journal import opened_to_read
 from amends.cli.options import common
 from amends.cli.session import Follower, followed, tell_ended
@@ -60,7 +60,7 @@ class _Show:
         self._acts = 0
 
     async def whole(self) -> int:
-        world = trip.World(self._world, pace_s=self._pace_s)
+        world = trip.TripWorld(self._world, pace_s=self._pace_s)
         trip.act_upon(world)
         self._out.say(("A trip is booked: a flight, a hotel, a car, then the card is charged.", "bold"))
         self._out.say("Each line below was on disk, in the journal, before the next thing was done.")
@@ -117,7 +117,7 @@ class _Show:
         self._out.record("killed", {"pid": child.pid, "exit_code": code})
         self._out.say()
         self._out.say((f"kill -9 {child.pid}", "bold red"), f"  the process is gone, with exit code {code}")
-        self._out.say("the world says:   ", " ".join(trip.World(self._world).facts()[-1][1:3]), " is booked")
+        self._out.say("the world says:   ", " ".join(trip.TripWorld(self._world).facts()[-1][1:3]), " is booked")
         self._out.say("the journal says: hotel.book was begun, and nothing else")
         return follower.seen
 
@@ -138,7 +138,7 @@ class _Show:
         self._out.say()
         tell_ended(self._out, ended)
 
-    def _show_world(self, world: World) -> int:
+    def _show_world(self, world: TripWorld) -> int:
         """The file as it is, and what is left when each amends is set against its booking."""
         facts = world.facts()
         left: dict[str, int] = {fact.kind: 0 for fact in facts}

@@ -20,7 +20,7 @@ TRIP: Final[Mapping[str, Any]] = {"to": "Lisbon", "nights": 3, "cents": 90_000}
 STANDS_STILL: Final = "stands still"
 
 
-class Fact(NamedTuple):
+class Booking(NamedTuple):
     """One line of the world's file. The sign is + for a booking and - for its amends."""
 
     sign: str
@@ -30,7 +30,7 @@ class Fact(NamedTuple):
     key: str
 
 
-class World:
+class TripWorld:
     """Knowledge of a flight company, a hotel and a car rental: a file that only grows."""
 
     def __init__(self, path: Path, *, pace_s: float = 0.0, stop_at: str = "") -> None:
@@ -38,15 +38,15 @@ class World:
         self._pace_s = pace_s
         self._stop_at = stop_at
 
-    def facts(self) -> list[Fact]:
+    def facts(self) -> list[Booking]:
         if not self._path.exists():
             return []
-        return [Fact(*line.split("\t")) for line in self._path.read_text(encoding="utf-8").split("\n")[:-1]]
+        return [Booking(*line.split("\t")) for line in self._path.read_text(encoding="utf-8").split("\n")[:-1]]
 
     def book(self, kind: str, what: str, key: str) -> str:
         self.take_a_moment()
         number = f"{kind[0].upper()}-{1 + sum(fact.sign == '+' and fact.kind == kind for fact in self.facts())}"
-        self._write(Fact("+", kind, number, what, key))
+        self._write(Booking("+", kind, number, what, key))
         if kind == self._stop_at:
             _tell(STANDS_STILL)
             threading.Event().wait()
@@ -67,7 +67,7 @@ class World:
     def take_a_moment(self) -> None:
         threading.Event().wait(self._pace_s)
 
-    def _write(self, fact: Fact) -> None:
+    def _write(self, fact: Booking) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write("\t".join(fact) + "\n")
 
@@ -75,10 +75,10 @@ class World:
 class _Here:
     """The world that this process acts upon."""
 
-    world = World(Path("world.txt"))
+    world = TripWorld(Path("world.txt"))
 
 
-def act_upon(world: World) -> None:
+def act_upon(world: TripWorld) -> None:
     _Here.world = world
 
 
@@ -144,7 +144,7 @@ def _tell(word: str) -> None:
 
 
 async def _book_in_a_child(journal: str, world: str, saga_id: str, pace_s: str) -> None:
-    act_upon(World(Path(world), pace_s=float(pace_s), stop_at="hotel"))
+    act_upon(TripWorld(Path(world), pace_s=float(pace_s), stop_at="hotel"))
     async with Coordinator.open(journal) as coordinator:
         coordinator.observe(lambda entry: _tell(str(entry.number)))
         await coordinator.run(book_trip, **TRIP, id=saga_id)

@@ -8,7 +8,7 @@ from typing import Final
 
 from amends.cli.show.output import Output, Part, hint
 from amends.evidence.bundle import Read
-from amends.evidence.verify.examine import DAMAGED, Conclusion, Report
+from amends.evidence.verify.examine import DAMAGED, Conclusion, VerificationReport
 from amends.operate.proof import spelled_moment
 from amends.runtime.coordinator.recompute import Again, Held, recomputed
 from amends.text import counted, visible
@@ -22,7 +22,7 @@ _MOST_SHOWN: Final = 20
 _LONGEST_WHY: Final = 200
 
 
-def tell_report(out: Output, report: Report, *, is_journal: bool = False) -> int:
+def tell_report(out: Output, report: VerificationReport, *, is_journal: bool = False) -> int:
     """Say what a check has found; the exit code."""
     fields = report.fields()
     out.record("verification", fields)
@@ -46,7 +46,7 @@ def tell_report(out: Output, report: Report, *, is_journal: bool = False) -> int
     return _CODES[report.conclusion]
 
 
-def _tell_removals(out: Output, report: Report) -> None:
+def _tell_removals(out: Output, report: VerificationReport) -> None:
     if not report.removed:
         return
     said = "  what they held was removed; they are counted above"

@@ -15,7 +15,7 @@ from amends.core.plan import unmitigated
 from amends.core.state.limits import LimitName, one_more, spelled
 from amends.core.state.saga import Saga, Step
 from amends.evidence.report import HAPPENED
-from amends.evidence.story.commands import CHANGESET, changed
+from amends.evidence.story.commands import CHANGESET, changeset_line
 from amends.evidence.story.timeline import OWN_DECISION, Direction, timeline
 from amends.journal.port.journal import Entry, IncidentRow
 from amends.text import counted, further, headline, moment, spelled_args, times, visible
@@ -187,7 +187,7 @@ def _tell_left(out: Output, row: IncidentRow, saga: Saga) -> None:
     for name in row.left:
         step = saga.steps[name]
         here = "; it stopped here" if name == row.step else ""
-        files = changed(step.args) if step.topic.startswith(CHANGESET) else None
+        files = changeset_line(step.args) if step.topic.startswith(CHANGESET) else None
         args = spelled_args(step.args) if files is None else files
         left = f"  step {visible(name)}  {visible(step.topic)}  "
         out.say_beside((left,), f"{args}  ", (step.status, "yellow"), here)

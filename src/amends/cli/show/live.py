@@ -19,7 +19,7 @@ from amends.core.state.saga import Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.values import SagaId
 from amends.errors import unknown_saga
-from amends.journal.port.journal import Driver, Journal, SagaQuery, SagaRow
+from amends.journal.port.journal import Journal, LeaseHolder, SagaQuery, SagaRow
 from amends.text import clock_time, visible
 
 LOOK_S: Final = 0.4
@@ -64,12 +64,12 @@ _BACK: Final = frozenset({_S.COMPENSATING, _S.RECOMPENSATING, _S.UNCOMPENSATED, 
 
 
 @dataclass
-class Watched:
+class WatchedSaga:
     """One saga, as far as it has been read."""
 
     row: SagaRow
     state: Saga
-    driver: Driver | None = None
+    driver: LeaseHolder | None = None
     fresh: bool = field(default=True)
 
     @property
@@ -84,7 +84,7 @@ class Watch:
         self._journal = journal
         self._named = tuple(map(SagaId, sagas))
         self._out = out
-        self.seen: dict[SagaId, Watched] = {}
+        self.seen: dict[SagaId, WatchedSaga] = {}
 
     @property
     def is_over(self) -> bool:
@@ -104,11 +104,11 @@ class Watch:
             async for entry in self._journal.read(row.id, after=state.head):
                 state = evolve(state, entry.event)
                 self._out.record("entry", entry_fields(entry))
-            self.seen[row.id] = Watched(row, state, driver)
+            self.seen[row.id] = WatchedSaga(row, state, driver)
             if not is_same:
                 self._tell_driver(row, driver)
 
-    def _tell_driver(self, row: SagaRow, driver: Driver | None) -> None:
+    def _tell_driver(self, row: SagaRow, driver: LeaseHolder | None) -> None:
         told = driver_fields(row, driver)
         if told is not None:
             self._out.record("driver", {"saga": row.id, "status": row.status, **told})
@@ -159,12 +159,12 @@ class Watch:
         ]
 
 
-def _who(driver: Driver | None) -> tuple[str, bool] | None:
+def _who(driver: LeaseHolder | None) -> tuple[str, bool] | None:
     """The driver, without the time, which each renewal moves."""
     return None if driver is None else (driver.worker, driver.is_gone)
 
 
-def _doing(each: Watched) -> Text:
+def _doing(each: WatchedSaga) -> Text:
     """Work that is done just now, and by whom; where nobody does it, what to do."""
     if is_left(each.row, each.driver):
         resume = " ".join(("amends resume", *modules_for(each.state.begun)))

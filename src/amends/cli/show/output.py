@@ -3,7 +3,8 @@
 A command says both, and only what was asked for is printed. Once nobody reads any more (`amends saga list | head`),
 nothing is, and the work goes on: a saga is not left in the middle because its reader has gone.
 
-What draws is imported with the first line that is drawn: JSON needs no rich.
+What draws is imported with the first line that is drawn. JSON needs no rich, and neither does a plain line in a file or
+a pipe: there rich would print the same letters.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, TextIO, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Final, TextIO, TypeAlias, cast
 
 import click
 
@@ -32,6 +33,7 @@ class Output:
         self.as_json = as_json
         self._stream = cast("TextIO | None", sys.stdout)
         self._console: Console | None = None
+        self._is_plain = not as_json and self._stream is not None and _is_plain(self._stream)
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         """One object, for a program."""
@@ -40,12 +42,18 @@ class Output:
 
     def say(self, *parts: Part) -> None:
         """One line, for a person. It is never cut or wrapped here."""
-        if not self.as_json:
-            from rich.text import Text
+        if self.as_json:
+            return
+        if self._is_plain:
+            text = "".join([part if isinstance(part, str) else part[0] for part in parts]).rstrip()
+            if text.isprintable():
+                self._write(text + "\n")
+                return
+        from rich.text import Text
 
-            line = Text.assemble(*parts)
-            line.rstrip()
-            self._draw(line, is_line=True)
+        line = Text.assemble(*parts)
+        line.rstrip()
+        self._draw(line, is_line=True)
 
     def say_text(self, line: Text) -> None:
         """One line that is drawn already."""
@@ -54,14 +62,12 @@ class Output:
 
     def say_beside(self, left: Sequence[Part], *right: Part) -> None:
         """One line, whose right parts go on below themselves where a terminal is too narrow for them."""
-        if self.as_json:
+        if not self.is_terminal:
+            self.say(*left, *right)
             return
         from rich.table import Table
         from rich.text import Text
 
-        if not self.is_terminal:
-            self.say(*left, *right)
-            return
         grid = Table.grid()
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
@@ -93,7 +99,7 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        return not self.as_json and self.console.is_terminal
+        return not self.as_json and not self._is_plain and self.console.is_terminal
 
     @property
     def is_gone(self) -> bool:
@@ -123,6 +129,16 @@ class Output:
         """While the user's own code runs: what it prints does not come between the lines of JSON."""
         with contextlib.redirect_stdout(sys.stderr) if self.as_json else contextlib.nullcontext():
             yield
+
+
+_COLOURS: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables by which rich takes a file or a pipe for a terminal."""
+
+
+def _is_plain(stream: TextIO) -> bool:
+    """Whether every letter can be written, and nothing else is."""
+    is_whole = (stream.encoding or "").lower().replace("-", "") == "utf8"
+    return is_whole and not stream.isatty() and not any(os.environ.get(name) for name in _COLOURS)
 
 
 class _Sink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amends.cli.show.output import Output, Part
 from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
@@ -12,10 +12,12 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import BUILT_IN
 from amends.evidence.story.timeline import Direction, Line, Tone
 from amends.journal.codec import shown_fields
-from amends.journal.port.journal import PARENT, ApprovalRow, Driver, Entry, IncidentRow, Journal, SagaRow
+from amends.journal.port.journal import PARENT, ApprovalRow, Entry, IncidentRow, Journal, LeaseHolder, SagaRow
 from amends.journal.port.locks import LockRow
-from amends.runtime.drive.handle import Ended
 from amends.text import clock_time, counted, further, headline, lines_of, local_time, moment, span, spelled, visible
+
+if TYPE_CHECKING:
+    from amends.runtime.drive.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
 _DIRECTIONS: Final[Mapping[Direction, str]] = {
@@ -78,19 +80,19 @@ _DRIVEN: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 _MAY_BE_DRIVEN: Final = _DRIVEN | {SagaStatus.WAITING, SagaStatus.PAUSED}
 
 
-def is_left(row: SagaRow, driver: Driver | None) -> bool:
+def is_left(row: SagaRow, driver: LeaseHolder | None) -> bool:
     """Whether a saga should be going and nobody drives it."""
     return row.status in _DRIVEN and (driver is None or driver.is_gone)
 
 
-async def driven(journal: Journal, rows: Iterable[SagaRow]) -> list[tuple[SagaRow, Driver | None]]:
+async def driven(journal: Journal, rows: Iterable[SagaRow]) -> list[tuple[SagaRow, LeaseHolder | None]]:
     """Rows with who drives each. One that seems to be left is looked at once more: it may have ended meanwhile."""
     asked = list(rows)
     found = await journal.drivers([row.id for row in asked])
     return [await _settled(journal, row, found.get(row.id)) for row in asked]
 
 
-async def _settled(journal: Journal, row: SagaRow, driver: Driver | None) -> tuple[SagaRow, Driver | None]:
+async def _settled(journal: Journal, row: SagaRow, driver: LeaseHolder | None) -> tuple[SagaRow, LeaseHolder | None]:
     while is_left(row, driver):
         newest = await journal.saga(row.id)
         if newest is None or newest == row:
@@ -99,19 +101,19 @@ async def _settled(journal: Journal, row: SagaRow, driver: Driver | None) -> tup
     return row, driver
 
 
-def stands_part(row: SagaRow, driver: Driver | None) -> Part:
+def stands_part(row: SagaRow, driver: LeaseHolder | None) -> Part:
     """Where a saga stands; one that nobody drives does not run, whatever was last written of it."""
     return ("driver gone", "bold red") if is_left(row, driver) else status_part(row.status)
 
 
-def driven_by(driver: Driver) -> str:
+def driven_by(driver: LeaseHolder) -> str:
     """A living driver, and until when nobody else may take its sagas unless it is heard of again."""
     process = f"process {driver.pid}" if driver.pid else visible(driver.worker)
     until = "" if driver.until_at is None else f" until {local_time(driver.until_at):%H:%M:%S}"
     return f"{process}{until}"
 
 
-def _driver_fact(row: SagaRow, driver: Driver | None, resume: str) -> Part | None:
+def _driver_fact(row: SagaRow, driver: LeaseHolder | None, resume: str) -> Part | None:
     """Its driver, in one line; None where nothing is to be driven."""
     if row.status not in _MAY_BE_DRIVEN:
         return None
@@ -123,7 +125,7 @@ def _driver_fact(row: SagaRow, driver: Driver | None, resume: str) -> Part | Non
     return f"gone{who}: it was {status_part(row.status)[0]}, and goes on with {visible(resume)}", "red"
 
 
-async def throttled(journal: Journal, row: SagaRow) -> str:
+async def rate_waited_for(journal: Journal, row: SagaRow) -> str:
     """Which rule's rate the newest entry of a saga that waits says it waits for; empty where it says something else."""
     if row.status is not SagaStatus.WAITING or row.open_approvals or row.pruned:
         return ""
@@ -134,7 +136,7 @@ async def throttled(journal: Journal, row: SagaRow) -> str:
 
 
 def saga_cells(
-    row: SagaRow, driver: Driver | None = None, resume: str = "amends resume", throttle: str = ""
+    row: SagaRow, driver: LeaseHolder | None = None, resume: str = "amends resume", throttle: str = ""
 ) -> tuple[Part, ...]:
     """`resume` is the command that goes on with it, should nobody drive it."""
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
@@ -266,7 +268,7 @@ def _unnumbered(ended: Ended) -> str:
     return (ended.why or "").replace(f" (step {ended.step})", "")
 
 
-def headed(row: SagaRow, driver: Driver | None, resume: str) -> tuple[tuple[Part, ...], ...]:
+def head_lines(row: SagaRow, driver: LeaseHolder | None, resume: str) -> tuple[tuple[Part, ...], ...]:
     """Facts of a saga before its timeline: one fact for each line. `resume` is the command that goes on."""
     took = span((row.ended_at or row.updated_at) - row.started_at)
     zone = local_time(row.started_at).strftime("%z")
@@ -294,12 +296,12 @@ def headed(row: SagaRow, driver: Driver | None, resume: str) -> tuple[tuple[Part
 # -- for a program ----------------------------------------------------------------------------------------------------
 
 
-def saga_fields(row: SagaRow, driver: Driver | None = None) -> dict[str, object]:
+def saga_fields(row: SagaRow, driver: LeaseHolder | None = None) -> dict[str, object]:
     """`status` is the journal's word; `driver` says whether anybody is at it."""
     return {**asdict(row), "driver": driver_fields(row, driver)}
 
 
-def driver_fields(row: SagaRow, driver: Driver | None) -> dict[str, object] | None:
+def driver_fields(row: SagaRow, driver: LeaseHolder | None) -> dict[str, object] | None:
     """None where nothing is to be driven."""
     if row.status not in _MAY_BE_DRIVEN:
         return None

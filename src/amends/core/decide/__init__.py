@@ -318,7 +318,15 @@ def _throttle(saga: Saga, command: c.ThrottleStep) -> tuple[e.Event, ...]:
         require_release(saga, step)
     else:
         require_work(saga)
-    return (fitting(saga, e.StepThrottled(**command._asdict())),)
+    throttled = e.StepThrottled(
+        step=command.step,
+        rule=command.rule,
+        policy=command.policy,
+        most=command.most,
+        per_s=command.per_s,
+        until=command.until,
+    )
+    return (fitting(saga, throttled),)
 
 
 def _unless_known(saga: Saga, contract: Contract) -> Contract | None:

@@ -150,7 +150,7 @@ def cancel(saga: Saga, command: c.CancelSaga, moment: c.Moment) -> tuple[e.Event
     asked = e.RollbackAwaited(
         cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, mitigate=command.mitigate, own=own
     )
-    return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, moment)))
+    return (*over, *_gone_back(reduce(evolve, over, saga.copy()), asked, window_end(saga, moment)))
 
 
 def _or(saga: Saga) -> str:
@@ -234,7 +234,7 @@ def enrol_late(saga: Saga, command: c.EnrolLate, moment: c.Moment) -> tuple[e.Ev
         halts = doubled and saga.phase in {_G.COMPLETED, _G.MITIGATED}
         return (*doubled, e.SagaHalted()) if halts else doubled
     late = fitting(saga, _late(step.id, command.attempt, outcome))
-    return (*doubled, *_owed_again(reduce(evolve, doubled, saga), step, late, moment))
+    return (*doubled, *_owed_again(reduce(evolve, doubled, saga.copy()), step, late, moment))
 
 
 def _owed_again(
@@ -251,7 +251,7 @@ def _owed_again(
         case SagaStatus.INCIDENT if step.id not in _named_as_left(saga):
             if saga.rollback is not None:
                 return (late, resumed)
-            if saga.finished and not evolve(saga, late).steps[step.id].unsettled:
+            if saga.finished and not evolve(saga.copy(), late).steps[step.id].unsettled:
                 return (late,)  # it was held until all else had passed: that it took effect is what was wanted
             stopping = min(saga.open_incidents, key=_only_tells)
             left = sorted((*_left(saga, stopping), step.id), key=lambda name: -saga.steps[name].number)
@@ -385,7 +385,7 @@ def may_be_doubled(saga: Saga, incident: Incident) -> Step | None:
         return None
     if step.status is not _S.UNKNOWN and not step.unsure:
         return None
-    again = evolve(saga, e.IncidentRetried(incident=incident.number, by="", repeat=True))
+    again = evolve(saga.copy(), e.IncidentRetried(incident=incident.number, by="", repeat=True))
     return step if isinstance(forward(again.steps[step.id], 0), Perform) else None
 
 
@@ -416,7 +416,7 @@ def _mitigate_incident(
     cause = e.Cause.FATAL if step is not None and step.fatal else e.Cause.CANCELLED
     over = closed(saga, command.by, "the saga goes back with mitigation", own=own)
     asked = e.RollbackAwaited(cause=cause, why=incident.why, step=incident.step, by=command.by, mitigate=True, own=own)
-    return (*over, *_gone_back(reduce(evolve, over, saga), asked, window_end(saga, moment)))
+    return (*over, *_gone_back(reduce(evolve, over, saga.copy()), asked, window_end(saga, moment)))
 
 
 def _work_resumed(saga: Saga, by: str, moment: c.Moment) -> e.WorkResumed:

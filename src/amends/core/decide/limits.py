@@ -12,6 +12,7 @@ hundred letters to a hundred people share most of their words, and differ in who
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Final, assert_never
@@ -21,7 +22,7 @@ from amends.core.decide.incidents import fail, open_incident
 from amends.core.decide.require import require_work
 from amends.core.decide.rewinds import roll_back_to
 from amends.core.state.deciders import require_decider
-from amends.core.state.limits import Bound, Budget, LimitName, Response, one_more, spelled
+from amends.core.state.limits import Bound, Budget, LimitName, Response, one_more, spelled, summed
 from amends.core.state.saga import Saga, Step, evolve
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.words.values import RUNTIME, Json, StepId
@@ -98,18 +99,27 @@ def spend(saga: Saga, command: c.Spend, moment: c.Moment) -> tuple[e.Event, ...]
     if command.place in saga.steps or (saga.budget is not None and command.place in saga.budget.places):
         raise RefusedError(f"saga {saga.id} has something at place {command.place} already")
     fact = e.BudgetSpent(place=command.place, tokens=command.tokens, usd_micros=command.usd_micros, what=command.what)
-    return (fact, *_counted(evolve(saga, fact), moment))
+    if saga.budget is None or not _too_much(summed(saga.budget, fact)):
+        return (fact,)
+    return (fact, *_counted(evolve(saga.copy(), fact), moment))
+
+
+def _too_much(budget: Budget) -> LimitName | None:
+    """The limit of which more is used up, or has failed, than may."""
+    return next(
+        (name for name in _COUNTED if name in budget.bounds and budget.used(name) > budget.bounds[name].most), None
+    )
 
 
 def _counted(saga: Saga, moment: c.Moment) -> tuple[e.Event, ...]:
     """Facts that follow when more is spent, or has failed, than may."""
     budget = _required(saga)
-    for name, how in _COUNTED.items():
-        bound = budget.bounds.get(name)
-        if bound is not None and budget.used(name) > bound.most:
-            why = f"{spelled(name, budget.used(name))} {how}, and the limit is {spelled(name, bound.most)}"
-            return _respond(saga, name, budget.used(name), why, moment)
-    return ()
+    name = _too_much(budget)
+    if name is None:
+        return ()
+    used, most = budget.used(name), budget.bounds[name].most
+    why = f"{spelled(name, used)} {_COUNTED[name]}, and the limit is {spelled(name, most)}"
+    return _respond(saga, name, used, why, moment)
 
 
 def count_child(saga: Saga, command: c.CountChild, moment: c.Moment) -> tuple[e.Event, ...]:
@@ -128,24 +138,31 @@ def count_child(saga: Saga, command: c.CountChild, moment: c.Moment) -> tuple[e.
         failures=max(known.failures, command.failures),
         retries=max(known.retries, command.retries),
     )
-    after = saga if told == known else evolve(saga, told)
     fact = () if told == known else (told,)
-    budget = after.budget
-    if budget is None or not saga.works:
+    if saga.budget is None or not saga.works:
         return fact
+    budget = summed(saga.budget, told)
     steps = budget.bounds.get(LimitName.STEPS)
     if steps is not None and budget.steps > steps.most:
         without = replace(told, steps=known.steps)
         fact = () if without == known else (without,)
         what = command.topic or f"what the child of step {command.step} did"
         why = f"{what} would be step {budget.steps}, and the limit is {spelled('steps', steps.most)}"
-        return (*fact, *_respond(reduce(evolve, fact, saga), LimitName.STEPS, steps.most, why, moment))
+        return (*fact, *_respond(_after(saga, fact), LimitName.STEPS, steps.most, why, moment))
     retries = budget.bounds.get(LimitName.RETRIES)
     if command.again and retries is not None and budget.retries > retries.most:
         without = replace(told, retries=known.retries)
         fact = () if without == known else (without,)
-        return (*fact, *_no_retry(reduce(evolve, fact, saga), command.again, moment))
+        return (*fact, *_no_retry(_after(saga, fact), command.again, moment))
+    if not _too_much(budget) and not _is_up(budget, moment):
+        return fact
+    after = _after(saga, fact)
     return (*fact, *(_counted(after, moment) or _timed(after, moment)))
+
+
+def _after(saga: Saga, facts: Sequence[e.Event]) -> Saga:
+    """The saga as it would be after these, without a change of it as it is."""
+    return reduce(evolve, facts, saga.copy())
 
 
 def _no_retry(saga: Saga, topic: str, moment: c.Moment) -> tuple[e.Event, ...]:
@@ -159,11 +176,15 @@ def _no_retry(saga: Saga, topic: str, moment: c.Moment) -> tuple[e.Event, ...]:
 def _timed(saga: Saga, moment: c.Moment) -> tuple[e.Event, ...]:
     """Facts that follow when the time is up."""
     budget = _required(saga)
-    if budget.until_at is None or moment.now < budget.until_at:
+    if not _is_up(budget, moment):
         return ()
     bound, used = budget.bounds[LimitName.SECONDS], budget.used(LimitName.SECONDS, moment.now)
     why = f"{spelled('seconds', used)} since it began, and the limit is {spelled('seconds', bound.most)}"
     return _respond(saga, LimitName.SECONDS, used, why, moment)
+
+
+def _is_up(budget: Budget, moment: c.Moment) -> bool:
+    return budget.until_at is not None and moment.now >= budget.until_at
 
 
 def goes_back(saga: Saga, step: StepId) -> bool:
@@ -211,7 +232,7 @@ def _respond(saga: Saga, name: LimitName, used: int, why: str, moment: c.Moment)
     reached = e.LimitReached(
         limit=name.value, most=bound.most, used=used, then=then.value, why=why, children=bound.children
     )
-    after = evolve(saga, reached)
+    after = _after(saga, (reached,))
     said = f"limit {name}: {why}"
     match then:
         case Response.ROLLBACK:
@@ -241,7 +262,7 @@ def _back(saga: Saga, bound: Bound, said: str, moment: c.Moment) -> tuple[e.Even
     why = f"{bound.guidance} ({said})" if bound.guidance else said
     asked = c.RollBackTo(to=bound.to, last=None, by=RUNTIME, why=why)
     try:
-        return (*more, *roll_back_to(reduce(evolve, more, saga), asked, moment))
+        return (*more, *roll_back_to(_after(saga, more), asked, moment))
     except (UnknownCheckpointError, RefusedError) as exc:
         return _call(saga, f"{said}; it cannot go back to checkpoint {bound.to!r}: {exc}")
 
@@ -268,7 +289,7 @@ def raise_limits(saga: Saga, command: c.RaiseLimits, moment: c.Moment) -> tuple[
         raised = one_more(budget, command.by, command.why, moment.now, own=own)
         if not raised:
             raise RefusedError(f"saga {saga.id} has reached no limit; say which one to raise, and to what")
-    after = reduce(evolve, raised, saga)
+    after = _after(saga, raised)
     if after.budget is not None and after.budget.reached is not None:
         return raised
     return (*raised, *_goes_on(saga, command, own=own))

@@ -101,7 +101,7 @@ def roll_back_to(saga: Saga, command: c.RollBackTo, moment: c.Moment) -> tuple[e
         cause=cause, why=command.why, step=None, by=command.by, to=to, above=above, floor=floor, own=own
     )
     over = closed(saga, command.by, "the saga goes back", own=own)
-    pending = {step.id for step in may_be_pivots(reduce(evolve, over, saga))}
+    pending = {step.id for step in may_be_pivots(reduce(evolve, over, saga.copy()))}
     if any(step.id in pending for step in steps):
         return (*over, asked)
     return (*over, *_begun_back_to(saga, asked, above, steps, window_end(saga, moment)))

@@ -19,11 +19,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from amends.core.state.pmap import Pmap
 from amends.core.state.step import Step
 from amends.core.words.contracts import Reversibility
 from amends.core.words.values import StepId
-from amends.dataclass import altered, dataclass
+from amends.dataclass import dataclass
 
 if TYPE_CHECKING:
     from amends.core.state.saga import Saga
@@ -35,12 +34,15 @@ class Frontier:
 
     floor: int
     after: Mapping[StepId, tuple[StepId, ...]]
-    awaited: Pmap[StepId, int]
+    awaited: dict[StepId, int]
     """How many of those that are after it have to go first, still."""
-    turns: Pmap[StepId, None]
+    turns: dict[StepId, None]
+
+    def copy(self) -> Frontier:
+        return Frontier(floor=self.floor, after=self.after, awaited=dict(self.awaited), turns=dict(self.turns))
 
 
-def walked_back(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> Saga:
+def walk_back(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> None:
     """Move a rollback's place past everything that is not owed. `again`: something may be owed that was not."""
     top = saga.top
     while top and not saga.steps[saga.order[top]].owed:
@@ -51,10 +53,8 @@ def walked_back(saga: Saga, *, again: bool = False, moved: StepId | None = None)
     elif again or frontier is None or top <= frontier.floor:
         frontier = _frontier(saga, top)
     elif moved is not None and moved in frontier.turns and not saga.steps[moved].owed:
-        frontier = _passed(saga, frontier, (moved,))
-    if top == saga.top and frontier is saga.frontier:
-        return saga
-    return altered(saga, top=top, frontier=frontier)
+        _pass(saga, frontier, (moved,))
+    saga.top, saga.frontier = top, frontier
 
 
 def _frontier(saga: Saga, top: int) -> Frontier:
@@ -69,8 +69,9 @@ def _frontier(saga: Saga, top: int) -> Frontier:
         floor -= 1
     after = _with_links(saga, stretch)
     awaited = Counter(name for names in after.values() for name in names)
-    frontier = Frontier(floor=floor, after=after, awaited=Pmap(dict(awaited)), turns=Pmap())
-    return _passed(saga, frontier, [name for name in after if name not in awaited])
+    frontier = Frontier(floor=floor, after=after, awaited=dict(awaited), turns={})
+    _pass(saga, frontier, [name for name in after if name not in awaited])
+    return frontier
 
 
 def _is_stacked(step: Step) -> bool:
@@ -97,20 +98,19 @@ def _is_link(saga: Saga, name: StepId) -> bool:
     return step is not None and step.number == 0
 
 
-def _passed(saga: Saga, frontier: Frontier, steps: Iterable[StepId]) -> Frontier:
-    """Past these, for which nothing is waited any more, and past all that is then not owed either."""
+def _pass(saga: Saga, frontier: Frontier, steps: Iterable[StepId]) -> None:
+    """Go past these, for which nothing is waited any more, and past all that is then not owed either."""
     awaited, turns, unseen = frontier.awaited, frontier.turns, list(steps)
     while unseen:
         name = unseen.pop()
         if saga.steps[name].owed:
-            turns = turns.set(name, None)
+            turns[name] = None
             continue
-        turns = turns.drop(name)
+        turns.pop(name, None)
         for link in frontier.after[name]:
-            awaited = awaited.set(link, awaited[link] - 1)
+            awaited[link] -= 1
             if not awaited[link]:
                 unseen.append(link)
-    return altered(frontier, awaited=awaited, turns=turns)
 
 
 def held_back_by(saga: Saga, step: Step) -> tuple[Step, ...]:

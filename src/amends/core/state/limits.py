@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple, cast
 
 from amends.core.events.limits import BudgetSpent, ChildSpent, LimitEvent, LimitRaised, LimitReached
-from amends.core.state.pmap import Pmap
 from amends.core.words.values import BUILT_IN, Json, StepId
 from amends.dataclass import altered, dataclass
 from amends.errors import JournalDamagedError
@@ -79,7 +78,7 @@ class Budget:
     its parent what it uses, and with `tells_tries` what failed and was tried again.
     """
 
-    places: Pmap[StepId, Spending]
+    places: dict[StepId, Spending]
     bounds: Mapping[LimitName, Bound]
     since_at: int = 0
     tokens: int = 0
@@ -90,9 +89,13 @@ class Budget:
     newest: tuple[StepId, ...] = ()
     reached: LimitName | None = None
     why: str = ""
-    children: Pmap[StepId, ChildSpent] | None = None
+    children: dict[StepId, ChildSpent] | None = None
     within: bool = False
     tells_tries: bool = False
+
+    def copy(self) -> Budget:
+        children = None if self.children is None else dict(self.children)
+        return altered(self, places=dict(self.places), children=children)
 
     def of_child(self, step: StepId) -> ChildSpent:
         """The use that the child of a step has made, as far as is known."""
@@ -149,9 +152,7 @@ def begun(limits: Json) -> Budget:
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise JournalDamagedError(f"a saga's limits cannot be read: {exc!r}") from None
     within = limits.get(WITHIN)
-    return Budget(
-        places=Pmap(), bounds=bounds, since_at=since_at, within=within is not None, tells_tries=within == TRIED
-    )
+    return Budget(places={}, bounds=bounds, since_at=since_at, within=within is not None, tells_tries=within == TRIED)
 
 
 def within_of(parent: Json) -> Json:
@@ -184,16 +185,30 @@ def tried(budget: Budget, topic: str, *, failed: bool) -> Budget:
 
 
 def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
-    budget = budget or Budget(places=Pmap(), bounds=UNLIMITED)
+    """The budget after one more fact, which is that entry; of what was spent where, the same map, with one more."""
+    budget = budget or Budget(places={}, bounds=UNLIMITED)
+    counted = summed(budget, event)
     match event:
-        case BudgetSpent(place=place, tokens=tokens, usd_micros=usd):
-            places = budget.places.set(place, Spending(event, entry))
-            return altered(budget, places=places, tokens=budget.tokens + tokens, usd_micros=budget.usd_micros + usd)
+        case BudgetSpent(place=place):
+            budget.places[place] = Spending(event, entry)
+            return counted
         case ChildSpent(step=step):
-            known, children = budget.of_child(step), budget.children or Pmap[StepId, ChildSpent]()
+            children = {} if budget.children is None else budget.children
+            children[step] = event
+            return altered(counted, children=children)
+        case LimitReached() | LimitRaised():
+            return counted
+
+
+def summed(budget: Budget, event: LimitEvent) -> Budget:
+    """The sums and bounds after one more fact: enough to tell whether it would be too much."""
+    match event:
+        case BudgetSpent(tokens=tokens, usd_micros=usd):
+            return altered(budget, tokens=budget.tokens + tokens, usd_micros=budget.usd_micros + usd)
+        case ChildSpent(step=step):
+            known = budget.of_child(step)
             return altered(
                 budget,
-                children=children.set(step, event),
                 tokens=budget.tokens + event.tokens - known.tokens,
                 usd_micros=budget.usd_micros + event.usd_micros - known.usd_micros,
                 steps=budget.steps + event.steps - known.steps,
@@ -218,15 +233,11 @@ def spent(budget: Budget | None, event: LimitEvent, entry: int) -> Budget:
             return altered(budget, bounds=bounds, newest=newest, reached=None, why="")
 
 
-def forgetting(budget: Budget | None, above: int) -> Budget | None:
+def forget_places(budget: Budget, above: int) -> None:
     """After going back to that entry: what was spent since stays spent; the definition will say anew what it spends."""
-    if budget is None:
-        return None
-    places = budget.places
     for place, spending in tuple(budget.places.items()):
         if spending.entry > above:
-            places = places.drop(place)
-    return altered(budget, places=places)
+            del budget.places[place]
 
 
 def _bound(budget: Budget, name: LimitName) -> Bound:

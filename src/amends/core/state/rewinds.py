@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from amends.core.events import CheckpointMade, RewindEnded, RewindStarted
-from amends.core.state.limits import forgetting as without_places
+from amends.core.state.limits import forget_places
 from amends.core.state.step import Step, told_of
-from amends.core.state.waits import forgetting
+from amends.core.state.waits import forget_waits
 from amends.core.transitions import StepStatus
 from amends.core.words.values import StepId
 from amends.dataclass import altered, dataclass
@@ -64,37 +64,36 @@ _OVER: Final = frozenset({_S.SUCCEEDED, _S.FAILED, _S.UNKNOWN, _S.DENIED})
 _GONE: Final = frozenset({_S.COMPENSATED, _S.SETTLED})
 
 
-def mark(saga: Saga, event: CheckpointMade) -> Saga:
-    made = Checkpoint(place=event.place, name=event.name, entry=saga.head, floor=len(saga.order))
-    return altered(saga, checkpoints=saga.checkpoints.set(event.place, made))
+def mark(saga: Saga, event: CheckpointMade, entry: int) -> None:
+    made = Checkpoint(place=event.place, name=event.name, entry=entry, floor=len(saga.order))
+    saga.checkpoints[event.place] = made
 
 
-def begin(saga: Saga, event: RewindStarted) -> Saga:
+def begin(saga: Saga, event: RewindStarted, entry: int) -> None:
     gone = frozenset(name for name in event.steps if saga.steps[name].status in _GONE)
-    rewind = Rewind(begun=event, entry=saga.head, deadline_at=event.deadline_at, gone=gone)
-    saga = _forgetting(saga, event) if rewind.from_outside else saga
-    steps = saga.steps
+    rewind = Rewind(begun=event, entry=entry, deadline_at=event.deadline_at, gone=gone)
+    if rewind.from_outside:
+        _forget(saga, event)
     for name in event.steps:
-        aside = _set_aside(steps[name], rewind)
-        if aside is not steps[name]:
-            steps = steps.set(name, aside)
-    rewinding = (*saga.rewinding, rewind.key)
-    return altered(saga, steps=steps, rewinds=saga.rewinds.set(rewind.key, rewind), rewinding=rewinding)
+        saga.steps[name] = _set_aside(saga.steps[name], rewind)
+    saga.rewinds[rewind.key] = rewind
+    saga.rewinding = (*saga.rewinding, rewind.key)
 
 
-def _forgetting(saga: Saga, event: RewindStarted) -> Saga:
-    """Without all that was marked after the entry to which it goes back."""
-    checkpoints, rewinds = saga.checkpoints, saga.rewinds
+def _forget(saga: Saga, event: RewindStarted) -> None:
+    """Forget all that was marked after the entry to which it goes back."""
     for checkpoint in tuple(saga.checkpoints.values()):
         if checkpoint.entry > event.above:
-            checkpoints = checkpoints.drop(checkpoint.place)
+            del saga.checkpoints[checkpoint.place]
     for rewind in tuple(saga.rewinds.values()):
         if rewind.entry > event.above and not rewind.from_outside:
-            rewinds = rewinds.drop(rewind.key)
-    rewinding = tuple(key for key in saga.rewinding if key in rewinds)
-    waits = forgetting(saga.waits, event.above)
-    moved = altered(saga, checkpoints=checkpoints, rewinds=rewinds, rewinding=rewinding, waits=waits)
-    return altered(moved, finished=False, early="", result=None, budget=without_places(saga.budget, event.above))
+            del saga.rewinds[rewind.key]
+    saga.rewinding = tuple(key for key in saga.rewinding if key in saga.rewinds)
+    if saga.waits is not None:
+        forget_waits(saga.waits, event.above)
+    if saga.budget is not None:
+        forget_places(saga.budget, event.above)
+    saga.finished, saga.early, saga.result = False, "", None
 
 
 def _set_aside(step: Step, rewind: Rewind) -> Step:
@@ -112,39 +111,34 @@ def told_when_over(step: Step) -> Step:
     return altered(step, told=told_of(step)) if step.status in _OVER else step
 
 
-def walked(saga: Saga, *, again: bool = False) -> Saga:
+def walk(saga: Saga, *, again: bool = False) -> None:
     """Move every open rewind past what is not owed; from its beginning, where something may be owed again.
 
     What a later rewind has set aside too is taken back by that one.
     """
-    rewinds = saga.rewinds
     for key in saga.rewinding:
-        rewind = rewinds[key]
+        rewind = saga.rewinds[key]
         steps, at = rewind.begun.steps, 0 if again else rewind.at
         while at < len(steps) and not _is_due(saga.steps[steps[at]], rewind):
             at += 1
         if at != rewind.at:
-            rewinds = rewinds.set(key, altered(rewind, at=at))
-    return saga if rewinds is saga.rewinds else altered(saga, rewinds=rewinds)
+            saga.rewinds[key] = altered(rewind, at=at)
 
 
 def _is_due(step: Step, rewind: Rewind) -> bool:
     return step.owed and step.rewind == rewind.key
 
 
-def end(saga: Saga, event: RewindEnded) -> Saga:
+def end(saga: Saga, event: RewindEnded) -> None:
     key = next(key for key in saga.rewinding if saga.rewinds[key].begun.place == event.place)
-    rewind = altered(saga.rewinds[key], ended=True, taken_back=event.taken_back)
-    rewinding = tuple(other for other in saga.rewinding if other != key)
-    return altered(saga, rewinds=saga.rewinds.set(key, rewind), rewinding=rewinding)
+    saga.rewinds[key] = altered(saga.rewinds[key], ended=True, taken_back=event.taken_back)
+    saga.rewinding = tuple(other for other in saga.rewinding if other != key)
 
 
-def renewed(saga: Saga, deadline_at: int) -> Saga:
+def renew(saga: Saga, deadline_at: int) -> None:
     """A person has it go on: the time starts anew."""
-    rewinds = saga.rewinds
     for key in saga.rewinding:
-        rewinds = rewinds.set(key, altered(rewinds[key], deadline_at=deadline_at))
-    return altered(saga, rewinds=rewinds)
+        saga.rewinds[key] = altered(saga.rewinds[key], deadline_at=deadline_at)
 
 
 def is_asked_anew(saga: Saga, step: Step) -> bool:
@@ -162,13 +156,11 @@ def taken_back(saga: Saga, rewind: Rewind) -> tuple[StepId, ...]:
     return tuple(step.id for step in steps if step.status in _GONE and step.id not in rewind.gone)
 
 
-def gives_up(saga: Saga) -> Saga:
+def give_up(saga: Saga) -> None:
     """The definition has ended: what was to be tried again for it is not, and is not its wish any more."""
-    steps, waiting = saga.steps, saga.waiting
-    for step in map(steps.__getitem__, saga.waiting):
+    for step in [saga.steps[name] for name in saga.waiting]:
         if step.status is _S.QUEUED or step.is_throttled:
-            waiting = waiting.drop(step.id)
+            del saga.waiting[step.id]
         elif step.retry_at is not None:
-            steps = steps.set(step.id, altered(step, retry_at=None, given_up=True))
-            waiting = waiting.drop(step.id)
-    return altered(saga, steps=steps, waiting=waiting)
+            saga.steps[step.id] = altered(step, retry_at=None, given_up=True)
+            del saga.waiting[step.id]

@@ -1,18 +1,25 @@
-"""A saga's state: the fold of its events. `evolve` adds one fact, at constant cost; `replay` adds many."""
+"""A saga's state: the fold of its events. `evolve` adds one fact, in place and at constant cost; `replay` adds many.
+
+A state has one owner, who folds: the logbook of a saga that is driven, or whoever read it from the journal. Nobody else
+keeps a `Saga` over an `await`, because it moves on under their hands. Steps, incidents, checkpoints and rewinds are
+values: one that somebody holds stays as it was, and the saga has another in its place. Who asks "what if" folds into a
+`copy`.
+
+A fact is looked at before anything is changed: one that the tables do not know at this place changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, assert_never
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias, get_args
 
 from amends.core import events as e
 from amends.core.state import rewinds as rewound
-from amends.core.state.frontier import Frontier, walked_back
+from amends.core.state.frontier import Frontier, walk_back
 from amends.core.state.limits import Budget, begun, spent, stepped, tried
-from amends.core.state.pmap import Pmap
 from amends.core.state.rewinds import Checkpoint, Rewind
 from amends.core.state.step import LIVE, Ahead, SettlingEvent, Step, changed, renewed, waits
-from amends.core.state.waits import Wait, Waits, folded
+from amends.core.state.waits import Wait, Waits, fold_wait
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import Contract, Reversibility, Topic
 from amends.core.words.values import CALL, PARENT, Json, SagaId, StepId
@@ -23,7 +30,6 @@ __all__ = ["Incident", "Saga", "Step", "evolve", "open_waits", "replay", "unstar
 
 _S = StepStatus
 _MAPS: Final = ("contracts", "steps", "order", "live", "waiting", "doubts", "asked", "held", "checkpoints", "rewinds")
-_empty: Callable[[], Pmap[Any, Any]] = Pmap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,29 +43,59 @@ class Incident:
     owner: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Saga:
+class Saga:  # noqa: PLW1641 - it changes, so it has no hash
     """`head` is the number of the newest entry. `top` is where the rollback stands: all above it is settled."""
+
+    def __init__(self, saga: SagaId) -> None:
+        self.id = saga
+        self.contracts = {}
+        self.steps = {}
+        self.order = {}
+        self.live = {}
+        self.waiting = {}
+        self.doubts = {}
+        self.asked = {}
+        self.held = {}
+        self.checkpoints = {}
+        self.rewinds = {}
+
+    def copy(self) -> Saga:
+        """A state of its own, to be folded on without a change of this one: "what if"."""
+        made = object.__new__(Saga)
+        made.__dict__.update(self.__dict__)
+        for name in _MAPS:
+            made.__dict__[name] = dict(self.__dict__[name])
+        made.placed = None if self.placed is None else dict(self.placed)
+        made.frontier = None if self.frontier is None else self.frontier.copy()
+        made.waits = None if self.waits is None else self.waits.copy()
+        made.budget = None if self.budget is None else self.budget.copy()
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all that is known of both is the same, whichever way they came to it."""
+        if not isinstance(other, Saga):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Saga.__annotations__)
 
     id: SagaId
     head: int = 0
     phase: SagaStatus = SagaStatus.RUNNING
     begun: e.SagaStarted | None = None
-    contracts: Pmap[tuple[Topic, int], Contract]
-    steps: Pmap[StepId, Step]
-    order: Pmap[int, StepId]
-    live: Pmap[StepId, StepStatus]
+    contracts: dict[tuple[Topic, int], Contract]
+    steps: dict[StepId, Step]
+    order: dict[int, StepId]
+    live: dict[StepId, StepStatus]
     """The steps with an attempt on its way, and of which kind."""
-    waiting: Pmap[StepId, None]
-    doubts: Pmap[StepId, None]
-    asked: Pmap[StepId, None]
+    waiting: dict[StepId, None]
+    doubts: dict[StepId, None]
+    asked: dict[StepId, None]
     """The steps that people were asked about, as long as their answer may still let something happen."""
-    held: Pmap[StepId, None]
+    held: dict[StepId, None]
     """The steps that are released once everything that could fail has passed."""
-    checkpoints: Pmap[StepId, Checkpoint]
+    checkpoints: dict[StepId, Checkpoint]
     """By place; of those with the same name, the newest counts."""
-    rewinds: Pmap[StepId, Rewind]
-    placed: Pmap[StepId, StepId] | None = None
+    rewinds: dict[StepId, Rewind]
+    placed: dict[StepId, StepId] | None = None
     """By place: the steps that were asked ahead and are done there; None where there never was any."""
     rewinding: tuple[StepId, ...] = ()
     """The rewinds that are under way."""
@@ -174,170 +210,122 @@ def open_waits(saga: Saga) -> tuple[Wait, ...]:
 
 
 def unstarted(saga: SagaId) -> Saga:
-    # a map of its own each: versions of one map are cheap only for the newest
-    return sparse(Saga, id=saga, **{name: _empty() for name in _MAPS})
+    return Saga(saga)
 
 
 def replay(saga: SagaId, events: Iterable[e.Event]) -> Saga:
     state = unstarted(saga)
     for event in events:
-        state = evolve(state, event)
+        evolve(state, event)
     return state
 
 
 def evolve(saga: Saga, event: e.Event) -> Saga:
-    """Add one fact. Raises JournalDamagedError for a fact that the tables do not know at this place."""
-    if saga.begun is None and not isinstance(event, e.SagaStarted):
+    """Add one fact to the state; gives the same state. Raises JournalDamagedError for a fact that the tables do not
+    know at this place.
+    """
+    if saga.begun is None and type(event) is not e.SagaStarted:
         raise _impossible(saga, event, "it has not started")
-    match event:
-        case e.AttemptSucceeded():
-            return _evolve_step(saga, event)
-        case e.ActionDispatched() | e.StepProposed():
-            return _add_step(saga, event)
-        case e.SagaStarted():
-            if saga.begun is not None:
-                raise _impossible(saga, event, "a second start")
-            return altered(saga, head=saga.head + 1, begun=event, budget=begun(event.limits) if event.limits else None)
-        case (
-            e.IncidentOpened()
-            | e.IncidentAssigned()
-            | e.IncidentCommented()
-            | e.IncidentRetried()
-            | e.IncidentResolved()
-        ):
-            return _evolve_incident(saga, event)
-        case (
-            e.WorkFinished()
-            | e.SagaCompleted()
-            | e.RollbackAwaited()
-            | e.RollbackStarted()
-            | e.RollbackResumed()
-            | e.WorkResumed()
-            | e.SagaRolledBack()
-            | e.SagaMitigated()
-            | e.SagaHalted()
-            | e.SagaPaused()
-            | e.PolicyAdopted()
-            | e.DispatchPaused()
-            | e.DispatchUnpaused()
-            | e.HoldPlaced()
-            | e.HoldLifted()
-            | e.DrillMissed()
-            | e.ContentRemoved()
-            | e.CheckpointMade()
-            | e.RewindStarted()
-            | e.RewindEnded()
-            | e.FamilySettled()
-        ):
-            return _evolve_saga(saga, event)
-        case e.BudgetSpent() | e.ChildSpent() | e.LimitReached() | e.LimitRaised():
-            return _evolve_saga(saga, event)
-        case e.WaitStarted() | e.WaitEnded() | e.SignalReceived():
-            return altered(saga, head=saga.head + 1, waits=_waits(saga, event))
-        case e.StepPlaced():
-            return _place_step(saga, event)
-        case e.AttemptFailed() | e.AttemptLost() | e.AttemptStarted() if saga.budget is not None:
-            return _evolve_step(_counted(saga, event), event)
-        case _:
-            return _evolve_step(saga, event)
+    _FOLD[type(event)](saga, event)
+    saga.head += 1
+    return saga
+
+
+def _start(saga: Saga, event: e.SagaStarted) -> None:
+    if saga.begun is not None:
+        raise _impossible(saga, event, "a second start")
+    if event.limits:
+        saga.budget = begun(event.limits)
+    saga.begun = event
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> Saga:
+def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> None:
     name = (event.topic, event.version)
-    contracts = saga.contracts if event.contract is None else saga.contracts.set(name, event.contract)
-    if event.step in saga.steps or name not in contracts:
+    contract = event.contract or saga.contracts.get(name)
+    if event.step in saga.steps or contract is None:
         raise _impossible(saga, event, f"step {event.step} twice, or without its contract")
+    if event.contract is not None:
+        saga.contracts[name] = contract
     if saga.budget is not None:
-        saga = altered(saga, budget=stepped(saga.budget, event.step, event.topic))
-    status = NEW_STEP[type(event)]
+        saga.budget = stepped(saga.budget, event.step, event.topic)
     made: dict[str, object] = {
         "id": event.step,
-        "contract": contracts[name],
+        "contract": contract,
         "args": event.args,
         "digest": event.digest,
-        "status": status,
+        "status": NEW_STEP[type(event)],
         "after": event.after,
         "entry": saga.head + 1,
     }
-    if isinstance(event, e.StepProposed):
-        if event.ahead:
-            made["ahead"] = Ahead(saga.head + 1)
-        return altered(
-            saga, head=saga.head + 1, contracts=contracts, steps=saga.steps.set(event.step, sparse(Step, **made))
-        )
-    number = len(saga.order) + 1
-    step = sparse(Step, number=number, attempts=1, **made)
-    return altered(
-        saga,
-        head=saga.head + 1,
-        contracts=contracts,
-        steps=saga.steps.set(step.id, step),
-        order=saga.order.set(number, step.id),
-        live=saga.live.set(step.id, status),
-        top=number,
-    )
+    if isinstance(event, e.ActionDispatched):
+        made["number"] = saga.top = len(saga.order) + 1
+        made["attempts"] = 1
+        made["key"] = event.key
+        saga.order[saga.top] = event.step
+        saga.live[event.step] = StepStatus.RUNNING
+    elif event.ahead:
+        made["ahead"] = Ahead(saga.head + 1)
+    saga.steps[event.step] = sparse(Step, **made)
 
 
-def _counted(saga: Saga, event: e.AttemptStarted | e.AttemptFailed | e.AttemptLost) -> Saga:
+def _evolve_counted(saga: Saga, event: e.AttemptStarted | e.AttemptFailed | e.AttemptLost) -> None:
     """Count an attempt that failed on the way forward, or is not the first, for the budget."""
+    old = _known(saga, event, event.step)
+    _evolve_step(saga, event)
     failed = not isinstance(event, e.AttemptStarted)
-    if saga.budget is None or saga.rollback is not None or (not failed and event.attempt == 1):
-        return saga
-    return altered(saga, budget=tried(saga.budget, _known(saga, event, event.step).topic, failed=failed))
+    if saga.budget is not None and saga.rollback is None and (failed or event.attempt > 1):
+        saga.budget = tried(saga.budget, old.topic, failed=failed)
 
 
-def _place_step(saga: Saga, event: e.StepPlaced) -> Saga:
+def _place_step(saga: Saga, event: e.StepPlaced) -> None:
     """A step that was asked ahead is done: from here on it is as one that was proposed here."""
     old = _known(saga, event, event.step)
     _next_status(saga, old, event)
     if old.wanted or old.ahead is None:
         raise _impossible(saga, event, f"step {old.id} was not asked ahead, or has its place")
     signers = () if old.approval is None else old.approval.signers
-    new = altered(old, entry=saga.head + 1, ahead=Ahead(old.ahead.entry, event.place, signers))
-    placed = _empty() if saga.placed is None else saga.placed
-    here = altered(saga, steps=saga.steps.set(old.id, new), placed=placed.set(event.place, old.id))
-    return _evolve_step(here, event)
+    saga.steps[old.id] = altered(old, entry=saga.head + 1, ahead=Ahead(old.ahead.entry, event.place, signers))
+    if saga.placed is None:
+        saga.placed = {}
+    saga.placed[event.place] = old.id
+    _evolve_step(saga, event)
 
 
-def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> Saga:
+def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
     old = _known(saga, event, event.step)
     new = changed(old, event, _next_status(saga, old, event))
     if new.rewind is not None and new.told is None:
         new = rewound.told_when_over(new)
-    held = saga.held
     if new.contract.hold:
         new = altered(new, accepted=new.accepted or (new.status is _S.READY and new.wanted))
-        held = _member(held, new.id, is_in=new.held)
-    order, top = saga.order, saga.top
+        _put(saga.held, new.id, is_in=new.held)
     if old.number == 0 and isinstance(event, e.AttemptStarted):
-        new = altered(new, number=len(order) + 1)
-        order, top = order.set(new.number, new.id), new.number
-    elif new.owed and new.number > top:
-        top = new.number
-    pivot = saga.pivot
-    if pivot is None and new.status is _S.SUCCEEDED:
-        is_final = new.contract.reversibility is Reversibility.IRREVERSIBLE or new.releasing
-        pivot = new.id if is_final else None
-    return _walked(
-        altered(
-            saga,
-            head=saga.head + 1,
-            steps=saga.steps.set(new.id, new),
-            order=order,
-            top=top,
-            pivot=pivot,
-            live=_living(saga.live, new),
-            waiting=_member(saga.waiting, new.id, is_in=waits(new)),
-            doubts=_member(saga.doubts, new.id, is_in=new.doubtful),
-            held=held,
-            asked=_member(saga.asked, new.id, is_in=new.approval is not None and new.approval.unsettled),
-        ),
-        again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled),
-        moved=new.id,
-    )
+        new = altered(new, number=len(saga.order) + 1)
+        saga.order[new.number] = new.id
+        saga.top = new.number
+    elif new.number > saga.top and new.owed:
+        saga.top = new.number
+    is_final = new.contract.reversibility is Reversibility.IRREVERSIBLE or new.releasing
+    if is_final and saga.pivot is None and new.status is _S.SUCCEEDED:
+        saga.pivot = new.id
+    saga.steps[new.id] = new
+    if new.status in LIVE:
+        saga.live[new.id] = new.status
+    else:
+        saga.live.pop(new.id, None)
+    if new.status is _S.SUCCEEDED and not new.given_up:  # as most are: it waits for nothing, and nobody doubts it
+        for group in (saga.waiting, saga.doubts):
+            if group:
+                group.pop(new.id, None)
+    else:
+        _put(saga.waiting, new.id, is_in=waits(new))
+        _put(saga.doubts, new.id, is_in=new.doubtful)
+    if new.approval is not None:
+        _put(saga.asked, new.id, is_in=new.approval.unsettled)
+    _walk(saga, again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled), moved=new.id)
 
 
 def _known(saga: Saga, event: e.Event, step: StepId) -> Step:
@@ -354,21 +342,19 @@ def _next_status(saga: Saga, step: Step, event: SettlingEvent) -> StepStatus:
     return status
 
 
-def _member(group: Pmap[StepId, None], step: StepId, *, is_in: bool) -> Pmap[StepId, None]:
-    if is_in == (step in group):
-        return group
-    return group.set(step, None) if is_in else group.drop(step)
+def _put(group: dict[StepId, None], step: StepId, *, is_in: bool) -> None:
+    if not is_in:
+        group.pop(step, None)
+    else:
+        group[step] = None
 
 
-def _living(live: Pmap[StepId, StepStatus], step: Step) -> Pmap[StepId, StepStatus]:
-    return live.set(step.id, step.status) if step.status in LIVE else live.drop(step.id)
-
-
-def _walked(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> Saga:
+def _walk(saga: Saga, *, again: bool = False, moved: StepId | None = None) -> None:
     """Move the rollback's place, or a rewind's, down past everything that is not owed."""
     if saga.phase is SagaStatus.ROLLING_BACK:
-        return walked_back(saga, again=again, moved=moved)
-    return rewound.walked(saga, again=again) if saga.rewinding else saga
+        walk_back(saga, again=again, moved=moved)
+    elif saga.rewinding:
+        rewound.walk(saga, again=again)
 
 
 # -- the saga itself --------------------------------------------------------------------------------------------------
@@ -395,115 +381,218 @@ _SagaMoved: TypeAlias = (
 )
 
 
-def _evolve_saga(saga: Saga, event: _SagaMoved) -> Saga:
+def _phase(saga: Saga, event: _SagaMoved) -> SagaStatus:
+    """The phase that follows."""
     phase = SAGA[saga.phase].get(type(event))
     if phase is None:
         raise _impossible(saga, event, f"the saga is {saga.phase}")
-    moved = altered(saga, head=saga.head + 1, phase=phase)
-    match event:
-        case e.WorkFinished(result=result, early=early) | e.SagaCompleted(result=result, early=early):
-            rewinding = () if phase is SagaStatus.COMPLETED else saga.rewinding
-            over = altered(rewound.gives_up(moved), finished=True, result=result, early=early, rewinding=rewinding)
-            return over if saga.rollback is None else altered(over, rollback=None, broken_off=saga.rollback)
-        case e.RollbackAwaited():
-            return _still_paused(saga, altered(moved, awaited=event))
-        case e.RollbackStarted(deadline_at=deadline_at):
-            gone = altered(moved, rollback=event, deadline_at=deadline_at, top=len(saga.order), rewinding=())
-            gone = altered(gone, mitigated_by=event.by if event.mitigate else "")
-            gone = altered(gone, awaited=None, still_paused=None)
-            return _walked(gone, again=True)
-        case e.RollbackResumed(deadline_at=deadline_at):
-            moved = altered(moved, mitigated_by=event.by) if event.mitigate else moved
-            return _walked(altered(moved, deadline_at=deadline_at, top=len(saga.order)), again=True)
-        case e.SagaPaused():
-            return altered(moved, paused=event, still_paused=None)
-        case e.BudgetSpent() | e.ChildSpent() | e.LimitReached() | e.LimitRaised():
-            return altered(moved, budget=spent(saga.budget, event, moved.head))
-        case e.WorkResumed(deadline_at=deadline_at):
-            return _walked(rewound.renewed(moved, deadline_at) if deadline_at else moved, again=True)
-        case e.CheckpointMade():
-            return rewound.mark(moved, event)
-        case e.RewindStarted(steps=steps):
-            if any(step not in saga.steps for step in steps):
-                raise _impossible(saga, event, "it names steps that were never proposed")
-            begun = _still_paused(saga, moved if saga.awaited is None else altered(moved, awaited=None))
-            return _walked(_regrouped(rewound.begin(begun, event), event.steps))
-        case e.RewindEnded(place=place):
-            if all(saga.rewinds[key].begun.place != place for key in saga.rewinding):
-                raise _impossible(saga, event, "no such rewind is under way")
-            return rewound.end(moved, event)
-        case e.SagaHalted():
-            return altered(moved, awaited=None, still_paused=None)
-        case e.FamilySettled():
-            return altered(moved, family_settled=True)
-        case e.SagaRolledBack() | e.SagaMitigated() | e.PolicyAdopted() | e.ContentRemoved():
-            return moved
-        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
-            return moved
-        case _:
-            assert_never(event)
+    return phase
 
 
-def _still_paused(before: Saga, moved: Saga) -> Saga:
+def _move(saga: Saga, event: _SagaMoved) -> None:
+    """Facts that change the phase, or nothing at all that a decision goes by."""
+    saga.phase = _phase(saga, event)
+
+
+def _end_work(saga: Saga, event: e.WorkFinished | e.SagaCompleted) -> None:
+    saga.phase = _phase(saga, event)
+    rewound.give_up(saga)
+    saga.finished, saga.result, saga.early = True, event.result, event.early
+    if saga.phase is SagaStatus.COMPLETED:
+        saga.rewinding = ()
+    if saga.rollback is not None:
+        saga.rollback, saga.broken_off = None, saga.rollback
+
+
+def _await_rollback(saga: Saga, event: e.RollbackAwaited) -> None:
+    phase = _phase(saga, event)
+    _keep_pause(saga)
+    saga.phase, saga.awaited = phase, event
+
+
+def _start_rollback(saga: Saga, event: e.RollbackStarted) -> None:
+    saga.phase = _phase(saga, event)
+    saga.rollback, saga.deadline_at, saga.top, saga.rewinding = event, event.deadline_at, len(saga.order), ()
+    saga.mitigated_by = event.by if event.mitigate else ""
+    saga.awaited = saga.still_paused = None
+    _walk(saga, again=True)
+
+
+def _resume_rollback(saga: Saga, event: e.RollbackResumed) -> None:
+    saga.phase = _phase(saga, event)
+    if event.mitigate:
+        saga.mitigated_by = event.by
+    saga.deadline_at, saga.top = event.deadline_at, len(saga.order)
+    _walk(saga, again=True)
+
+
+def _pause(saga: Saga, event: e.SagaPaused) -> None:
+    saga.phase, saga.paused, saga.still_paused = _phase(saga, event), event, None
+
+
+def _spend(saga: Saga, event: e.LimitEvent) -> None:
+    phase = _phase(saga, event)
+    saga.budget = spent(saga.budget, event, saga.head + 1)
+    saga.phase = phase
+
+
+def _resume_work(saga: Saga, event: e.WorkResumed) -> None:
+    saga.phase = _phase(saga, event)
+    if event.deadline_at:
+        rewound.renew(saga, event.deadline_at)
+    _walk(saga, again=True)
+
+
+def _make_checkpoint(saga: Saga, event: e.CheckpointMade) -> None:
+    saga.phase = _phase(saga, event)
+    rewound.mark(saga, event, saga.head + 1)
+
+
+def _start_rewind(saga: Saga, event: e.RewindStarted) -> None:
+    phase = _phase(saga, event)
+    if any(step not in saga.steps for step in event.steps):
+        raise _impossible(saga, event, "it names steps that were never proposed")
+    _keep_pause(saga)
+    saga.phase, saga.awaited = phase, None
+    rewound.begin(saga, event, saga.head + 1)
+    _regroup(saga, event.steps)
+    _walk(saga)
+
+
+def _end_rewind(saga: Saga, event: e.RewindEnded) -> None:
+    phase = _phase(saga, event)
+    if all(saga.rewinds[key].begun.place != event.place for key in saga.rewinding):
+        raise _impossible(saga, event, "no such rewind is under way")
+    saga.phase = phase
+    rewound.end(saga, event)
+
+
+def _halt(saga: Saga, event: e.SagaHalted) -> None:
+    saga.phase, saga.awaited, saga.still_paused = _phase(saga, event), None, None
+
+
+def _settle_family(saga: Saga, event: e.FamilySettled) -> None:
+    saga.phase, saga.family_settled = _phase(saga, event), True
+
+
+def _keep_pause(saga: Saga) -> None:
     """Keep a saga's own pause for when it has gone back; a wider one finds it by itself."""
-    own = before.phase is SagaStatus.PAUSED and before.paused is not None and before.paused.pause == 0
-    return altered(moved, still_paused=before.paused) if own else moved
+    if saga.phase is SagaStatus.PAUSED and saga.paused is not None and saga.paused.pause == 0:
+        saga.still_paused = saga.paused
 
 
-def _waits(saga: Saga, event: e.WaitEvent) -> Waits:
+def _wait(saga: Saga, event: e.WaitEvent) -> None:
+    waits = saga.waits or Waits()
     try:
-        return folded(saga.waits, event, saga.head + 1)
+        fold_wait(waits, event, saga.head + 1)
     except JournalDamagedError as exc:
         raise _impossible(saga, event, str(exc)) from None
+    saga.waits = waits
 
 
-def _evolve_incident(saga: Saga, event: e.IncidentEvent) -> Saga:
-    if isinstance(event, e.IncidentOpened):
-        return _open_incident(saga, event)
+# -- incidents --------------------------------------------------------------------------------------------------------
+
+_Closing: TypeAlias = e.IncidentRetried | e.IncidentResolved
+
+
+def _open_incident(saga: Saga, event: e.IncidentOpened) -> None:
+    named = None if event.step is None else _known(saga, event, event.step)
+    opened = Incident(
+        number=event.incident, kind=event.kind, step=event.step, why=event.why, left=event.left, owner=event.owner
+    )
+    saga.incidents = (*saga.incidents, opened)
+    if named is not None:
+        saga.steps[named.id] = altered(named, named=True)
+        _regroup(saga, (named.id,))
+        _walk(saga, moved=named.id)
+
+
+def _note_incident(saga: Saga, event: e.IncidentAssigned | e.IncidentCommented) -> None:
+    incident, status = _incident(saga, event)
+    owner = event.owner if isinstance(event, e.IncidentAssigned) else incident.owner
+    _put_incident(saga, altered(incident, status=status, owner=owner))
+
+
+def _close_incident(saga: Saga, event: _Closing) -> None:
+    incident, status = _incident(saga, event)
+    settled = event.settled if isinstance(event, e.IncidentResolved) else ()
+    touched = dict.fromkeys((*settled, *(() if incident.step is None else (incident.step,))))
+    still_named = {one.step for one in saga.open_incidents if one.number != incident.number}
+    steps = [
+        _when_closed(saga, event, altered(_known(saga, event, name), named=name in still_named)) for name in touched
+    ]
+    _put_incident(saga, altered(incident, status=status))
+    for step in steps:
+        saga.steps[step.id] = step
+        saga.top = max(saga.top, step.number if step.owed else 0)
+    _regroup(saga, touched)
+    _walk(saga, again=True)
+
+
+def _when_closed(saga: Saga, event: _Closing, step: Step) -> Step:
+    """A step that an incident was about, now that a person has seen to it."""
+    if isinstance(event, e.IncidentRetried):
+        stays_given_up = step.given_up and saga.finished and not step.releasable and not event.repeat
+        let_run_by = event.by if event.let_run else step.let_run_by
+        return altered(renewed(step, given_up=stays_given_up), let_run_by=let_run_by, repeats=event.repeat)
+    return changed(step, event, _next_status(saga, step, event)) if step.id in event.settled else step
+
+
+def _incident(
+    saga: Saga, event: e.IncidentAssigned | e.IncidentCommented | _Closing
+) -> tuple[Incident, IncidentStatus]:
+    """The incident that a fact is about, and the status that follows."""
     incident = next((one for one in saga.incidents if one.number == event.incident), None)
     status = None if incident is None else INCIDENT[incident.status].get(type(event))
     if incident is None or status is None:
         raise _impossible(saga, event, "no such open incident")
-    owner = event.owner if isinstance(event, e.IncidentAssigned) else incident.owner
-    incidents = tuple(altered(one, status=status, owner=owner) if one is incident else one for one in saga.incidents)
-    if isinstance(event, e.IncidentAssigned | e.IncidentCommented):
-        return altered(saga, head=saga.head + 1, incidents=incidents)
-    closed = altered(saga, head=saga.head + 1, incidents=incidents)
-    still_named = {one.step for one in closed.open_incidents}
-    settled = event.settled if isinstance(event, e.IncidentResolved) else ()
-    touched = dict.fromkeys((*settled, *(() if incident.step is None else (incident.step,))))
-    steps, top = saga.steps, saga.top
-    for name in touched:
-        step = altered(_known(saga, event, name), named=name in still_named)
-        if isinstance(event, e.IncidentRetried):
-            let_run_by = event.by if event.let_run else step.let_run_by
-            stays_given_up = step.given_up and saga.finished and not step.releasable and not event.repeat
-            step = altered(renewed(step, given_up=stays_given_up), let_run_by=let_run_by, repeats=event.repeat)
-        elif name in settled:
-            step = changed(step, event, _next_status(saga, step, event))
-        steps, top = steps.set(name, step), max(top, step.number if step.owed else 0)
-    return _walked(_regrouped(altered(closed, steps=steps, top=top), touched), again=True)
+    return incident, status
 
 
-def _open_incident(saga: Saga, event: e.IncidentOpened) -> Saga:
-    opened = Incident(
-        number=event.incident, kind=event.kind, step=event.step, why=event.why, left=event.left, owner=event.owner
-    )
-    halting = altered(saga, head=saga.head + 1, incidents=(*saga.incidents, opened))
-    if event.step is None:
-        return halting
-    named = altered(_known(saga, event, event.step), named=True)
-    return _walked(_regrouped(altered(halting, steps=saga.steps.set(named.id, named)), (named.id,)), moved=named.id)
+def _put_incident(saga: Saga, incident: Incident) -> None:
+    saga.incidents = tuple(incident if one.number == incident.number else one for one in saga.incidents)
 
 
-def _regrouped(saga: Saga, touched: Iterable[StepId]) -> Saga:
-    waiting, doubts, held = saga.waiting, saga.doubts, saga.held
+def _regroup(saga: Saga, touched: Iterable[StepId]) -> None:
     for step in map(saga.steps.__getitem__, touched):
-        waiting = _member(waiting, step.id, is_in=waits(step))
-        doubts = _member(doubts, step.id, is_in=step.doubtful)
-        held = _member(held, step.id, is_in=step.held)
-    return altered(saga, waiting=waiting, doubts=doubts, held=held)
+        _put(saga.waiting, step.id, is_in=waits(step))
+        _put(saga.doubts, step.id, is_in=step.doubtful)
+        _put(saga.held, step.id, is_in=step.held)
 
 
 def _impossible(saga: Saga, event: e.Event, why: str) -> JournalDamagedError:
     return JournalDamagedError(f"saga {saga.id}: {type(event).__name__} cannot follow entry {saga.head} ({why})")
+
+
+_FOLD: Final[Mapping[type[e.Event], Callable[[Saga, Any], None]]] = {
+    **dict.fromkeys(get_args(e.StepEvent | e.ApprovalEvent), _evolve_step),
+    e.SagaStarted: _start,
+    e.ActionDispatched: _add_step,
+    e.StepProposed: _add_step,
+    e.StepPlaced: _place_step,
+    e.AttemptStarted: _evolve_counted,
+    e.AttemptFailed: _evolve_counted,
+    e.AttemptLost: _evolve_counted,
+    **dict.fromkeys(get_args(e.WaitEvent), _wait),
+    e.IncidentOpened: _open_incident,
+    e.IncidentAssigned: _note_incident,
+    e.IncidentCommented: _note_incident,
+    e.IncidentRetried: _close_incident,
+    e.IncidentResolved: _close_incident,
+    e.WorkFinished: _end_work,
+    e.SagaCompleted: _end_work,
+    e.RollbackAwaited: _await_rollback,
+    e.RollbackStarted: _start_rollback,
+    e.RollbackResumed: _resume_rollback,
+    e.WorkResumed: _resume_work,
+    e.SagaPaused: _pause,
+    e.SagaHalted: _halt,
+    e.CheckpointMade: _make_checkpoint,
+    e.RewindStarted: _start_rewind,
+    e.RewindEnded: _end_rewind,
+    e.FamilySettled: _settle_family,
+    **dict.fromkeys(get_args(e.LimitEvent), _spend),
+    **dict.fromkeys((*get_args(e.ControlEvent), e.SagaRolledBack, e.SagaMitigated), _move),
+    **dict.fromkeys((e.PolicyAdopted, e.ContentRemoved), _move),
+}
+"""By the kind of a fact: the function that adds it to the state."""

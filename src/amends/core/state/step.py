@@ -121,6 +121,8 @@ class Step:
     undo_attempts: int = 0
     undo_renewed_at: int = 0
     retry_at: int | None = None
+    key: str = ""
+    """That of its attempts, as its intent has it; empty before the first."""
     result: Json = None
     before: Json = None
     layer: str = ""
@@ -284,7 +286,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
         ),
         (e.AttemptFailed, e.AttemptLost, e.AttemptStarted, e.IncidentRetried),
         "plan.forward decide._answer decide._ask_again_at limits._is_over step.unsettled step.lends step.told_of "
-        "step._ended_late step._probed saga._evolve_incident",
+        "step._ended_late step._probed saga._when_closed",
     ),
     "unsure": Flag(
         (e.AttemptLost, e.LateLossEnrolled, e.LateSuccessEnrolled),
@@ -374,11 +376,12 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
 
 def _attempted(step: Step, event: e.AttemptStarted | e.AttemptSucceeded, status: StepStatus) -> Step:
     match event:
-        case e.AttemptStarted(attempt=attempt):
+        case e.AttemptStarted(attempt=attempt, key=key):
             return altered(
                 step,
                 status=status,
                 attempts=attempt,
+                key=key,
                 retry_at=None,
                 probes=0,
                 fatal=False,

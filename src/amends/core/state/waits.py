@@ -8,11 +8,10 @@ finds each signal at the same wait, and signals of one name are taken up in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Final
 
 from amends.core import events as e
-from amends.core.state.pmap import Pmap
 from amends.core.transitions import WAIT, WaitStatus
 from amends.core.words.values import Json, StepId
 from amends.dataclass import dataclass
@@ -48,14 +47,17 @@ class Signal:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Waits:
     """All waits by their place, all signals by their number; `open` and `unread` name what is left of them."""
 
-    places: Pmap[StepId, Wait]
-    open: Pmap[StepId, None]
-    signals: Pmap[int, Signal]
-    unread: Pmap[int, None]
+    places: dict[StepId, Wait] = field(default_factory=dict[StepId, Wait])
+    open: dict[StepId, None] = field(default_factory=dict[StepId, None])
+    signals: dict[int, Signal] = field(default_factory=dict[int, Signal])
+    unread: dict[int, None] = field(default_factory=dict[int, None])
+
+    def copy(self) -> Waits:
+        return Waits(dict(self.places), dict(self.open), dict(self.signals), dict(self.unread))
 
     def opened(self) -> Iterator[Wait]:
         return iter(sorted((self.places[place] for place in self.open), key=lambda wait: wait.number))
@@ -65,42 +67,36 @@ def wait_words(name: str) -> str:
     return f"a wait for {name}" if name else "a sleep"
 
 
-def folded(waits: Waits | None, event: e.WaitEvent, entry: int) -> Waits:
-    """The waits after one more fact, which is that entry. Raises JournalDamagedError for one that cannot follow."""
-    old = waits or Waits(places=Pmap(), open=Pmap(), signals=Pmap(), unread=Pmap())
+def fold_wait(waits: Waits, event: e.WaitEvent, entry: int) -> None:
+    """Add one more fact, which is that entry. Raises JournalDamagedError for one that cannot follow."""
     match event:
         case e.WaitStarted(place=place, name=name, until=until):
-            if place in old.places:
+            if place in waits.places:
                 raise JournalDamagedError(f"place {place} is waited at twice")
-            wait = Wait(place=place, number=len(old.places) + 1, name=name, until=until, entry=entry)
-            return _with(old, wait, unread=old.unread)
+            number = len(waits.places) + 1
+            waits.places[place] = Wait(place=place, number=number, name=name, until=until, entry=entry)
+            waits.open[place] = None
         case e.SignalReceived(number=number, name=name, payload=payload, by=by):
-            if number != len(old.signals) + 1:
-                raise JournalDamagedError(f"signal {number} follows signal {len(old.signals)}")
-            signals = old.signals.set(number, Signal(number=number, name=name, payload=payload, by=by))
-            return replace(old, signals=signals, unread=old.unread.set(number, None))
+            if number != len(waits.signals) + 1:
+                raise JournalDamagedError(f"signal {number} follows signal {len(waits.signals)}")
+            waits.signals[number] = Signal(number=number, name=name, payload=payload, by=by)
+            waits.unread[number] = None
         case e.WaitEnded(place=place, signal=signal):
-            found = old.places.get(place)
+            found = waits.places.get(place)
             status = None if found is None else WAIT[found.status].get(type(event))
-            if found is None or status is None or (signal is not None and signal not in old.unread):
+            if found is None or status is None or (signal is not None and signal not in waits.unread):
                 raise JournalDamagedError(f"place {place} is not waited at, or signal {signal} is not there to be read")
-            ended = replace(found, status=status, signal=signal)
-            return _with(old, ended, unread=old.unread if signal is None else old.unread.drop(signal))
+            waits.places[place] = replace(found, status=status, signal=signal)
+            del waits.open[place]
+            if signal is not None:
+                del waits.unread[signal]
 
 
-def _with(old: Waits, wait: Wait, unread: Pmap[int, None]) -> Waits:
-    is_open = wait.status is WaitStatus.OPEN
-    left = old.open.set(wait.place, None) if is_open else old.open.drop(wait.place)
-    return Waits(places=old.places.set(wait.place, wait), open=left, signals=old.signals, unread=unread)
-
-
-def forgetting(waits: Waits | None, above: int) -> Waits | None:
-    """Without those that began after an entry: the definition waits anew, and finds the signals that they had taken."""
-    if waits is None:
-        return None
-    places, left, unread = waits.places, waits.open, waits.unread
+def forget_waits(waits: Waits, above: int) -> None:
+    """Forget those that began after an entry: the definition waits anew, and finds the signals that they had taken."""
     for wait in tuple(waits.places.values()):
         if wait.entry > above:
-            places, left = places.drop(wait.place), left.drop(wait.place)
-            unread = unread if wait.signal is None else unread.set(wait.signal, None)
-    return replace(waits, places=places, open=left, unread=unread)
+            del waits.places[wait.place]
+            waits.open.pop(wait.place, None)
+            if wait.signal is not None:
+                waits.unread[wait.signal] = None

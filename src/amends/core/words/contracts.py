@@ -112,7 +112,8 @@ def described(contract: Contract) -> dict[str, Json]:
 
     A mitigation is named where there is one: what people approved before there were any binds them still.
     """
-    return {name: _plain(getattr(contract, name)) for name in _FIELDS if name != _MITIGATION or contract.mitigation}
+    names = (each.name for each in fields(contract))
+    return {name: _plain(getattr(contract, name)) for name in names if name != _MITIGATION or contract.mitigation}
 
 
 def _plain(value: object) -> Json:
@@ -124,7 +125,6 @@ def _plain(value: object) -> Json:
 
 
 _MITIGATION: Final = "mitigation"
-_FIELDS: Final = tuple(field.name for field in fields(Contract))
 
 
 def key_of(saga: SagaId, step: StepId, topic: Topic, phase: Phase, turn: int = 0) -> str:

@@ -1,5 +1,8 @@
 """The values that a journal can hold: strict JSON, in one canonical spelling (RFC 8785).
 
+Most values are spelled by msgspec, after a look at each part has shown that it spells this one in the same way. Others,
+and what is to be refused, go the exact way.
+
 What does not survive a round trip is refused here with the path of the culprit, before anything is stored: integers
 past 2**53, NaN, lone surrogates, keys that are not strings, tuples, sets, bytes, and objects of any other kind. So is
 what is nested deeper than 64 levels, or takes more than 16 MB; both are found while walking, however much is left.
@@ -14,12 +17,17 @@ import json
 import math
 from collections.abc import Iterable
 from json.encoder import encode_basestring as _quote
-from typing import Any, Final, NamedTuple, NewType, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NewType, TypeAlias, cast
+
+from msgspec.json import Encoder
 
 from amends.core.words.parts import Cut, cut
 from amends.errors import NotJsonError, TooLargeError
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+else:
+    Json = Any  # what a value holds is checked where it is spelled; an alias of itself is for type checkers only
 SagaId = NewType("SagaId", str)
 StepId = NewType("StepId", str)
 _Way: TypeAlias = "tuple[_Way, str | int] | None"
@@ -27,6 +35,7 @@ _Way: TypeAlias = "tuple[_Way, str | int] | None"
 
 SECRET_MARK: Final = "$secret"  # noqa: S105 - a mark, not a password
 """The key under which a stored value says that a secret stood there."""
+_MARKED: Final = f'"{SECRET_MARK}"'
 RESOLVE: Final = "resolve "
 """How the signals begin by which people resolve the conflicts of a changeset."""
 BUILT_IN: Final = "amends."
@@ -54,11 +63,12 @@ MITIGATED: Final = "mitigated"
 LARGEST_INT: Final = 2**53 - 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 DEEPEST: Final = 64
-_SMALL: Final = 8
-_SHORT: Final = 1024
 _PLAIN_UP_TO: Final = 21
 _PLAIN_FROM: Final = -6
 _CONTAINERS: Final = frozenset({dict, list})
+_FLAGS: Final = frozenset({bool, type(None)})
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 1e-4, 1e15
+"""Between these, a float that is not whole is spelled by everybody in the same way."""
 _AT_ONCE: Final = 256 * 1024
 """How many characters are spelled by one call that no other thread can interrupt."""
 _PIECES: Final = 8192
@@ -67,6 +77,8 @@ _LONGEST_NAME: Final = 80
 _LONGEST_WAY: Final = 400
 _TYPE_NAME: Final = type.__dict__["__name__"]
 
+quick_spelling: Final = Encoder(order="sorted").encode
+"""The spelling in UTF-8 of what `room_left` has looked at, or of a fact that holds nothing else."""
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -125,9 +137,15 @@ def canonical(value: object, *, what: str = "value", most: int = LARGEST_VALUE) 
 
     What it costs is bounded by `most`, whatever the value is; a large one takes its time, and lets other threads run.
     """
-    text = _spell_small(value)
+    text = _quick_text(value, most)
     if text is not None:
+        if len(text) > most // 4 and size_of(text) > most:
+            raise too_large(what, most)
         return text
+    return _exactly(value, what, most)
+
+
+def _exactly(value: object, what: str, most: int) -> str:
     if _spellings.kept and (known := spelling_of(value)) is not None and known.size <= most:
         return known.text
     weight = Weight(most, what)
@@ -180,31 +198,77 @@ def size_of(text: str) -> int:
     return sum(len(text[start : start + _AT_ONCE].encode()) for start in range(0, len(text), _AT_ONCE))
 
 
-def _spell_small(value: object) -> str | None:
-    """The spelling of a scalar, or of a small flat object, in one pass; None where the long way has to be taken."""
-    kind = type(value)
-    if kind is not dict:
-        return _spell_scalar(value, kind)
-    items = cast("dict[object, object]", value)
-    if len(items) > _SMALL:
+def payload(value: object, most: int = LARGEST_VALUE) -> tuple[Json, str] | None:
+    """A copy that nobody else holds and its text, of a value that is spelled quickly and holds nothing secret.
+
+    None for any other: it is to be masked, and spelled in the exact way.
+    """
+    text = _quick_text(value, most)
+    if text is None or _MARKED in text:
         return None
-    parts: list[tuple[str, str]] = []
-    for key, item in items.items():
-        text = _spell_scalar(item, type(item))
-        if text is None or type(key) is not str or not key.isascii():
-            return None
-        parts.append((key, text))
-    return "{" + ",".join([f"{_quote(key)}:{text}" for key, text in sorted(parts)]) + "}"
+    return cast("Json", _copied(value) if type(value) in _CONTAINERS else value), text
 
 
-def _spell_scalar(value: Any, kind: type) -> str | None:  # noqa: ANN401 - told apart by its exact type
-    if kind is str:
-        return _quote(value) if value.isascii() and len(value) < _SHORT else None
-    if kind is int:
-        return repr(value) if -LARGEST_INT <= value <= LARGEST_INT else None
-    if value is None:
-        return "null"
-    return None if kind is not bool else "true" if value else "false"
+def _copied(value: object) -> object:
+    """A copy of a value that was looked at, and is neither deep nor large."""
+    if type(value) is dict:
+        named = cast("dict[str, object]", value).copy()
+        for name, item in named.items():
+            if type(item) in _CONTAINERS:
+                named[name] = _copied(item)
+        return named
+    return [_copied(item) if type(item) in _CONTAINERS else item for item in cast("list[object]", value)]
+
+
+def _quick_text(value: object, most: int) -> str | None:
+    if room_left(value, min(_AT_ONCE, most)) < 0:
+        return None
+    try:
+        return quick_spelling(value).decode()
+    except UnicodeEncodeError:
+        return None  # half a character: the exact way says where
+
+
+def room_left(value: Any, room: int = LARGEST_VALUE, levels: int = DEEPEST) -> int:  # noqa: ANN401 - told by its type
+    """How many of so many characters a value leaves; below 0 where it has to be spelled in the exact way.
+
+    That is what takes more, is nested deeper, holds what JSON does not, or what msgspec spells in a way of its own: a
+    float that is whole or has an exponent, keys that are not ASCII (it sorts them by code points).
+    """
+    kind = type(value)
+    if kind is dict:
+        room -= 5 * len(value)
+        if room < 0 or not levels:
+            return -1
+        for key in value:
+            if type(key) is not str or not key.isascii():
+                return -1
+            room -= len(key)
+        items = value.values()
+    elif kind is list:
+        room -= 2 * len(value)
+        if room < 0 or not levels:
+            return -1
+        items = value
+    else:
+        items = (value,)
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            room -= len(item)
+        elif kind is int:
+            if not -LARGEST_INT <= item <= LARGEST_INT:
+                return -1
+        elif kind in _CONTAINERS:
+            room = room_left(item, room, levels - 1)
+            if room < 0:
+                return -1
+        elif kind is float:
+            if not _SMALLEST_FLOAT <= abs(item) < _LARGEST_FLOAT or item.is_integer():
+                return -1
+        elif kind not in _FLAGS:
+            return -1
+    return room
 
 
 def digest(text: str) -> str:

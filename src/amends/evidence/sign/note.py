@@ -43,7 +43,7 @@ _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _NAME: Final = re.compile(r"[^\s+]{1,200}")
 
 
-class Signature(NamedTuple):
+class NoteSignature(NamedTuple):
     name: str
     id: bytes
     raw: bytes
@@ -53,7 +53,7 @@ class Note(NamedTuple):
     """`text` ends with a newline, and is what was signed."""
 
     text: str
-    signatures: tuple[Signature, ...]
+    signatures: tuple[NoteSignature, ...]
 
 
 class NotedHead(NamedTuple):
@@ -128,13 +128,13 @@ def read_note(note: str) -> Note:
     return Note(text + "\n", tuple(_read_signature(line) for line in lines))
 
 
-def _read_signature(line: str) -> Signature:
+def _read_signature(line: str) -> NoteSignature:
     dash, _, rest = line.partition(" ")
     name, _, coded = rest.partition(" ")
     raw = _decoded(coded)
     if dash != "—" or not _NAME.fullmatch(name) or raw is None or len(raw) <= _ID_BYTES:
         raise EvidenceError(f"{_short(line)} is not the signature of a note")
-    return Signature(name, raw[:_ID_BYTES], raw[_ID_BYTES:])
+    return NoteSignature(name, raw[:_ID_BYTES], raw[_ID_BYTES:])
 
 
 def spell_note(text: str, signatures: Sequence[tuple[PublicKey, bytes]]) -> str:

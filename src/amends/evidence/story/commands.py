@@ -19,14 +19,14 @@ _ASKED: Final = frozenset({"run", "shell", "using", "files"})
 _ENDED: Final = frozenset({"exit", "stdout", "stderr", "cut"})
 
 
-def changed(value: Json) -> str | None:
+def changeset_line(value: Json) -> str | None:
     """How much of a changeset is asked to land, is reviewed or has landed, or was merged; None for anything else."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get(FILES_MARK), str):
         return ""
     if set(value) == {"files"}:
-        return changed(value["files"])
+        return changeset_line(value["files"])
     if {"changed_files", "changed_lines"} <= set(value):
         return f"{_counted(value['changed_files'], 'file')}, {_counted(value['changed_lines'], 'line')}"
     if isinstance(value.get("branch"), dict) and isinstance(value.get("child"), str):
@@ -59,7 +59,7 @@ def command_line(args: Json) -> str | None:
     return f"sh: {' '.join(shell.split())}" if isinstance(shell, str) else None
 
 
-def printed(result: Json) -> str | None:
+def first_printed_line(result: Json) -> str | None:
     """The first line that a command printed, and whether there were more; None for another action's result."""
     if not isinstance(result, dict) or not {"exit", "stdout"} <= set(result) <= _ENDED:
         return None

@@ -14,7 +14,7 @@ from amends.core import events as e
 from amends.core.state.step import rate_words
 from amends.core.words.values import RUNTIME, Json, StepId
 from amends.dataclass import dataclass
-from amends.evidence.story.commands import CHANGESET, changed, command_line, file_input, printed
+from amends.evidence.story.commands import CHANGESET, changeset_line, command_line, file_input, first_printed_line
 from amends.evidence.story.limits import told_of_bounds, told_of_limits
 from amends.evidence.story.waits import told_of_control, told_of_removal, told_of_waiting
 from amends.journal.port.journal import Entry
@@ -383,7 +383,7 @@ def _forward(event: _Forward, seen: _Seen, at: int) -> _Told | None:
             seen.has_begun = True
             return direction, Tone.PLAIN, f"{_call(seen)} (attempt {attempt}{_allowed(seen.rule)})"
         case e.AttemptSucceeded(result=result, opaque=opaque, confinement=kept_in):
-            files = changed(result) if seen.topic.startswith(CHANGESET) else None
+            files = changeset_line(result) if seen.topic.startswith(CHANGESET) else None
             told = _of(result) if files is None else f": {files}"
             return direction, Tone.GOOD, f"succeeded{_kept_in(kept_in)}{_lacking(opaque) or told}"
         case e.AttemptFailed(fatal=fatal, confinement=kept_in):
@@ -504,7 +504,7 @@ def _call(seen: _Seen) -> str:
     line, name = command_line(seen.args), seen.topic.rpartition(".")[2]
     if line is not None:
         return f"{name}: {visible(line, LONGEST_ARGS)}"
-    files = changed(seen.args) if seen.topic.startswith(CHANGESET) else None
+    files = changeset_line(seen.args) if seen.topic.startswith(CHANGESET) else None
     return f"{name} {spelled_args(seen.args) if files is None else files}".rstrip()
 
 
@@ -518,7 +518,7 @@ def _lacking(opaque: str) -> str:
 
 
 def _of(value: Json) -> str:
-    told = printed(value)
+    told = first_printed_line(value)
     if told is not None:
         return f": {visible(told, LONGEST_RESULT)}" if told else ""
     return "" if value is None else f": {spelled(value, LONGEST_RESULT)}"

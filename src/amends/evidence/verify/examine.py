@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple, cast
 from amends.core.state.saga import evolve, unstarted
 from amends.core.words.values import SagaId
 from amends.errors import AmendsError
-from amends.evidence.verify.positions import Span, Spans
+from amends.evidence.verify.positions import PositionRanges, Span
 from amends.journal.codec import FIRST, chain, is_removal, removed_digest
 from amends.journal.port.evidence import Stored
 from amends.journal.port.journal import Journal
@@ -73,14 +73,14 @@ class Removed:
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class VerificationReport:
     """Positions of entries, and words about them. `hidden`: missing from a saga, at a position nobody can tell."""
 
-    covered: Spans = field(default_factory=Spans)
-    unattested: Spans = field(default_factory=Spans)
-    missing: Spans = field(default_factory=Spans)
-    altered: Spans = field(default_factory=Spans)
-    gone: Spans = field(default_factory=Spans)
+    covered: PositionRanges = field(default_factory=PositionRanges)
+    unattested: PositionRanges = field(default_factory=PositionRanges)
+    missing: PositionRanges = field(default_factory=PositionRanges)
+    altered: PositionRanges = field(default_factory=PositionRanges)
+    gone: PositionRanges = field(default_factory=PositionRanges)
     """Of which what they held is gone, and no signed entry says who removed it."""
     may_be_gone: bool = False
     """Whether that is taken for a removal from before removals were on record."""
@@ -133,7 +133,7 @@ class Examination:
         is_part: bool = False,
         may_be_gone: bool = False,
     ) -> None:
-        self.report = Report(may_be_gone=may_be_gone)
+        self.report = VerificationReport(may_be_gone=may_be_gone)
         self.has_branches = False
         by_size = groupby(sorted(signed), key=itemgetter(0))
         self._signed: list[tuple[int, set[bytes]]] = [(one, {root for _, root in same}) for one, same in by_size]
@@ -147,8 +147,8 @@ class Examination:
         self._is_whole = True
         self._next = 1
         self._heads: dict[str, tuple[int, bytes]] = {}
-        self._present = Spans()
-        self._untied = Spans()
+        self._present = PositionRanges()
+        self._untied = PositionRanges()
         self._missing_numbers = 0
         self._empty: dict[str, list[tuple[int, int]]] = {}
         self._recorded: list[tuple[int, int, Said, list[int]]] = []
@@ -208,7 +208,7 @@ class Examination:
         self.report.altered.add(position)
         self._find(f"entry {position}: {why}")
 
-    def finish(self) -> Report:
+    def finish(self) -> VerificationReport:
         report = self.report
         report.missing.add(self._next, self._until)
         report.hidden = max(0, self._missing_numbers - len(report.missing))

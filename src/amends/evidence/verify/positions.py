@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 Span = tuple[int, int]
 
 
-class Spans:
+class PositionRanges:
     """First and last of each run, in order, never touching. What is added out of order waits until somebody looks."""
 
     __slots__ = ("_late", "_runs")
@@ -47,9 +47,9 @@ class Spans:
         """How many positions: a run counts with all of its own."""
         return sum(last - first + 1 for first, last in self._sorted())
 
-    def __sub__(self, other: Iterable[Span]) -> Spans:
+    def __sub__(self, other: Iterable[Span]) -> PositionRanges:
         """One pass over both, however many runs there are."""
-        left, gone, place = Spans(), sorted(other), 0
+        left, gone, place = PositionRanges(), sorted(other), 0
         for first, last in self:
             begin = first
             while place < len(gone) and gone[place][0] <= last:
@@ -61,8 +61,8 @@ class Spans:
             left.add(begin, last)
         return left
 
-    def up_to(self, most: int) -> Spans:
-        return Spans((first, min(last, most)) for first, last in self)
+    def up_to(self, most: int) -> PositionRanges:
+        return PositionRanges((first, min(last, most)) for first, last in self)
 
     def meets(self, first: int, last: int) -> bool:
         runs = self._sorted()

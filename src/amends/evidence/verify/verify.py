@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, Final, cast
 from amends.core.words.parts import named_by
 from amends.core.words.values import digest
 from amends.errors import EvidenceError, JournalDamagedError
-from amends.evidence.bundle import FORMATS, is_policy, needed, spell, spell_entry
+from amends.evidence.bundle import FORMATS, is_policy, payload_digests, spell, spell_entry
 from amends.evidence.sign import note as notes
 from amends.evidence.sign.note import held_notes
-from amends.evidence.verify.examine import Examination, Report, store_troubles, troubles_in
+from amends.evidence.verify.examine import Examination, VerificationReport, store_troubles, troubles_in
 from amends.evidence.verify.trust import Trust
 from amends.journal.codec import removed_digest
 from amends.journal.port.evidence import Evidence, Stored
@@ -39,7 +39,9 @@ _scan: Final[Callable[[str], tuple[Any, int]]] = json.JSONDecoder().raw_decode
 Fields = dict[str, Any]
 
 
-def verify_bundle(file: BinaryIO, key: str, *, checkpoint: str | None = None, may_be_gone: bool = False) -> Report:
+def verify_bundle(
+    file: BinaryIO, key: str, *, checkpoint: str | None = None, may_be_gone: bool = False
+) -> VerificationReport:
     """Hold a bundle against a public key, and against a checkpoint that somebody kept: a note, or the text of a file of
     tree heads. A bundle of some sagas can be held against one alone, the newest.
 
@@ -252,7 +254,7 @@ def _want(names: Iterable[str], position: int, wanted: dict[str, int], given: se
 
 def _needed(body: str) -> tuple[str, ...]:
     try:
-        return needed(body)
+        return payload_digests(body)
     except JournalDamagedError:
         return ()
 
@@ -295,7 +297,7 @@ async def verify_journal(
     checkpoint: str | None = None,
     may_be_gone: bool = False,
     reads_sagas: bool = True,
-) -> Report:
+) -> VerificationReport:
     """Go over a whole journal: every entry, every checkpoint, every key; then the store, and each saga as it is read.
 
     Without a key the one counts that the journal says it began with: that shows damage, but not that nobody has put

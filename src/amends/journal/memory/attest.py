@@ -13,7 +13,7 @@ from amends.core.words.verdict import Rate
 from amends.errors import EvidenceError
 from amends.journal.codec import Wire, encode, removed_digest, without_payload
 from amends.journal.memory import lists
-from amends.journal.memory.state import Kept, Memory, Record
+from amends.journal.memory.state import KeptEntry, KeptSaga, Memory
 from amends.journal.port import rates, refusals
 from amends.journal.port.entries import PARENT, ROOT
 from amends.journal.port.evidence import (
@@ -264,7 +264,7 @@ class MemoryLog:
         except EvidenceError:
             return  # the next one will try
 
-    def _over(self, ended_before: int, spared: Spared) -> list[Record]:
+    def _over(self, ended_before: int, spared: Spared) -> list[KeptSaga]:
         every = self.memory.sagas.values()
         over = [record for record in every if self._is_over(record, ended_before)]
         free = [record for record in over if not spared.spares(record.id, record.begun.labels)]
@@ -273,7 +273,7 @@ class MemoryLog:
         alone = [record for record in free if _family(record) not in kept]
         return [record for record in alone if self._nobody_above_needs(record, ended_before, spared)]
 
-    def _nobody_above_needs(self, record: Record, ended_before: int, spared: Spared) -> bool:
+    def _nobody_above_needs(self, record: KeptSaga, ended_before: int, spared: Spared) -> bool:
         """Whether nobody can have a child taken back any more: all above it would be removed too, or are."""
         labels = record.begun.labels
         above, seen = [labels.get(PARENT), labels.get(ROOT)], set[str]()
@@ -288,7 +288,7 @@ class MemoryLog:
             above.append(kin.begun.labels.get(PARENT))
         return True
 
-    def _is_over(self, record: Record, ended_before: int) -> bool:
+    def _is_over(self, record: KeptSaga, ended_before: int) -> bool:
         row = lists.row(self.memory, record)
         has_ended = row.ended_at is not None and row.ended_at < ended_before
         holds_on = row.definition in {POLICIES, CONTROL}
@@ -296,12 +296,12 @@ class MemoryLog:
         is_needed = row.open_incidents or row.open_approvals or holds_on or counts
         return has_ended and not is_needed and not record.removed
 
-    def _remove(self, record: Record, by: str, why: str, *, own: bool) -> int:
+    def _remove(self, record: KeptSaga, by: str, why: str, *, own: bool) -> int:
         count = 0
         for place, kept in enumerate(record.entries):
             body = without_payload(kept.wire.name, kept.wire.body)
             count += body != kept.wire.body
-            record.entries[place] = Kept(kept.at, Wire(kept.wire.name, body, {}), kept.hash)
+            record.entries[place] = KeptEntry(kept.at, Wire(kept.wire.name, body, {}), kept.hash)
         self.memory.drop_blobs(record)
         for name, (place, row) in self.memory.incidents.items():
             if row.saga == record.id:
@@ -310,11 +310,11 @@ class MemoryLog:
         self._put_on_record(record, e.ContentRemoved(entries=len(record.entries), by=by, why=why, own=own))
         return count
 
-    def _put_on_record(self, record: Record, removed: e.ContentRemoved) -> None:
+    def _put_on_record(self, record: KeptSaga, removed: e.ContentRemoved) -> None:
         self.memory.add(record, removed, encode(removed), self._clock.now())
 
 
-def _family(record: Record) -> str:
+def _family(record: KeptSaga) -> str:
     """The saga at the top of those that called each other: its own id, for one that nobody called."""
     labels = record.begun.labels
     return labels.get(ROOT) or labels.get(PARENT) or record.id

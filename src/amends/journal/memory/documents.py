@@ -14,22 +14,22 @@ from amends.journal.port.entries import PARENT
 
 
 def write(memory: Memory, asked: DocumentWrite, now: int) -> Document:
-    return filing.changed(_Shelf(memory, now), asked)
+    return filing.changed(_MemoryDocuments(memory, now), asked)
 
 
 def written(memory: Memory, key: str) -> Document | None:
-    return _Shelf(memory, 0).written(key)
+    return _MemoryDocuments(memory, 0).written(key)
 
 
 def document(memory: Memory, name: str, reader: SagaId | None, version: int | None) -> Document | None:
     if version is None:
-        return _told(memory, filing.seen(_Shelf(memory, 0), name, reader))
-    return _told(memory, _Shelf(memory, 0).version(name, version))
+        return _told(memory, filing.seen(_MemoryDocuments(memory, 0), name, reader))
+    return _told(memory, _MemoryDocuments(memory, 0).version(name, version))
 
 
 def documents(memory: Memory, prefix: str, after: str | None, limit: int) -> DocumentPage:
     names = sorted({one.name for one in memory.documents.values() if one.name.startswith(prefix)})
-    every = [filing.seen(_Shelf(memory, 0), name, None) for name in names if name > (after or "")]
+    every = [filing.seen(_MemoryDocuments(memory, 0), name, None) for name in names if name > (after or "")]
     found = [one for one in every if one is not None and not one.deleted]
     return DocumentPage(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
@@ -46,7 +46,7 @@ def _version(one: Document) -> int:
     return one.version
 
 
-class _Shelf:
+class _MemoryDocuments:
     def __init__(self, memory: Memory, now: int) -> None:
         self._memory = memory
         self._now = now
@@ -99,4 +99,6 @@ class _Shelf:
 
 def _told(memory: Memory, found: Document | None) -> Document | None:
     """With whether it is final."""
-    return found if found is None or filing.is_final(_Shelf(memory, 0), found) else replace(found, final=False)
+    return (
+        found if found is None or filing.is_final(_MemoryDocuments(memory, 0), found) else replace(found, final=False)
+    )

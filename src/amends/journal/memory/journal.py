@@ -19,11 +19,11 @@ from amends.errors import AmendsError
 from amends.journal.codec import encode
 from amends.journal.memory import documents, lists, locks
 from amends.journal.memory.attest import MemoryLog
-from amends.journal.memory.state import Record
+from amends.journal.memory.state import KeptSaga
 from amends.journal.port import lists as cursors, refusals
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
 from amends.journal.port.entries import Entry, Summary
-from amends.journal.port.leases import NOBODY_KNOWN, Driver, Lease, Life, Reading, reading
+from amends.journal.port.leases import NOBODY_KNOWN, Lease, LeaseHolder, Reading, WorkerLife, reading
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
@@ -110,8 +110,8 @@ class MemoryJournal(MemoryLog):
         summary: Summary,
         lease: Lease | None,
         at: int,
-    ) -> Record:
-        return Record(
+    ) -> KeptSaga:
+        return KeptSaga(
             id=saga,
             place=len(self.memory.sagas) + 1,
             begun=refusals.begun(saga, events, after, lease),
@@ -122,7 +122,7 @@ class MemoryJournal(MemoryLog):
             epoch=0 if lease is None else lease.epoch,
         )
 
-    def _apply(self, record: Record, change: Change, at: int) -> None:
+    def _apply(self, record: KeptSaga, change: Change, at: int) -> None:
         memory = self.memory
         match change:
             case TopicSeen(topic=topic):
@@ -172,7 +172,7 @@ class MemoryJournal(MemoryLog):
     def _renew(self, worker: str, ttl_s: float, elapsed: Reading) -> None:
         self._require_open()
         with self.memory.lock:
-            self.memory.workers[worker] = Life(NOBODY_KNOWN, elapsed() + ttl_s, ttl_s)
+            self.memory.workers[worker] = WorkerLife(NOBODY_KNOWN, elapsed() + ttl_s, ttl_s)
 
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         self._require_open()
@@ -209,7 +209,7 @@ class MemoryJournal(MemoryLog):
             ]
             return tuple(self._take(record, worker) for record in free[:limit])
 
-    def _is_free(self, record: Record, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
+    def _is_free(self, record: KeptSaga, worker: str, elapsed: Reading, *, is_named: bool) -> bool:
         """Whether a worker may claim it. The worker is there, whatever its row says: its own it gets again only by
         name.
         """
@@ -217,11 +217,11 @@ class MemoryJournal(MemoryLog):
             return is_named
         return self._living(record, elapsed) is None
 
-    def _take(self, record: Record, worker: str) -> Lease:
+    def _take(self, record: KeptSaga, worker: str) -> Lease:
         record.worker, record.epoch, record.nudged = worker, record.epoch + 1, False
         return Lease(saga=record.id, worker=worker, epoch=record.epoch)
 
-    def _living(self, record: Record, elapsed: Reading) -> str | None:
+    def _living(self, record: KeptSaga, elapsed: Reading) -> str | None:
         """The worker that holds a saga, if it is alive."""
         life = self.memory.workers.get(record.worker)
         return None if life is None or life.is_over(NOBODY_KNOWN, elapsed()) else record.worker
@@ -232,9 +232,9 @@ class MemoryJournal(MemoryLog):
             record = self.memory.sagas.get(saga)
             return None if record is None else self._living(record, reading(self._clock))
 
-    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         self._require_open()
-        found: dict[SagaId, Driver] = {}
+        found: dict[SagaId, LeaseHolder] = {}
         with self.memory.lock:
             told, seen = self._clock.now(), reading(self._clock)()
             for saga in sagas:
@@ -243,9 +243,9 @@ class MemoryJournal(MemoryLog):
                     continue
                 life = self.memory.workers.get(record.worker)
                 if life is None or life.is_over(NOBODY_KNOWN, seen):
-                    found[saga] = Driver(record.worker)
+                    found[saga] = LeaseHolder(record.worker)
                 else:
-                    found[saga] = Driver(record.worker, told + round((life.until - seen) * 1000), is_gone=False)
+                    found[saga] = LeaseHolder(record.worker, told + round((life.until - seen) * 1000), is_gone=False)
         return found
 
     # -- locks --------------------------------------------------------------------------------------------------------
@@ -318,6 +318,6 @@ class MemoryJournal(MemoryLog):
         return ApprovalPage(rows=rows, cursor=cursor)
 
 
-def _has_slept(record: Record, now: int) -> bool:
+def _has_slept(record: KeptSaga, now: int) -> bool:
     summary = record.summary
     return summary.status is SagaStatus.WAITING and summary.wake_at is not None and summary.wake_at <= now

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus
-from amends.journal.memory.state import Memory, Record
+from amends.journal.memory.state import KeptSaga, Memory
 from amends.journal.port import lists as cursors
 from amends.journal.port.entries import PARENT
 from amends.journal.port.lists import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
@@ -16,7 +16,7 @@ from amends.journal.projection import topic_of
 _Row = TypeVar("_Row", IncidentRow, ApprovalRow)
 
 
-def row(memory: Memory, record: Record) -> SagaRow:
+def row(memory: Memory, record: KeptSaga) -> SagaRow:
     incidents, approvals = memory.incidents.values(), memory.approvals.values()
     status = record.summary.status
     return SagaRow(
@@ -37,11 +37,11 @@ def row(memory: Memory, record: Record) -> SagaRow:
     )
 
 
-def age(record: Record) -> tuple[int, int]:
+def age(record: KeptSaga) -> tuple[int, int]:
     return (record.started_at, record.place)
 
 
-def matches(record: Record, query: SagaQuery) -> bool:
+def matches(record: KeptSaga, query: SagaQuery) -> bool:
     return (
         (query.statuses is None or record.summary.status in query.statuses)
         and (query.definition is None or record.begun.definition == query.definition)
@@ -57,7 +57,7 @@ def matches(record: Record, query: SagaQuery) -> bool:
     )
 
 
-def _ended_within(record: Record, query: SagaQuery) -> bool:
+def _ended_within(record: KeptSaga, query: SagaQuery) -> bool:
     if query.ended_from is None and query.ended_until is None:
         return True
     at = record.updated_at
@@ -79,7 +79,7 @@ def page(
     return tuple(row for _, row in shown), cursor
 
 
-def opened(record: Record, event: e.IncidentOpened, at: int) -> IncidentRow:
+def opened(record: KeptSaga, event: e.IncidentOpened, at: int) -> IncidentRow:
     return IncidentRow(
         id=f"{record.id}/{event.incident}",
         saga=record.id,
@@ -96,7 +96,7 @@ def opened(record: Record, event: e.IncidentOpened, at: int) -> IncidentRow:
     )
 
 
-def requested(record: Record, event: e.ApprovalRequested, at: int) -> ApprovalRow:
+def requested(record: KeptSaga, event: e.ApprovalRequested, at: int) -> ApprovalRow:
     return ApprovalRow(
         id=f"{record.id}/{event.step}",
         saga=record.id,

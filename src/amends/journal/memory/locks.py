@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId, StepId
 from amends.errors import unknown_saga
-from amends.journal.memory.state import Memory, Ticket
+from amends.journal.memory.state import LockTicket, Memory
 from amends.journal.port import lists as cursors, locks as locking, refusals
 from amends.journal.port.leases import Lease
-from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, Wait
+from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, LockWait
 
 
 def lock(memory: Memory, ask: LockAsk, lease: Lease, now: int) -> LockAnswer:
@@ -50,7 +50,7 @@ def locks(memory: Memory, query: LockQuery) -> LockPage:
     return LockPage(tuple(_row(memory, ticket) for ticket in shown), cursor)
 
 
-def _row(memory: Memory, ticket: Ticket) -> LockRow:
+def _row(memory: Memory, ticket: LockTicket) -> LockRow:
     return LockRow(
         resource=ticket.resource,
         saga=ticket.saga,
@@ -76,7 +76,7 @@ class _Lines:
     def add(self, ask: LockAsk, resource: str) -> None:
         memory = self._memory
         memory.line += 1
-        memory.tickets.append(Ticket(memory.line, resource, ask.saga, ask.owner, ask.step, self._now, ask.until))
+        memory.tickets.append(LockTicket(memory.line, resource, ask.saga, ask.owner, ask.step, self._now, ask.until))
 
     def drop(self, saga: SagaId, step: StepId) -> None:
         _drop(self._memory, [one for one in self._memory.tickets if (one.saga, one.step) == (saga, step)])
@@ -87,22 +87,22 @@ class _Lines:
     def tickets(self, owner: SagaId) -> int:
         return sum(one.owner == owner for one in self._memory.tickets)
 
-    def ahead_of(self, owner: SagaId) -> Iterable[Wait]:
+    def ahead_of(self, owner: SagaId) -> Iterable[LockWait]:
         for mine in [one for one in self._memory.tickets if one.owner == owner]:
             others = [one.owner for one in _ahead(self._memory, mine) if one.owner != owner]
             if others and self.holder(mine.resource) != owner:
-                yield Wait(owner, mine.resource, others[-1])
+                yield LockWait(owner, mine.resource, others[-1])
 
 
 def holder_of(memory: Memory, resource: str) -> SagaId | None:
     return next((ticket.owner for ticket in memory.tickets if ticket.resource == resource), None)
 
 
-def _ahead(memory: Memory, ticket: Ticket) -> list[Ticket]:
+def _ahead(memory: Memory, ticket: LockTicket) -> list[LockTicket]:
     return [one for one in memory.tickets if one.resource == ticket.resource and one.number < ticket.number]
 
 
-def _drop(memory: Memory, gone: list[Ticket]) -> None:
+def _drop(memory: Memory, gone: list[LockTicket]) -> None:
     """Remove tickets, and nudge those whose turn it is now, and who have all that they asked for."""
     if not gone:
         return
@@ -114,7 +114,7 @@ def _drop(memory: Memory, gone: list[Ticket]) -> None:
             _wake(memory, next_up)
 
 
-def _wake(memory: Memory, ticket: Ticket) -> None:
+def _wake(memory: Memory, ticket: LockTicket) -> None:
     asked = [one for one in memory.tickets if (one.saga, one.step) == (ticket.saga, ticket.step)]
     record = memory.sagas[ticket.saga]
     has_all = all(holder_of(memory, one.resource) == one.owner for one in asked)

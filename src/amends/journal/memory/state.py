@@ -14,14 +14,14 @@ from amends.journal.codec import FIRST, Wire, chain, decode, removed_digest
 from amends.journal.port.documents import Document
 from amends.journal.port.entries import Entry, RemovedEntry, Summary
 from amends.journal.port.evidence import Signer, Stored, TreeHead
-from amends.journal.port.leases import Life
+from amends.journal.port.leases import WorkerLife
 from amends.journal.port.lists import ApprovalRow, IncidentRow
 from amends.journal.port.log import Cursor
 from amends.journal.tree import Tree, leaf
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptEntry:
     """An entry as it is kept: what a file would hold of it."""
 
     at: int
@@ -30,7 +30,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Record:
+class KeptSaga:
     """One saga: its entries, who holds it, and what lists show of it."""
 
     id: SagaId
@@ -43,14 +43,14 @@ class Record:
     epoch: int
     nudged: bool = False
     removed: bool = False
-    entries: list[Kept] = field(default_factory=list[Kept])
+    entries: list[KeptEntry] = field(default_factory=list[KeptEntry])
     topics: set[str] = field(default_factory=set[str])
     blobs: set[str] = field(default_factory=set[str])
     """The digests of what is kept beside its entries."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class LockTicket:
     """A place in the line of a resource; the oldest is its holder's. `number` rises with each that is asked for."""
 
     number: int
@@ -66,8 +66,8 @@ class Ticket:
 class Memory:
     """Rows for people have a place in line; `order` is the journal's: which entry of which saga."""
 
-    sagas: dict[SagaId, Record] = field(default_factory=dict[SagaId, Record])
-    workers: dict[str, Life] = field(default_factory=dict[str, Life])
+    sagas: dict[SagaId, KeptSaga] = field(default_factory=dict[SagaId, KeptSaga])
+    workers: dict[str, WorkerLife] = field(default_factory=dict[str, WorkerLife])
     incidents: dict[str, tuple[int, IncidentRow]] = field(default_factory=dict[str, tuple[int, IncidentRow]])
     approvals: dict[str, tuple[int, ApprovalRow]] = field(default_factory=dict[str, tuple[int, ApprovalRow]])
     line: int = 0
@@ -77,7 +77,7 @@ class Memory:
     signers: list[Signer] = field(default_factory=list[Signer])
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     uses: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    tickets: list[Ticket] = field(default_factory=list[Ticket])
+    tickets: list[LockTicket] = field(default_factory=list[LockTicket])
     documents: dict[str, Document] = field(default_factory=dict[str, Document])
     blobs: dict[str, str] = field(default_factory=dict[str, str])
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -104,25 +104,25 @@ class Memory:
             blobs=dict(self.blobs),
         )
 
-    def add(self, record: Record, event: e.Event, wire: Wire, at: int) -> Entry:
+    def add(self, record: KeptSaga, event: e.Event, wire: Wire, at: int) -> Entry:
         """Put an entry at the end of its saga, of the journal and of the tree."""
         previous = record.entries[-1].hash if record.entries else FIRST
         number = len(record.entries) + 1
         hashed = chain(previous, record.id, number, at, wire.name, wire.body)
         if wire.blobs:
             self._keep(record, wire.blobs)
-        record.entries.append(Kept(at, wire._replace(blobs={}) if wire.blobs else wire, hashed))
+        record.entries.append(KeptEntry(at, replace(wire, blobs={}) if wire.blobs else wire, hashed))
         self.order.append((record.id, number))
         self.tree.add(leaf(hashed))
         return Entry(saga=record.id, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
 
-    def _keep(self, record: Record, blobs: Mapping[str, str]) -> None:
+    def _keep(self, record: KeptSaga, blobs: Mapping[str, str]) -> None:
         """Each once, however often it comes."""
         for digest, text in blobs.items():
             self.blobs.setdefault(digest, text)
         record.blobs |= blobs.keys()
 
-    def drop_blobs(self, record: Record) -> None:
+    def drop_blobs(self, record: KeptSaga) -> None:
         """Remove what nobody but this saga needs beside its entries."""
         others = {digest for one in self.sagas.values() if one is not record for digest in one.blobs}
         for digest in record.blobs - others:

@@ -116,7 +116,7 @@ def checked_document_name(name: str) -> str:
     return name
 
 
-class Shelf(Protocol):
+class DocumentsTransaction(Protocol):
     """The documents of a store, in a transaction of its own."""
 
     def newest(self, name: str, *, without: tuple[SagaId, ...] = ()) -> Document | None:
@@ -144,7 +144,7 @@ class Shelf(Protocol):
         ...
 
 
-def changed(shelf: Shelf, write: DocumentWrite) -> Document:
+def changed(shelf: DocumentsTransaction, write: DocumentWrite) -> Document:
     """The document that a write leads to, by the same rules for every store. Raises DocumentConflictError."""
     if write.epoch is not None and shelf.epoch(write.saga) != write.epoch:
         raise LeaseLostError(f"saga {write.saga}: document {write.name} was not written: another worker drives it now")
@@ -161,7 +161,7 @@ def changed(shelf: Shelf, write: DocumentWrite) -> Document:
     return made
 
 
-def _check(shelf: Shelf, write: DocumentWrite, newest: Document | None) -> None:
+def _check(shelf: DocumentsTransaction, write: DocumentWrite, newest: Document | None) -> None:
     holder = shelf.holder(write.name)
     if holder is not None and holder != write.saga and holder != _line(shelf, write.saga)[-1]:
         raise _taken(write, holder)
@@ -206,7 +206,7 @@ def _moved(write: DocumentWrite, newest: Document | None, what: str) -> Document
     )
 
 
-def seen(shelf: Shelf, name: str, reader: SagaId | None) -> Document | None:
+def seen(shelf: DocumentsTransaction, name: str, reader: SagaId | None) -> Document | None:
     """The version that a reader may go by."""
     holder, passed = shelf.holder(name), list[SagaId]()
     while True:
@@ -216,7 +216,7 @@ def seen(shelf: Shelf, name: str, reader: SagaId | None) -> Document | None:
         passed.append(found.saga)
 
 
-def is_final(shelf: Shelf, found: Document) -> bool:
+def is_final(shelf: DocumentsTransaction, found: Document) -> bool:
     """Whether nobody may still take it back."""
     holder = shelf.holder(found.name)
     return not found.saga or holder is None or not is_below(shelf, found.saga, holder)
@@ -225,7 +225,7 @@ def is_final(shelf: Shelf, found: Document) -> bool:
 # -- families ---------------------------------------------------------------------------------------------------------
 
 
-def _line(shelf: Shelf, saga: SagaId) -> tuple[SagaId, ...]:
+def _line(shelf: DocumentsTransaction, saga: SagaId) -> tuple[SagaId, ...]:
     """A saga and those above it, up to the one that is nobody's child."""
     line = [saga]
     while (kin := shelf.kin(line[-1])) is not None and kin.parent is not None and kin.parent not in line:
@@ -233,12 +233,12 @@ def _line(shelf: Shelf, saga: SagaId) -> tuple[SagaId, ...]:
     return tuple(line)
 
 
-def is_below(shelf: Shelf, saga: SagaId, above: SagaId) -> bool:
+def is_below(shelf: DocumentsTransaction, saga: SagaId, above: SagaId) -> bool:
     """Whether it is that very saga, or one that it called, or one that such a one did."""
     return bool(saga) and (saga == above or above in _line(shelf, saga))
 
 
-def stem_of(shelf: Shelf, newest: Document | None) -> Document | None:
+def stem_of(shelf: DocumentsTransaction, newest: Document | None) -> Document | None:
     """The version whose body stands now: what was taken back, and what took it back, are passed over."""
     found = newest
     while found is not None and found.takes_back:
@@ -249,7 +249,7 @@ def stem_of(shelf: Shelf, newest: Document | None) -> Document | None:
     return found
 
 
-def beside_of(shelf: Shelf, writer: SagaId, other: SagaId) -> SagaId | None:
+def beside_of(shelf: DocumentsTransaction, writer: SagaId, other: SagaId) -> SagaId | None:
     """The saga by which what `writer` wrote lies beside `other`, and not before it; None where it lies before it."""
     if not writer or writer == other:
         return None
@@ -266,13 +266,13 @@ def beside_of(shelf: Shelf, writer: SagaId, other: SagaId) -> SagaId | None:
     return branch if own is not None and kin.place > own.place else None
 
 
-def _standing_beside(shelf: Shelf, newest: Document | None, other: SagaId) -> SagaId | None:
+def _standing_beside(shelf: DocumentsTransaction, newest: Document | None, other: SagaId) -> SagaId | None:
     """The saga beside `other` whose change stands; None where there is none. What was taken back is no change."""
     stem = stem_of(shelf, newest)
     return None if stem is None else beside_of(shelf, stem.saga, other)
 
 
-def _may_go_by(shelf: Shelf, found: Document, reader: SagaId | None, holder: SagaId) -> bool:
+def _may_go_by(shelf: DocumentsTransaction, found: Document, reader: SagaId | None, holder: SagaId) -> bool:
     if not is_below(shelf, found.saga, holder):
         return True
     return reader is not None and is_below(shelf, reader, holder) and _standing_beside(shelf, found, reader) is None

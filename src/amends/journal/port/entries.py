@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from amends.core.events import Event
@@ -69,6 +70,67 @@ class Summary(NamedTuple):
     def is_due(self) -> bool:
         """Whether a worker has something to do, now or later: it neither ended nor waits for a person's decision."""
         return self.status in _DUE
+
+
+class Appending:
+    """An append that was asked for. Awaited, or told to one listener in the same breath as it is answered: a future
+    would come back to each a turn of the loop later, and a step waits for its append.
+    """
+
+    __slots__ = ("_future", "_listener", "_settled", "entries", "error")
+
+    def __init__(self) -> None:
+        self.entries: tuple[Entry, ...] = ()
+        self.error: Exception | None = None
+        self._settled = False
+        self._listener: Callable[[Appending], None] | None = None
+        self._future: asyncio.Future[tuple[Entry, ...]] | None = None
+
+    def then(self, listener: Callable[[Appending], None]) -> None:
+        """Call it once this is answered; at once, where it is."""
+        if self._settled:
+            listener(self)
+        else:
+            self._listener = listener
+
+    def __await__(self) -> Generator[object, None, tuple[Entry, ...]]:
+        if not self._settled:
+            self._future = asyncio.get_running_loop().create_future()
+            self.then(_answer_future)
+            return (yield from self._future)
+        if self.error is not None:
+            raise self.error
+        return self.entries
+
+    def done(self) -> bool:
+        return self._settled
+
+    def set_result(self, entries: tuple[Entry, ...]) -> None:
+        self.entries = entries
+        self._tell()
+
+    def set_exception(self, error: Exception) -> None:
+        self.error = error
+        self._tell()
+
+    def _tell(self) -> None:
+        self._settled = True
+        if self._listener is not None:
+            self._listener(self)
+
+    def answer_future(self) -> None:
+        """Tell whoever awaits it."""
+        future = self._future
+        if future is None or future.done():
+            return
+        if self.error is not None:
+            future.set_exception(self.error)
+        else:
+            future.set_result(self.entries)
+
+
+def _answer_future(answered: Appending) -> None:
+    answered.answer_future()
 
 
 class Entries(Protocol):

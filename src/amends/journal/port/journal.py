@@ -19,7 +19,7 @@ from typing import Protocol
 from amends.journal.port.documents import DocumentStore
 from amends.journal.port.entries import PARENT, ROOT, Entries, Entry, RemovedEntry, Summary
 from amends.journal.port.evidence import Evidence, Inspection
-from amends.journal.port.leases import Driver, Lease, Leases
+from amends.journal.port.leases import Lease, LeaseHolder, Leases
 from amends.journal.port.lists import (
     ApprovalPage,
     ApprovalRow,
@@ -41,13 +41,13 @@ __all__ = [
     "ApprovalPage",
     "ApprovalRow",
     "Cursor",
-    "Driver",
     "Entry",
     "IncidentPage",
     "IncidentRow",
     "Inspection",
     "Journal",
     "Lease",
+    "LeaseHolder",
     "Logged",
     "PersonQuery",
     "RemovedEntry",

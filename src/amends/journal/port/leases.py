@@ -31,7 +31,7 @@ class Lease(NamedTuple):
     epoch: int
 
 
-class Driver(NamedTuple):
+class LeaseHolder(NamedTuple):
     """The worker that has a saga's lease, and until when by the clock on the wall, unless it is renewed.
 
     `is_gone`: that worker does not live, so nobody drives the saga; then there is no time. `pid` is 0 where nothing can
@@ -92,7 +92,7 @@ class Leases(Protocol):
         """The living worker that holds a saga; None where nobody does, or there is no such saga."""
         ...
 
-    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         """The drivers of these sagas, living or gone; those that nobody has, or that are not there, are left out."""
         ...
 
@@ -167,7 +167,7 @@ def reading(clock: Clock) -> Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class WorkerLife:
     """A worker's row: who it is, and until when, by the machine's clock, it said that it would be there."""
 
     identity: Identity

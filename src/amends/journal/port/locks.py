@@ -53,10 +53,10 @@ class LocksRefused(NamedTuple):
     resource: str
     holder: SagaId
     waiting: int = 0
-    circle: tuple[Wait, ...] = ()
+    circle: tuple[LockWait, ...] = ()
 
 
-class Wait(NamedTuple):
+class LockWait(NamedTuple):
     """One saga waits for another, which is ahead of it in the line of a resource."""
 
     saga: SagaId
@@ -150,7 +150,7 @@ class Lines(Protocol):
         """How many an owner has in all lines."""
         ...
 
-    def ahead_of(self, owner: SagaId) -> Iterable[Wait]:
+    def ahead_of(self, owner: SagaId) -> Iterable[LockWait]:
         """Whom an owner waits for: for each of its tickets, the next other owner ahead."""
         ...
 
@@ -183,9 +183,9 @@ def _refused(lines: Lines, ask: LockAsk, new: list[str]) -> LocksRefused | None:
     return LocksRefused(found[0].resource, found[0].ahead, circle=found) if found else None
 
 
-def circle(lines: Lines, asking: SagaId) -> tuple[Wait, ...]:
+def circle(lines: Lines, asking: SagaId) -> tuple[LockWait, ...]:
     """The shortest way from a saga over those that it waits for back to itself; nothing where there is none."""
-    reached_by: dict[SagaId, Wait] = {}
+    reached_by: dict[SagaId, LockWait] = {}
     edge = [asking]
     while edge:
         further: list[SagaId] = []
@@ -200,7 +200,7 @@ def circle(lines: Lines, asking: SagaId) -> tuple[Wait, ...]:
     return ()
 
 
-def _path(reached_by: dict[SagaId, Wait], last: Wait, asking: SagaId) -> tuple[Wait, ...]:
+def _path(reached_by: dict[SagaId, LockWait], last: LockWait, asking: SagaId) -> tuple[LockWait, ...]:
     found = [last]
     while found[0].saga != asking:
         found.insert(0, reached_by[found[0].saga])

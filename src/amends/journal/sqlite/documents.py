@@ -17,15 +17,15 @@ from amends.journal.sqlite.writer import Batch
 
 
 def write(batch: Batch, asked: DocumentWrite, now: int) -> Document:
-    return filing.changed(_Shelf(batch.database, now), asked)
+    return filing.changed(_SqliteDocuments(batch.database, now), asked)
 
 
 def written(database: Database, key: str) -> Document | None:
-    return _Shelf(database, 0).written(key)
+    return _SqliteDocuments(database, 0).written(key)
 
 
 def document(database: Database, name: str, reader: SagaId | None, version: int | None) -> Document | None:
-    shelf = _Shelf(database, 0)
+    shelf = _SqliteDocuments(database, 0)
     with database.moment():
         if version is None:
             return _told(shelf, filing.seen(shelf, name, reader))
@@ -33,7 +33,7 @@ def document(database: Database, name: str, reader: SagaId | None, version: int 
 
 
 def documents(database: Database, prefix: str, after: str | None, limit: int) -> DocumentPage:
-    shelf, found, last = _Shelf(database, 0), list[Document](), after or ""
+    shelf, found, last = _SqliteDocuments(database, 0), list[Document](), after or ""
     with database.moment():
         while len(found) <= limit:
             names = database.rows(_NAMES, {"after": last, "prefix": prefix, "limit": limit + 1})
@@ -49,7 +49,7 @@ def documents(database: Database, prefix: str, after: str | None, limit: int) ->
 
 def versions(database: Database, name: str, after: str | None, limit: int) -> DocumentPage:
     past = 0 if after is None else cursors.read(after, 1)[0]
-    shelf = _Shelf(database, 0)
+    shelf = _SqliteDocuments(database, 0)
     with database.moment():
         rows = database.rows(
             f"{_SELECT} WHERE name = ? AND version > ? ORDER BY version LIMIT ?", (name, past, limit + 1)
@@ -59,7 +59,7 @@ def versions(database: Database, name: str, after: str | None, limit: int) -> Do
     return DocumentPage(tuple(shown), cursors.spell(shown[-1].version) if len(found) > len(shown) else None)
 
 
-class _Shelf:
+class _SqliteDocuments:
     def __init__(self, database: Database, now: int) -> None:
         self._database = database
         self._now = now
@@ -115,7 +115,7 @@ def _of(row: Row | None) -> Document | None:
     )
 
 
-def _told(shelf: _Shelf, found: Document | None) -> Document | None:
+def _told(shelf: _SqliteDocuments, found: Document | None) -> Document | None:
     """With whether it is final."""
     return found if found is None or filing.is_final(shelf, found) else replace(found, final=False)
 

@@ -21,7 +21,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 from typing import Final, cast
 
@@ -156,8 +155,7 @@ def _turn_to_wal(database: Database) -> object:
 
 def _migrations() -> list[str]:
     """The scripts in order; number n brings a file from version n-1 to n."""
-    folder = resources.files("amends.journal.sqlite") / "sql"
-    scripts = sorted(folder.iterdir(), key=lambda script: script.name)
+    scripts = sorted(Path(__file__).with_name("sql").iterdir(), key=lambda script: script.name)
     return [script.read_text(encoding="utf-8") for script in scripts]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,9 @@ from amends.errors import AmendsError, ForkedError
 from amends.journal.codec import FIRST, chain, encode
 from amends.journal.port import refusals
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
-from amends.journal.port.entries import Entry, Summary
+from amends.journal.port.entries import Appending, Entry, Summary
 from amends.journal.port.evidence import NOBODY, Inspection, Notary, Pace, Removal, Signer, Spared, Stored, TreeHead
-from amends.journal.port.leases import Driver, Lease, own_identity, reading
+from amends.journal.port.leases import Lease, LeaseHolder, own_identity, reading
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.port.log import Cursor, Logged
@@ -124,7 +124,7 @@ class SqliteJournal:
         after: int,
         summary: Summary,
         lease: Lease | None = None,
-    ) -> asyncio.Future[tuple[Entry, ...]]:
+    ) -> Awaitable[tuple[Entry, ...]]:
         self._require_home()  # at once: after a fork there is no loop that could be waited on
         try:
             if lease is not None and lease.saga != saga:
@@ -134,7 +134,9 @@ class SqliteJournal:
                 return asyncio.shield(self._look_then_append(saga, events, after, summary, lease))
             return self._append(head, saga, events, after, summary, lease)
         except AmendsError as exc:
-            return _failed(exc)
+            failed = Appending()
+            failed.set_exception(exc)
+            return failed
 
     async def _look_then_append(
         self, saga: SagaId, events: Sequence[Event], after: int, summary: Summary, lease: Lease | None
@@ -153,17 +155,19 @@ class SqliteJournal:
         after: int,
         summary: Summary,
         lease: Lease | None,
-    ) -> asyncio.Future[tuple[Entry, ...]]:
+    ) -> Awaitable[tuple[Entry, ...]]:
         """`head` is where the saga stands, which must be at `after`; None for one that is to begin."""
         if head is not None and head.number != after:
             return asyncio.ensure_future(self._refuse(saga, after, lease))
         place = refusals.begun(saga, events, after, lease) if head is None else head.row
+        answer = Appending()
         if not events:
             wake_at = None if lease is None else summary.wake_at
             if head is not None and wake_at is not None:
                 self._remember(saga, head._replace(wake_at=wake_at))
             ask = partial(append.check, saga=saga, after=after, lease=lease, wake_at=wake_at)
-            return self._writer.submit(ask, _no_entries)
+            self._writer.submit(ask, _no_entries, answer)
+            return answer
         at = self._clock.now()
         hashed = FIRST if head is None else head.hash
         number = after
@@ -199,8 +203,10 @@ class SqliteJournal:
 
         if not self._told_time:  # once, with whatever this process writes first
             self._told_time = True
-            return self._writer.submit(partial(_write_first, asked=asked, elapsed=self._clock.elapsed()), remembered)
-        return self._writer.submit(partial(append.write, append=asked), remembered)
+            self._writer.submit(partial(_write_first, asked=asked, elapsed=self._clock.elapsed()), remembered, answer)
+        else:
+            self._writer.submit(partial(append.write, append=asked), remembered, answer)
+        return answer
 
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads
@@ -222,6 +228,7 @@ class SqliteJournal:
     async def close(self) -> None:
         self._require_home()
         loop = asyncio.get_running_loop()
+        self._writer.hand_over()
         await loop.run_in_executor(None, self._reader.close)
         await loop.run_in_executor(None, self._writer.close)
 
@@ -299,7 +306,7 @@ class SqliteJournal:
         elapsed = reading(self._clock)
         return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, elapsed=elapsed))
 
-    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, Driver]:
+    async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         self._require_home()
         elapsed, asked = reading(self._clock), tuple(sagas)
         return await self._reader.ask(
@@ -430,7 +437,7 @@ class SqliteJournal:
         sagas: Collection[SagaId] | None = None,
     ) -> Removal:
         self._require_home()
-        wanted = retention.Wanted(ended_before, spared, sagas)
+        wanted = retention.WantedSagas(ended_before, spared, sagas)
         signed = retention.Signed(by, why, self._clock.now(), own)
         return await retention.remove_all(self._writer.ask, wanted, signed, limit)
 
@@ -442,11 +449,11 @@ class SqliteJournal:
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         self._require_home()
-        return await self._reader.ask(partial(retention.count, wanted=retention.Wanted(ended_before, spared)))
+        return await self._reader.ask(partial(retention.count, wanted=retention.WantedSagas(ended_before, spared)))
 
     async def next_removable(self, *, ended_before: int, spared: Spared = NOBODY, limit: int) -> tuple[SagaId, ...]:
         self._require_home()
-        wanted = retention.Wanted(ended_before, spared)
+        wanted = retention.WantedSagas(ended_before, spared)
         return await self._reader.ask(partial(retention.first, wanted=wanted, limit=limit))
 
     async def inspect(self, *, within_s: float | None = None) -> Inspection:
@@ -466,12 +473,6 @@ class SqliteJournal:
 def _absolute(path: str | os.PathLike[str]) -> Path:
     """The working directory may change before the reader opens it."""
     return Path(path).absolute()
-
-
-def _failed(trouble: AmendsError) -> asyncio.Future[tuple[Entry, ...]]:
-    future: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
-    future.set_exception(trouble)
-    return future
 
 
 def _no_entries(_checked: None) -> tuple[Entry, ...]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from amends.core.words.values import SagaId, canonical
 from amends.dataclass import dataclass
-from amends.journal.port.leases import Driver, Identity, Lease, Life, Reading
+from amends.journal.port.leases import Identity, Lease, LeaseHolder, Reading, WorkerLife
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
@@ -65,7 +65,7 @@ def _bury(database: Database, asker: str, us: Identity, elapsed: float) -> set[s
     living = {asker}
     lives = database.rows("SELECT name, until, ttl, boot, space, pid, started FROM worker WHERE name != ?", (asker,))
     for name, until, ttl, boot, space, pid, started in lives:
-        if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed):
+        if WorkerLife(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed):
             database.run("DELETE FROM worker WHERE name = ?", (name,))
         else:
             living.add(name)
@@ -83,21 +83,21 @@ def holder(database: Database, saga: SagaId, us: Identity, elapsed: Reading) -> 
     if found is None:
         return None
     name, until, ttl, boot, space, pid, started = found
-    return None if Life(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed()) else str(name)
+    return None if WorkerLife(Identity(boot, space, pid, started), until, ttl).is_over(us, elapsed()) else str(name)
 
 
 def drivers(
     database: Database, sagas: Collection[SagaId], us: Identity, elapsed: Reading, now: Callable[[], int]
-) -> dict[SagaId, Driver]:
+) -> dict[SagaId, LeaseHolder]:
     rows = database.rows(_DRIVERS, (canonical(list(sagas)),))
     told, seen = now(), elapsed()
-    found: dict[SagaId, Driver] = {}
+    found: dict[SagaId, LeaseHolder] = {}
     for name, worker, until, ttl, boot, space, pid, started in rows:
-        life = None if until is None else Life(Identity(boot, space, pid, started), until, ttl)
+        life = None if until is None else WorkerLife(Identity(boot, space, pid, started), until, ttl)
         if life is None or life.is_over(us, seen):
-            found[SagaId(name)] = Driver(worker)
+            found[SagaId(name)] = LeaseHolder(worker)
         else:
-            found[SagaId(name)] = Driver(worker, told + round((life.until - seen) * 1000), is_gone=False, pid=pid)
+            found[SagaId(name)] = LeaseHolder(worker, told + round((life.until - seen) * 1000), is_gone=False, pid=pid)
     return found
 
 

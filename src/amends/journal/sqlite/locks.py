@@ -10,7 +10,7 @@ from amends.core.words.values import SagaId, StepId
 from amends.errors import unknown_saga
 from amends.journal.port import lists as cursors, locks as locking, refusals
 from amends.journal.port.leases import Lease
-from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, Wait
+from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery, LockRow, LockWait
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
@@ -79,10 +79,10 @@ class _Lines:
     def tickets(self, owner: SagaId) -> int:
         return _count(self._database, "owner = (SELECT id FROM saga WHERE name = ?)", owner)
 
-    def ahead_of(self, owner: SagaId) -> Iterable[Wait]:
+    def ahead_of(self, owner: SagaId) -> Iterable[LockWait]:
         for resource, ahead in self._database.rows(_AHEAD, (owner,)):
             if ahead is not None:
-                yield Wait(owner, resource, SagaId(ahead))
+                yield LockWait(owner, resource, SagaId(ahead))
 
 
 def _count(database: Database, where: str, value: str) -> int:

@@ -44,7 +44,7 @@ _LOGGED: Final = f"""
 """  # noqa: S608 - all of it is constant
 
 
-class Chunk(NamedTuple):
+class LogChunk(NamedTuple):
     logged: tuple[Logged, ...]
     is_last: bool
 
@@ -61,7 +61,7 @@ def statement(after: int, names: Collection[str] | None, limit: int) -> Statemen
     return f"{_LOGGED} {indexed} WHERE {' AND '.join(terms)} ORDER BY seq LIMIT ?", (*values, limit)
 
 
-def chunk(database: Database, after: int, names: Collection[str] | None) -> Chunk:
+def chunk(database: Database, after: int, names: Collection[str] | None) -> LogChunk:
     """The next entries past a position, verified. Raises JournalDamagedError, naming the entry."""
     found: list[Logged] = []
     reached, size = after, 0
@@ -75,10 +75,10 @@ def chunk(database: Database, after: int, names: Collection[str] | None) -> Chun
                 found.append(Logged(stored.position, entry))
                 reached, size = stored.position, size + more
                 if size > reader.CHUNK_CHARACTERS:
-                    return Chunk(tuple(found), is_last=False)
+                    return LogChunk(tuple(found), is_last=False)
         except UnicodeDecodeError as exc:
             raise _damaged(reached + 1, f"it is not text ({exc.reason})") from None
-    return Chunk(tuple(found), is_last=len(found) < CHUNK_ENTRIES)
+    return LogChunk(tuple(found), is_last=len(found) < CHUNK_ENTRIES)
 
 
 def _damaged(position: int, how: str) -> JournalDamagedError:

@@ -41,7 +41,7 @@ MOST: Final = 1_000
 """A family goes in one transaction, unless it is larger than this: then others may write in between."""
 
 
-class Wanted(NamedTuple):
+class WantedSagas(NamedTuple):
     ended_before: int
     spared: Spared
     sagas: Collection[str] | None = None
@@ -57,7 +57,7 @@ class Signed(NamedTuple):
     own: bool = False
 
 
-class Removed(NamedTuple):
+class RemovedRows(NamedTuple):
     """Counts of what was removed, and up to which row of a saga; None where there are no more."""
 
     sagas: int
@@ -70,7 +70,7 @@ class Removed(NamedTuple):
 Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
 
 
-async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None) -> Removal:
+async def remove_all(ask: Ask, wanted: WantedSagas, signed: Signed, limit: int | None) -> Removal:
     """A transaction after the other, until nothing is left or the limit is reached; then the file is cut."""
     sagas, entries, reached = 0, 0, 0
     blocks = set[int]()
@@ -79,7 +79,7 @@ async def remove_all(ask: Ask, wanted: Wanted, signed: Signed, limit: int | None
         while limit is None or sagas < limit:
             most = SAGAS if limit is None else min(SAGAS, limit - sagas)
             bound = limit is not None and sagas > 0
-            removed: Removed = await asked(
+            removed: RemovedRows = await asked(
                 partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
             )
             sagas, entries = sagas + removed.sagas, entries + removed.entries
@@ -120,8 +120,8 @@ def _cut_log(batch: Batch) -> None:
 
 
 def remove(
-    batch: Batch, wanted: Wanted, signed: Signed, after: int, most: int = SAGAS, *, is_bound: bool = False
-) -> Removed:
+    batch: Batch, wanted: WantedSagas, signed: Signed, after: int, most: int = SAGAS, *, is_bound: bool = False
+) -> RemovedRows:
     """The next few sagas past a row, families whole; `is_bound`: not even the first may be larger than that."""
     database = batch.database
     batch.flush()  # what came in the same transaction has to be in its place
@@ -132,20 +132,20 @@ def remove(
     batch.is_end = batch.is_end or bool(sagas)
     is_more = bool(sagas) and len(found) >= most
     reached = last if len(sagas) == len(found) else after
-    return Removed(len(sagas), entries, reached if is_more else None, frozenset(blocks))
+    return RemovedRows(len(sagas), entries, reached if is_more else None, frozenset(blocks))
 
 
-def count(database: Database, wanted: Wanted) -> int:
+def count(database: Database, wanted: WantedSagas) -> int:
     found = database.first(f"SELECT count(*) FROM ({_ENDED})", {**_bindings(wanted), "after": 0})  # noqa: S608 - all of it is constant
     return 0 if found is None else int(found[0])
 
 
-def first(database: Database, wanted: Wanted, limit: int) -> tuple[SagaId, ...]:
+def first(database: Database, wanted: WantedSagas, limit: int) -> tuple[SagaId, ...]:
     found, _ = _next(database, wanted, 0, limit)
     return tuple(whole_families(((SagaId(name), family) for _, name, family in found), limit))
 
 
-def _next(database: Database, wanted: Wanted, after: int, limit: int) -> tuple[list[tuple[int, str, str]], int]:
+def _next(database: Database, wanted: WantedSagas, after: int, limit: int) -> tuple[list[tuple[int, str, str]], int]:
     """The oldest that may go, so many of them and all of their families: row, name and family of each. And the row of
     the last among those oldest.
     """
@@ -180,7 +180,7 @@ def give_back(batch: Batch) -> bool:
     return int(free[0]) > PAGES
 
 
-def vouch(batch: Batch, signed: Signed) -> Removed:
+def vouch(batch: Batch, signed: Signed) -> RemovedRows:
     """Record all that are gone already at once: nothing is moved, and it is asked for once in a journal's life."""
     batch.flush()
     marked = [int(row) for (row,) in batch.database.rows("SELECT id FROM saga WHERE removed = 1 ORDER BY id")]
@@ -190,7 +190,7 @@ def vouch(batch: Batch, signed: Signed) -> Removed:
             batch, saga, ContentRemoved(entries=entries, by=signed.by, why=signed.why, was_gone=True), signed.at
         )
     batch.is_end = batch.is_end or bool(gone)
-    return Removed(len(gone), sum(entries for _, entries in gone))
+    return RemovedRows(len(gone), sum(entries for _, entries in gone))
 
 
 def _gone(database: Database, saga: int) -> int:
@@ -237,7 +237,7 @@ def _put_on_record(batch: Batch, saga: int, removed: ContentRemoved, at: int) ->
     batch.database.run("UPDATE saga SET head = ?, hash = ? WHERE id = ?", (head + 1, hashed, saga))
 
 
-def _bindings(wanted: Wanted) -> dict[str, str | int | None]:
+def _bindings(wanted: WantedSagas) -> dict[str, str | int | None]:
     return {
         "ended_before": wanted.ended_before,
         "only": None if wanted.sagas is None else canonical(sorted(wanted.sagas)),

@@ -1,8 +1,10 @@
 """A thread with a queue of questions, and the way back for the answers. Knows nothing of SQL.
 
-An asyncio caller awaits a future of its own loop, and a loop is woken once for a batch of answers, not once
-for each. A blocking caller waits on its own thread. The thread is a daemon: a program that forgets to close
-does not hang, and what was acknowledged is safe all the same.
+An asyncio caller awaits an answer on its own loop, and a loop is woken once for a batch of answers, not once for each.
+What is submitted in one turn of a loop is handed over once, at the end of that turn, so that it shares a commit; where
+the last batch was of one, nobody else seems to write, and it is handed over at once. A blocking caller waits on its own
+thread. The thread is a daemon: a program that forgets to close does not hang, and what was acknowledged is safe all the
+same.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from amends.errors import AmendsError
 from amends.journal.port import refusals
@@ -22,17 +24,28 @@ from amends.journal.port import refusals
 C = TypeVar("C")
 T = TypeVar("T")
 R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Reply(Protocol[R_contra]):
+    """A future, or something quicker: told the answer to a question."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: R_contra, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
 
 
 class Ask(Generic[C, T]):
-    """One question: what to do with the thread's context. Who waits has a future, of `loop` or of no loop."""
+    """One question: what to do with the thread's context. Who waits has an answer, of `loop` or of no loop."""
 
     __slots__ = ("_future", "_work", "finish", "loop", "result", "trouble")
 
     def __init__(
         self,
         work: Callable[[C], T],
-        future: asyncio.Future[Any] | concurrent.futures.Future[T],
+        future: Reply[Any],
         loop: asyncio.AbstractEventLoop | None = None,
         finish: Callable[[T], object] | None = None,
     ) -> None:
@@ -76,7 +89,10 @@ class Lane(Generic[C]):
     ) -> None:
         self._most = most
         self._serve, self._rest, self._leave = serve, rest, leave
-        self._queue = queue.SimpleQueue[Ask[C, Any] | None]()
+        self._queue = queue.SimpleQueue[list[Ask[C, Any]] | None]()
+        self._turns: dict[asyncio.AbstractEventLoop, list[Ask[C, Any]]] = {}
+        """What was submitted in this turn of each loop, and is handed over at its end."""
+        self._is_alone = True
         self._closed = False
         self._gate = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -85,27 +101,48 @@ class Lane(Generic[C]):
     async def ask(self, work: Callable[[C], T]) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._put(Ask(work, future, loop))
+        if loop in self._turns:  # what was submitted before it is asked before it
+            self.hand_over(loop)
+        self._put([Ask(work, future, loop)])
         return await future
 
-    def submit(self, work: Callable[[C], T], finish: Callable[[T], R]) -> asyncio.Future[R]:
+    def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
         """Ask, without waiting; `finish` makes the answer of what the thread found, on the loop."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        self._put(Ask(work, future, loop, finish))
-        return future
+        ask = Ask(work, answer, loop, finish)
+        turn = self._turns.get(loop)
+        if turn is not None:
+            turn.append(ask)
+        elif self._is_alone:
+            self._put([ask])
+        elif self._closed:
+            raise refusals.closed()
+        else:
+            self._turns[loop] = [ask]
+            loop.call_soon(self.hand_over, loop)
+
+    def hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the thread answer what was submitted in this turn of a loop."""
+        asks = self._turns.pop(loop, None)
+        if asks is None:
+            return
+        try:
+            self._put(asks)
+        except AmendsError as exc:  # it was closed meanwhile
+            fail(asks, exc)
+            _settle_all(asks)
 
     def ask_blocking(self, work: Callable[[C], T]) -> T:
         """Ask from any thread but this one, and wait."""
         future = concurrent.futures.Future[T]()
-        self._put(Ask(work, future))
+        self._put([Ask(work, future)])
         return future.result()
 
-    def _put(self, ask: Ask[C, Any]) -> None:
+    def _put(self, asks: list[Ask[C, Any]]) -> None:
         with self._gate:  # so that nothing comes after the end
             if self._closed:
                 raise refusals.closed()
-            self._queue.put(ask)
+            self._queue.put(asks)
 
     def close(self) -> None:
         """Answer what was asked, then end. Blocking."""
@@ -119,6 +156,7 @@ class Lane(Generic[C]):
         while True:
             asks, is_last = self._take()
             if asks:
+                self._is_alone = len(asks) == 1
                 self._serve(asks)
                 _deliver(asks)
                 del asks
@@ -130,13 +168,13 @@ class Lane(Generic[C]):
     def _take(self) -> tuple[list[Ask[C, Any]], bool]:
         """Wait for one; then take everything that waits."""
         asks: list[Ask[C, Any]] = []
-        ask = self._queue.get()
-        while ask is not None:
-            asks.append(ask)
-            if len(asks) == self._most:
+        group = self._queue.get()
+        while group is not None:
+            asks += group
+            if len(asks) >= self._most:
                 return asks, False
             try:
-                ask = self._queue.get_nowait()
+                group = self._queue.get_nowait()
             except queue.Empty:
                 return asks, False
         return asks, True

@@ -39,7 +39,7 @@ from amends.errors import JournalStoppedError
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import Ask, Lane, fail
+from amends.journal.sqlite.thread import Ask, Lane, Reply, fail
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,8 +88,12 @@ class Writer:
     async def ask(self, work: Callable[[Batch], T]) -> T:
         return await self._lane.ask(work)
 
-    def submit(self, work: Callable[[Batch], T], finish: Callable[[T], R]) -> asyncio.Future[R]:
-        return self._lane.submit(work, finish)
+    def submit(self, work: Callable[[Batch], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
+        self._lane.submit(work, finish, answer)
+
+    def hand_over(self) -> None:
+        """Have what this turn of the loop submitted written now."""
+        self._lane.hand_over(asyncio.get_running_loop())
 
     def ask_blocking(self, work: Callable[[Batch], T]) -> T:
         return self._lane.ask_blocking(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from types import TracebackType
@@ -36,7 +37,7 @@ from amends.runtime.drive.executor import Executor
 from amends.runtime.drive.handle import Ended, Handle
 from amends.runtime.drive.kinship import counted_on
 from amends.runtime.drive.logbook import load
-from amends.runtime.drive.observers import Observer, Observers, Telemetry
+from amends.runtime.drive.observers import DetailedObserver, Observer, Observers
 from amends.runtime.drive.policies import Policies
 from amends.runtime.engine.background import Heartbeat, MakeHeart
 from amends.runtime.engine.local import LocalEngine
@@ -65,7 +66,7 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
         settings: Settings | None = None,
         notify: Sequence[Target] = (),
         executor: Executor | None = None,
-        telemetry: Telemetry | None = None,
+        telemetry: DetailedObserver | None = None,
         heart: MakeHeart = Heartbeat,
         digest_key: DigestKey | None = None,
     ) -> None:
@@ -220,7 +221,7 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
     ) -> Handle:
         if self._observers.telemetry is not None:
             labels = self._observers.telemetry.begin(saga, definition.name, start.labels)
-            start = start._replace(labels=labels)
+            start = replace(start, labels=labels)
         return self._engine.begin(definition, start, saga, secrets)
 
     async def _join(
@@ -231,7 +232,7 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
         if begun is None:
             return None
         if secrets and is_alike(start.input, begun.input, secrets, saga):
-            start = start._replace(input=begun.input)
+            start = replace(start, input=begun.input)
         require_same(saga, begun, start, by_anybody=by_anybody)
         return self._engine.running(saga) or self._engine.follow(saga)
 

@@ -9,8 +9,7 @@ from amends.core.decide.incidents import require_mitigable
 from amends.core.decide.require import may_go_back_alone
 from amends.core.decide.rewinds import place_of, steps_above
 from amends.core.plan import is_pivot, turns
-from amends.core.state.frontier import walked_back
-from amends.core.state.pmap import Pmap
+from amends.core.state.frontier import walk_back
 from amends.core.state.saga import Saga, Step
 from amends.core.state.step import LIVE
 from amends.core.transitions import SagaStatus, StepStatus
@@ -124,13 +123,14 @@ def _not_mitigable(saga: Saga, below: tuple[str, ...]) -> str:
 def _turn_by_turn(saga: Saga) -> list[tuple[Step, ...]]:
     """In which order all of it would go back if every compensation succeeded; those of one turn side by side."""
     going: list[tuple[Step, ...]] = []
-    back = altered(saga, phase=SagaStatus.ROLLING_BACK, top=len(saga.order), steps=Pmap(dict(saga.steps)))
-    back = walked_back(back, again=True)
+    back = saga.copy()
+    back.phase, back.top = SagaStatus.ROLLING_BACK, len(saga.order)
+    walk_back(back, again=True)
     while turn := turns(back):
         going.append(tuple(saga.steps[step.id] for step in turn))
         for step in turn:
-            gone = back.steps.set(step.id, altered(step, status=StepStatus.COMPENSATED))
-            back = walked_back(altered(back, steps=gone), moved=step.id)
+            back.steps[step.id] = altered(step, status=StepStatus.COMPENSATED)
+            walk_back(back, moved=step.id)
     return going
 
 
@@ -170,5 +170,5 @@ def _why_not(step: Step, registry: Registry, *, mitigates: bool) -> str:
         action = registry.action(contract.topic, contract.version)
     except UnknownActionError as exc:
         return str(exc)
-    known, what = (action.mitigate, "mitigation") if mitigates else (action.compensate, "compensation")
+    known, what = (action.parts.mitigation, "mitigation") if mitigates else (action.parts.compensation, "compensation")
     return "" if known is not None else f"{contract.topic} declares no {what} in this process"

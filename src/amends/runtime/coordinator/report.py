@@ -19,7 +19,7 @@ async def incident_report(journal: Journal, incident: str, *, address: str = "")
 
     Raises UnknownIncidentError.
     """
-    from amends.evidence.report import Told, report
+    from amends.evidence.report import ReportMaterial, report
 
     row = await find_incident(journal, incident)
     of = await journal.saga(row.saga)
@@ -32,7 +32,7 @@ async def incident_report(journal: Journal, incident: str, *, address: str = "")
     is_gone = of.pruned or any(entry.is_removed for entry in entries)
     checkpoint, signers = await journal.tree_head(), await journal.signers()
     return report(
-        Told(
+        ReportMaterial(
             row=row,
             of=of,
             saga=None if is_gone else state,

@@ -6,29 +6,34 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cached_property
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from amends.clock import SystemClock
 from amends.core.state.step import KEPT_REASONS
 from amends.core.words.contracts import TOPIC_PATTERN, Contract, Reversibility, Topic
-from amends.core.words.values import BUILT_IN, SagaId, StepId
+from amends.core.words.values import SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, DirectCallError, RefusedError, TopicError
-from amends.runtime.declare.parts import RESULT, require_function, require_part, require_part_by_name, wanted_names
+from amends.runtime.declare.parts import (
+    RESULT,
+    Parts,
+    require_function,
+    require_part,
+    require_part_by_name,
+    wanted_names,
+)
 from amends.runtime.declare.resources import checked_templates
 from amends.runtime.values.schema import tool_schema
-from amends.runtime.values.signature import UNTYPED, Args_co, R_co, Signature, Typed
+from amends.runtime.values.signature import Args_co, R_co
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
-CheckArguments: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 _TOPIC: Final = re.compile(TOPIC_PATTERN, re.ASCII)
 LONGEST_WORDS: Final = 400
@@ -153,32 +158,13 @@ class Action(Generic[P, R_co]):
     def __init__(self, function: Callable[P, R_co], contract: Contract) -> None:
         require_function(contract.topic, function)
         functools.update_wrapper(self, function)
-        self.function = function
         self.topic: Final[Topic] = contract.topic
-        self.signature = Signature(function)
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.compensate: Callable[..., object] | None = None
-        self.mitigate: Callable[..., object] | None = None
-        self.ask: Callable[..., object] | None = None
-        self.capture: Callable[..., object] | None = None
-        self.sourced: Mapping[str, tuple[str, ...]] = {}
-        """The arguments that may not be made up, each with the topics that it has to come from; none: from anywhere."""
-        self.repeats_bugs = False
-        """Whether its author said how often it is tried; else a mistake in its code is not made twice."""
-        self.repeats_bugs_back = False
-        """The same for its compensation and its mitigation."""
-        self.look: Callable[..., object] | None = None
-        self.looks_at_result: Callable[..., object] | None = None
-        self.tries = 0
-        """After how many results that `looks_at_result` found flawed the step has failed."""
-        self.is_assertion = False
-        """Whether it asks for `verify=` if the work is as it should be: then every bad end of it is final."""
-        self.on_files: Literal["", "layer", "changeset"] = "layer" if _takes_files(function) else ""
-        """Whether it works on a saga's files: in a layer of its own, or, of the built-in ones, on all of them."""
+        self.parts: Final[Parts[P, R_co]] = Parts(contract.topic, function)
+        """Its functions, and all that is known of them: for the runtime, and no part of what users may build on."""
         self._declared = contract
-        if self.on_files and contract.reversibility is Reversibility.UNDECLARED:
+        if self.parts.on_files and contract.reversibility is Reversibility.UNDECLARED:
             contract = replace(contract, reversibility=Reversibility.REVERSIBLE, atomic=True, idempotent=True)
-        resources = checked_templates(contract.topic, contract.resources, self.signature.names)
+        resources = checked_templates(contract.topic, contract.resources, self.parts.signature.names)
         self.contract = replace(contract, does=_words(function), tool=self._tool(), resources=resources)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -188,25 +174,10 @@ class Action(Generic[P, R_co]):
                 f"{self.topic} was called directly in the function of saga {asker.definition}, where the gate and the "
                 f"journal would not know of it, and nothing was done; write `await s.do({name}, …)`"
             )
-        return self.function(*args, **kwargs)
+        return self.parts.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<action {self.contract.topic}/{self.contract.version}>"
-
-    @cached_property
-    def typed(self) -> Typed:
-        """Types that its annotations ask for; the runtime's own actions are called by the runtime alone."""
-        return UNTYPED if self.topic.startswith(BUILT_IN) else Typed(str(self.topic), self.function)
-
-    @cached_property
-    def check(self) -> CheckArguments | None:
-        """The check of a new step's arguments, as they go on record; None where nothing is asked of them."""
-        return self.typed.check if self.typed.checks else None
-
-    @cached_property
-    def typed_before(self) -> Typed:
-        """Type that its before-image is declared to have."""
-        return UNTYPED if self.capture is None else Typed(f"{self.topic}: its before-image", self.capture)
 
     def schema(self) -> dict[str, Any]:
         """The action as a tool of a model: `name`, `description` and, as JSON Schema, `parameters`.
@@ -214,8 +185,8 @@ class Action(Generic[P, R_co]):
         The name is the topic with `_` for each dot. What the runtime gives itself, files, and what no model may know,
         a parameter that is a Secret, is not among the parameters.
         """
-        parameters = self.typed.schema(leave_out=("files",) if self.on_files else ())
-        return tool_schema(self.topic, inspect.getdoc(self.function) or "", parameters)
+        parameters = self.parts.typed.schema(leave_out=("files",) if self.parts.on_files else ())
+        return tool_schema(self.topic, inspect.getdoc(self.parts.function) or "", parameters)
 
     def compensation(self, function: F) -> F:
         """Declare what takes this action back. It gets one argument, a Done."""
@@ -227,8 +198,8 @@ class Action(Generic[P, R_co]):
                 f"{self.topic} has a compensation and also says that it needs none; remove no_rollback= or read_only="
                 f"{instead}"
             )
-        require_part(self.topic, "compensation", function, "Done", self.compensate)
-        self.compensate = function
+        require_part(self.topic, "compensation", function, "Done", self.parts.compensation)
+        self.parts.compensation = function
         undoes = _words(function) or getattr(function, "__name__", repr(function))
         self.contract = replace(
             self.contract,
@@ -250,24 +221,25 @@ class Action(Generic[P, R_co]):
                 f"{self.topic} has a mitigation, which is for what cannot be taken back: say why with no_rollback=, or "
                 "declare a .compensation"
             )
-        self.mitigate = function
+        self.parts.mitigation = function
         undoes = _words(function) or getattr(function, "__name__", repr(function))
         self.contract = replace(self.contract, mitigation=True, undoes=undoes, tool=self._tool())
         return function
 
     def _tool(self) -> str:
         """The digest of what is behind the topic: another function, or other parameters, are another tool."""
-        parts = [_identity(self.function), str(inspect.signature(self.function))]
-        if self.compensate is not None:
-            parts += [_identity(self.compensate), _words(self.compensate)]
-        if self.mitigate is not None:
-            parts += ["mitigation", _identity(self.mitigate), _words(self.mitigate)]
-        return hashlib.sha256("\x1f".join((*parts, _words(self.function))).encode()).hexdigest()[:32]
+        parts = self.parts
+        words = [_identity(parts.function), str(inspect.signature(parts.function))]
+        if parts.compensation is not None:
+            words += [_identity(parts.compensation), _words(parts.compensation)]
+        if parts.mitigation is not None:
+            words += ["mitigation", _identity(parts.mitigation), _words(parts.mitigation)]
+        return hashlib.sha256("\x1f".join((*words, _words(parts.function))).encode()).hexdigest()[:32]
 
     def probe(self, function: F) -> F:
         """Declare the read-only question that settles a lost attempt. It gets an Asked; see Happened, NotHappened."""
-        require_part(self.topic, "probe", function, "Asked", self.ask)
-        self.ask = function
+        require_part(self.topic, "probe", function, "Asked", self.parts.probe)
+        self.parts.probe = function
         self.contract = replace(self.contract, probe=True)
         return function
 
@@ -276,8 +248,8 @@ class Action(Generic[P, R_co]):
 
         It gets an Asked, or any of the action's own parameters by name.
         """
-        require_part_by_name(self.topic, "before", function, "Asked", self.signature.names, self.capture)
-        self.capture = function
+        require_part_by_name(self.topic, "before", function, "Asked", self.parts.signature.names, self.parts.before)
+        self.parts.before = function
         self.contract = replace(self.contract, before=True)
         return function
 
@@ -293,10 +265,10 @@ class Action(Generic[P, R_co]):
             raise DeclarationError(f"{self.topic}: tries={tries} must be between 1 and {KEPT_REASONS}")
 
         def declare(function: Callable[..., object]) -> Callable[..., object]:
-            names = (RESULT, *self.signature.names)
-            require_part_by_name(self.topic, "validate", function, "result", names, self.looks_at_result)
-            self.looks_at_result = function
-            self.tries = tries
+            names = (RESULT, *self.parts.signature.names)
+            require_part_by_name(self.topic, "validate", function, "result", names, self.parts.validation)
+            self.parts.validation = function
+            self.parts.tries = tries
             return function
 
         return declare if function is None else declare(function)
@@ -307,8 +279,8 @@ class Action(Generic[P, R_co]):
         It is asked right after the action's success, and again before the compensation: another answer means that
         someone changed it since, and the compensation is not run.
         """
-        require_part(self.topic, "reread", function, "Done", self.look)
-        self.look = function
+        require_part(self.topic, "reread", function, "Done", self.parts.reread)
+        self.parts.reread = function
         self.contract = replace(self.contract, reread=True)
         return function
 
@@ -316,13 +288,6 @@ class Action(Generic[P, R_co]):
 def _words(function: Callable[..., object]) -> str:
     """The first paragraph of what its author says of it."""
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())[:LONGEST_WORDS]
-
-
-def _takes_files(function: Callable[..., object]) -> bool:
-    """Whether it says that it works on files: a parameter `files: Files`, by that very name and type."""
-    parameter = inspect.signature(function).parameters.get("files")
-    said = None if parameter is None else parameter.annotation
-    return (said if isinstance(said, str) else getattr(said, "__name__", "")).rpartition(".")[2] == "Files"
 
 
 def _identity(function: Callable[..., object]) -> str:

@@ -37,11 +37,11 @@ class Check:
     def args(self, named: Mapping[str, object], result: object) -> dict[str, object]:
         """Arguments that it asks for: the saga's result, and parts of its input, by name."""
         found = {**named, RESULT: result}
-        return {name: found[name] for name in self.action.signature.names if name in found}
+        return {name: found[name] for name in self.action.parts.signature.names if name in found}
 
     def lacks(self, saga: str, names: Iterable[str]) -> str:
         """Required parameters that the input does not have, in words; nothing where all is there."""
-        lacking = sorted(set(self.action.signature.required) - {*names, RESULT})
+        lacking = sorted(set(self.action.parts.signature.required) - {*names, RESULT})
         if not lacking:
             return ""
         return (
@@ -99,7 +99,7 @@ def _asking(assertion: Callable[..., object], name: str, timeout_s: float) -> Ac
             raise DeclarationError(
                 f"{declared.topic} changes something, and an assertion only looks: declare it read_only=True"
             )
-        contract, function = replace(declared.contract, timeout_s=timeout_s), declared.function
+        contract, function = replace(declared.contract, timeout_s=timeout_s), declared.parts.function
     else:
         topic = checked_topic(PREFIX + _NO_TOPIC.sub("-", name.lower()).strip("-"))
         contract = Contract(
@@ -111,9 +111,9 @@ def _asking(assertion: Callable[..., object], name: str, timeout_s: float) -> Ac
         )
         function = assertion
     made = Action(function, contract)
-    made.is_async = inspect.iscoroutinefunction(function)
-    made.is_assertion = True
-    made.typed, made.check = (
+    made.parts.is_async = inspect.iscoroutinefunction(function)
+    made.parts.is_assertion = True
+    made.parts.typed, made.parts.check = (
         Typed(f"assertion {name}", function),
         None,
     )  # the work is done: what it says of itself counts

@@ -81,9 +81,9 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         if isinstance(function, staticmethod):
             function = cast("Callable[P, R]", function.__func__)
         declared = Action(function, contract)
-        declared.repeats_bugs = retries is not FORWARD
-        declared.repeats_bugs_back = compensation_retries is not BACK
-        declared.sourced = _listed_sources(topic, sourced, declared.signature.names)
+        declared.parts.repeats_bugs = retries is not FORWARD
+        declared.parts.repeats_bugs_back = compensation_retries is not BACK
+        declared.parts.sourced = _listed_sources(topic, sourced, declared.parts.signature.names)
         PROCESS.add_action(declared)
         return declared
 

@@ -153,7 +153,7 @@ class SagaDefinition(Generic[P, R_co]):
         for step in with_recoveries(self.steps):
             for name, taken in taken_from_input(step):
                 if taken in given:
-                    step.action.typed.check_one(name, given[taken], said=f"{taken} of the input")
+                    step.action.parts.typed.check_one(name, given[taken], said=f"{taken} of the input")
 
     def __call__(self, s: DoSteps, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
         """Run the body under a saga that is already open."""
@@ -165,12 +165,12 @@ class SagaDefinition(Generic[P, R_co]):
             return tool_schema(self.name, inspect.getdoc(self.function) or "", self.typed.schema())
         parts = Definitions()
         taken = {
-            taken: step.action.typed.kinds[name].schema(parts)
+            taken: step.action.parts.typed.kinds[name].schema(parts)
             for step in reversed(tuple(with_recoveries(self.steps)))  # what the first one says of it counts
             for name, taken in taken_from_input(step)
-            if not (name == "files" and step.action.on_files)
+            if not (name == "files" and step.action.parts.on_files)
         }
-        works_on_files = any(step.action.on_files for step in self.steps)
+        works_on_files = any(step.action.parts.on_files for step in self.steps)
         names = [name for name in self._inputs if name in taken or not (name == "files" and works_on_files)]
         required = required_of(with_recoveries(self.steps))
         asked = {name: taken.get(name, {}) for name in names}
@@ -218,13 +218,13 @@ class SagaDefinition(Generic[P, R_co]):
         for step in with_recoveries(self.steps):
             for name, taken in taken_from_input(step):
                 if taken in found:
-                    found[taken] = step.action.typed.store({name: found[taken]}, most)[name]
+                    found[taken] = step.action.parts.typed.store({name: found[taken]}, most)[name]
         return found
 
     @cached_property
     def _inputs(self) -> tuple[str, ...]:
         """Inputs of a list of steps: what its steps, its assertions and its resources ask for, by name."""
-        asked = [one.action.signature.names for one in self.checks]
+        asked = [one.action.parts.signature.names for one in self.checks]
         found = dict.fromkeys((*inputs_of(self.steps), *itertools.chain(*asked), *fields_of(self.resources)))
         return tuple(name for name in found if name != RESULT)
 

@@ -56,7 +56,7 @@ def _check_each(name: str, steps: Sequence[Step]) -> None:
         if step.label in seen:
             raise DeclarationError(f"saga {name} has two steps called {step.label}; give one of them a name=")
         seen.add(step.label)
-        unknown = set(step.args) - set(step.action.signature.names)
+        unknown = set(step.args) - set(step.action.parts.signature.names)
         if unknown:
             raise DeclarationError(
                 f"saga {name}, step {step.label}: {step.action.topic} takes no {', '.join(sorted(unknown))}"

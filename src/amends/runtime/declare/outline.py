@@ -79,10 +79,10 @@ def _outlined(
 
 def _arguments(step: Step, given: Mapping[str, Any]) -> dict[str, object]:
     named = {name: _told(value, given) for name, value in step.args.items()}
-    for name in step.action.signature.names:
+    for name in step.action.parts.signature.names:
         if name not in named and name in given:
             named[name] = given[name]
-    if step.action.on_files:
+    if step.action.parts.on_files:
         named.setdefault("files", None)
     return with_defaults(step.action, named)
 
@@ -90,7 +90,7 @@ def _arguments(step: Step, given: Mapping[str, Any]) -> dict[str, object]:
 def with_defaults(action: Action[..., Any], named: dict[str, object]) -> dict[str, object]:
     """The arguments as a step has them; as they are where they do not fit, which a run says."""
     try:
-        return action.signature.bind((), named)
+        return action.parts.signature.bind((), named)
     except TypeError:
         return named
 

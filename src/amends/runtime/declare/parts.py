@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias
 
+from amends.core.words.values import BUILT_IN
 from amends.errors import DeclarationError
+from amends.runtime.values.signature import UNTYPED, R_co, Signature, Typed
 
+P = ParamSpec("P")
 Function: TypeAlias = Callable[..., object]
+CheckArguments: TypeAlias = Callable[[Mapping[str, Any]], None]
 Given: TypeAlias = Literal["Done", "Asked", "result"]
 
 RESULT: Final = "result"
@@ -24,6 +29,59 @@ _HOW: Final[Mapping[Given, str]] = {
     "Asked": "one argument, an Asked: {name}(asked)",
     "result": "the result: {name}(result)",
 }
+
+
+class Parts(Generic[P, R_co]):
+    """An action's function, those that its decorators were given, and what is known of them.
+
+    Written where the action is declared, and read by the runtime from then on.
+    """
+
+    def __init__(self, topic: str, function: Callable[P, R_co]) -> None:
+        self._topic = topic
+        self.function = function
+        self.signature = Signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.compensation: Function | None = None
+        self.mitigation: Function | None = None
+        self.probe: Function | None = None
+        self.before: Function | None = None
+        self.reread: Function | None = None
+        self.validation: Function | None = None
+        self.tries = 0
+        """After how many results that the validation found flawed the step has failed."""
+        self.sourced: Mapping[str, tuple[str, ...]] = {}
+        """The arguments that may not be made up, each with the topics that it has to come from; none: from anywhere."""
+        self.repeats_bugs = False
+        """Whether its author said how often it is tried; else a mistake in its code is not made twice."""
+        self.repeats_bugs_back = False
+        """Whether its author said so of its compensation and its mitigation."""
+        self.is_assertion = False
+        """Whether it asks for `verify=` if the work is as it should be: then every bad end of it is final."""
+        self.on_files: Literal["", "layer", "changeset"] = "layer" if _takes_files(function) else ""
+        """Whether it works on a saga's files: in a layer of its own, or, of the built-in ones, on all of them."""
+
+    @cached_property
+    def typed(self) -> Typed:
+        """Types that its annotations ask for; the runtime's own actions are called by the runtime alone."""
+        return UNTYPED if self._topic.startswith(BUILT_IN) else Typed(self._topic, self.function)
+
+    @cached_property
+    def check(self) -> CheckArguments | None:
+        """The check of a new step's arguments, as they go on record; None where nothing is asked of them."""
+        return self.typed.check if self.typed.checks else None
+
+    @cached_property
+    def typed_before(self) -> Typed:
+        """Type that its before-image is declared to have."""
+        return UNTYPED if self.before is None else Typed(f"{self._topic}: its before-image", self.before)
+
+
+def _takes_files(function: Callable[..., object]) -> bool:
+    """Whether it says that it works on files: a parameter `files: Files`, by that very name and type."""
+    parameter = inspect.signature(function).parameters.get("files")
+    said = None if parameter is None else parameter.annotation
+    return (said if isinstance(said, str) else getattr(said, "__name__", "")).rpartition(".")[2] == "Files"
 
 
 def wanted_names(function: Function, names: Collection[str]) -> tuple[str, ...] | None:

@@ -95,7 +95,7 @@ class Registry:
 
 
 def _home(action: Action[..., Any]) -> str:
-    return str(getattr(action.function, "__module__", None))
+    return str(getattr(action.parts.function, "__module__", None))
 
 
 PROCESS: Final = Registry()

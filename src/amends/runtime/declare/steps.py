@@ -74,12 +74,12 @@ def inputs_of(steps: Iterable[Step]) -> Iterator[str]:
     """The parts of the input that steps take, in their order, some of them several times."""
     for step in with_recoveries(steps):
         yield from (value.name for value in references(list(step.args.values())) if isinstance(value, Given))
-        yield from (name for name in step.action.signature.names if name not in step.args)
+        yield from (name for name in step.action.parts.signature.names if name not in step.args)
 
 
 def taken_from_input(step: Step) -> Iterator[tuple[str, str]]:
     """The parameters of a step whose whole value is a part of the input, each with the name of that part."""
-    for name in step.action.signature.names:
+    for name in step.action.parts.signature.names:
         value = step.args.get(name, Given(name))
         if isinstance(value, Given):
             yield name, value.name
@@ -90,7 +90,11 @@ def required_of(steps: Iterable[Step]) -> set[str]:
     wanted: set[str] = set()
     for step in steps:
         wanted |= {value.name for value in references(list(step.args.values())) if isinstance(value, Given)}
-        wanted |= set(step.action.signature.required) - set(step.args) - ({"files"} if step.action.on_files else set())
+        wanted |= (
+            set(step.action.parts.signature.required)
+            - set(step.args)
+            - ({"files"} if step.action.parts.on_files else set())
+        )
     return wanted
 
 
@@ -106,7 +110,7 @@ def check_given(name: str, steps: Iterable[Step], given: object) -> None:
 def arguments(step: Step, given: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, object]:
     """A step's arguments by name: what it says, and from the saga's input what it leaves out."""
     named = {name: resolved(value, given, results) for name, value in step.args.items()}
-    for name in step.action.signature.names:
+    for name in step.action.parts.signature.names:
         if name not in named and name in given:
             named[name] = given[name]
     return named

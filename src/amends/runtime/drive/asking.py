@@ -59,10 +59,10 @@ async def _answer(run: Run, state: Step) -> Answer:
         asked = await run.asked(state, action)
     except (UnknownActionError, DivergedError) as exc:
         return NoAnswer(str(exc))
-    if action.ask is None:
+    if action.parts.probe is None:
         return NoAnswer(f"{state.topic} declares no probe in this process")
-    call = run.call(state, "probe", action.ask, asked, key=asked.key, timeout_s=state.contract.timeout_s)
-    call.store = action.typed.store_result
+    call = run.call(state, "probe", action.parts.probe, asked, key=asked.key, timeout_s=state.contract.timeout_s)
+    call.store = action.parts.typed.store_result
     return await run.around.executor.ask(call)
 
 

@@ -195,7 +195,7 @@ class Backward:
         state = run.state(step)
         try:
             action = run.find(state.contract)
-            mitigate = action.mitigate
+            mitigate = action.parts.mitigation
             await run.require_fitting(state, action)
             missing = f"{state.topic} version {state.contract.version} declares no mitigation in this process"
         except UnknownActionError as exc:
@@ -218,7 +218,7 @@ class Backward:
             return  # its thread has just ended and reported: plan again
         try:
             action = run.find(state.contract)
-            compensate = action.compensate
+            compensate = action.parts.compensation
             await run.require_fitting(state, action)
             missing = f"{state.topic} version {state.contract.version} declares no compensation in this process"
         except UnknownActionError as exc:
@@ -257,7 +257,7 @@ class Backward:
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
             call.late = lambda _: thread_ended(run, state.id)
-            call.repeats_bugs = action is not None and action.repeats_bugs_back
+            call.repeats_bugs = action is not None and action.parts.repeats_bugs_back
             outcome = await changed_since(run, state) or await run.around.executor.perform(call)
             if call.running:
                 note_thread(run, state.id)

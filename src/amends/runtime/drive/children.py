@@ -140,5 +140,5 @@ def _built_in(topic: str, function: Any, undo: Any, probe: Any = None) -> Action
 
 
 CALL: Final = _built_in(CALL_TOPIC, _call, _take_back, _ask)
-CALL.check = _check
+CALL.parts.check = _check
 REVERT: Final = _built_in(REVERT_TOPIC, _revert, _stays_reverted)

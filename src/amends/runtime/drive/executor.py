@@ -83,11 +83,53 @@ class Call:
         return () if self.knows is None else self.knows.secrets_of(self.step)
 
 
+class Deadlines:
+    """Time limits of calls under way, on one timer for each length: most calls end long before, and of all that have
+    the same length the oldest is due first. What a limit does is asyncio's own.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[float, dict[asyncio.Timeout, float]] = {}
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+
+    def begin(self, seconds: float) -> asyncio.Timeout:
+        """A limit that ends what is done within it after so long; `end` has to follow."""
+        limit, loop = asyncio.Timeout(None), asyncio.get_running_loop()
+        at = loop.time() + seconds
+        running = self._running.get(seconds)
+        if running is None:
+            running = self._running[seconds] = {}
+        running[limit] = at
+        if seconds not in self._timers:
+            self._timers[seconds] = loop.call_at(at, self._look, seconds)
+        return limit
+
+    def end(self, seconds: float, limit: asyncio.Timeout) -> None:
+        running = self._running[seconds]
+        running.pop(limit, None)
+        if not running and seconds in self._timers:
+            self._timers.pop(seconds).cancel()
+
+    def _look(self, seconds: float) -> None:
+        """End what is over; then wait for the next one."""
+        loop, running = asyncio.get_running_loop(), self._running[seconds]
+        now = loop.time()
+        for limit, at in tuple(running.items()):
+            if at > now:
+                break
+            del running[limit]
+            limit.reschedule(now)
+        del self._timers[seconds]
+        if running:
+            self._timers[seconds] = loop.call_at(next(iter(running.values())), self._look, seconds)
+
+
 class Executor:
     """Makes calls. Knows neither sagas nor journals."""
 
     def __init__(self, threads: int) -> None:
         self._threads = asyncio.Semaphore(threads)
+        self._deadlines = Deadlines()
         self.tracebacks = Tracebacks()
 
     async def perform(self, call: Call) -> Outcome:
@@ -127,8 +169,12 @@ class Executor:
         try:
             if call.timeout_s is None:
                 return await (call.function() if call.is_async else self._in_a_thread(call, read))
-            async with asyncio.timeout(call.timeout_s):
-                return await (call.function() if call.is_async else self._in_a_thread(call, read))
+            limit = self._deadlines.begin(call.timeout_s)
+            try:
+                async with limit:
+                    return await (call.function() if call.is_async else self._in_a_thread(call, read))
+            finally:
+                self._deadlines.end(call.timeout_s, limit)
         finally:
             current_call.reset(token)
             if told is not None:

@@ -50,7 +50,7 @@ class Halt(NamedTuple):
     cause: Cause
 
 
-class Engine(Protocol):
+class FamilyEngine(Protocol):
     """Sagas of one process, as far as their families need it."""
 
     async def load(self, saga: SagaId) -> Saga: ...
@@ -71,7 +71,7 @@ class Family:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: FamilyEngine,
         around: WorkerContext,
         journal: Journal,
         nudge: Callable[[tuple[SagaId, ...]], None],

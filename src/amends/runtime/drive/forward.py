@@ -41,23 +41,20 @@ from amends.core.effects import (
 )
 from amends.core.plan import forward
 from amends.core.state.reasons import reasons_for
+from amends.core.state.step import Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Failed, Outcome, Succeeded
 from amends.core.words.values import Json, StepId
 from amends.core.words.verdict import Decision, Verdict
-from amends.errors import (
-    DivergedError,
-    NotJsonError,
-    RefusedError,
-    TooLargeError,
-)
+from amends.errors import DivergedError, NotJsonError, RefusedError, TooLargeError
 from amends.journal.port.locks import LocksQueued, LocksRefused, LocksTaken
-from amends.runtime.declare.action import Action, CheckArguments, captures
+from amends.runtime.declare.action import Action, captures
+from amends.runtime.declare.parts import CheckArguments
 from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
 from amends.runtime.drive.exceptions import step_error
 from amends.runtime.drive.executor import Call
-from amends.runtime.drive.judging import judge, keep_rates, unless_made_up, void_outlived
+from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates, unless_made_up, void_outlived
 from amends.runtime.drive.late import end_of_thread, ended_late, note_thread, report_unrecorded
 from amends.runtime.drive.limits import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.drive.locks import HeldLocks, why_refused
@@ -96,7 +93,7 @@ class Forward:
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
     ) -> Coroutine[Any, Any, Any]:
         """Answer it from the journal, or bring it to its end."""
-        step = self._step_on_files if action.on_files else self._step
+        step = self._step_on_files if action.parts.on_files else self._step
         return step(action, args, digest, secrets, at)
 
     async def _step_on_files(
@@ -110,11 +107,13 @@ class Forward:
     ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets) if secrets else None
-        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+        if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
             if not fits:
-                await self._check(action.check, args, secrets)
-        if self._asked and at is None:
+                await self._check(action.parts.check, args, secrets)
+        if at is None and self.diverged is None and not self._asked and (new := self.places.next_new()) is not None:
+            step, is_remembered = new, False
+        elif self._asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
         else:
             step, is_remembered = await self.place(action.topic, digest, at, alike)
@@ -127,10 +126,18 @@ class Forward:
             if is_remembered:
                 await self._breathe()
             else:
-                await self._begin(step, action, args, digest, None if at is None else self.places.after(at))
+                after = None if at is None else self.places.after(at)
+                start = self._start_at_once(step, action, args, digest, after)
+                if start is not None:
+                    await self._perform(step, action, start)
+                else:
+                    await self._begin(step, action, args, digest, after)
             if action.contract.hold:
                 return await self._hold(step, action)
-            while (effect := forward(book.saga.steps[step], run.around.clock.now())) is not None:
+            while (
+                not _is_done(state := book.saga.steps[step])
+                and (effect := forward(state, run.around.clock.now())) is not None
+            ):
                 if isinstance(effect, GiveUp):
                     book.commit_soon()
                     raise step_error(book.saga.steps[step])
@@ -139,13 +146,13 @@ class Forward:
             run.left_alone.add(step)
             raise
         done = book.saga.steps[step]
-        status, error, *_ = done.told or (done.status, done.error)
+        status, error = (done.status, done.error) if done.told is None else done.told[:2]
         if status is not StepStatus.SUCCEEDED:
             raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
         book.commit_soon()
         if error:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
-        if action.typed.result.loads:
+        if action.parts.typed.result.loads:
             return await self._restored(step, action, done.result)
         try:
             return unmask(done.result, book.saga.id, most=ON_LOOP)
@@ -171,7 +178,9 @@ class Forward:
     async def _restored(self, step: StepId, action: Action[..., Any], result: Json) -> Any:  # noqa: ANN401 - the action's own type
         saga = self._run.book.saga.id
         try:
-            return await small_or_off_loop(lambda most: action.typed.restore_result(unmask(result, saga, most=most)))
+            return await small_or_off_loop(
+                lambda most: action.parts.typed.restore_result(unmask(result, saga, most=most))
+            )
         except DivergedError as exc:
             self.diverged = DivergedError(f"step {step}: {exc}")
             raise self.diverged from None
@@ -182,10 +191,10 @@ class Forward:
         """Have people approve a step before it is asked for; who did. The next `s.do` of the same is that step."""
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets)
-        if action.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            fits = not secrets and action.typed.fits_at_sight(cast("dict[str, Any]", args))
+        if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
+            fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
             if not fits:
-                await self._check(action.check, args, secrets)
+                await self._check(action.parts.check, args, secrets)
         step, is_remembered = await self.place(action.topic, digest, at, alike)
         self._ahead.add(step)
         action = self._as_begun(step, action)
@@ -273,15 +282,31 @@ class Forward:
         if self._replayed % _BREATH == 0:
             await self._run.around.clock.sleep(0)
 
+    def _start_at_once(
+        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None
+    ) -> c.DispatchStep | None:
+        """The intent of a new step that nothing stands in the way of, as most are; None where something may: `_begin`
+        finds out what.
+        """
+        contract = action.contract
+        if contract.hold or contract.resources or action.parts.sourced or action.parts.before is not None:
+            return None
+        if self._run.book.saga.budget is not None:
+            return None
+        verdict = judge_at_sight(self._run, contract)
+        if verdict is None or verdict.decision is not Decision.ALLOW:
+            return None
+        return c.DispatchStep(step, contract, args, digest, verdict, after)
+
     async def _begin(
         self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None = None
     ) -> None:
         """A new step. Where nothing stands between, its proposal, verdict and first intent are one fact."""
         run, contract = self._run, action.contract
         verdict = await judge(run, step, contract, args)
-        if action.sourced:
+        if action.parts.sourced:
             verdict = await unless_made_up(run, action, args, verdict)
-        straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.capture is None
+        straight = verdict.decision is Decision.ALLOW and not verdict.rates and action.parts.before is None
         straight = straight and not contract.hold
         straight = straight and (not contract.resources or await self._is_free(step, contract, args))
         if run.book.saga.budget is not None:
@@ -297,7 +322,7 @@ class Forward:
         run = self._run
         state = run.state(step)
         verdict = await judge(run, step, action.contract, state.args, approval_present=ahead)
-        if action.sourced and not ahead:
+        if action.parts.sourced and not ahead:
             verdict = await unless_made_up(run, action, state.args, verdict)
         await self._judged(step, action, verdict, ahead=ahead)
 
@@ -351,7 +376,7 @@ class Forward:
         await end_of_thread(run, step)
         if run.state(step).status is StepStatus.SUCCEEDED:
             return
-        if action.typed.loads:
+        if action.parts.typed.loads:
             await self._require_fitting(step, action)
         if run.state(step).contract.resources and not await self._locked(step):
             return
@@ -359,8 +384,8 @@ class Forward:
         if policy is None:
             return
         start = c.StartAttempt(step=step, policy=policy, contract=action.contract if policy else None)
-        if action.capture is not None and run.state(step).number == 0:
-            taken = await self._capture(step, action.capture, action, start)
+        if action.parts.before is not None and run.state(step).number == 0:
+            taken = await self._capture(step, action.parts.before, action, start)
             if not taken:
                 if run.state(step).attempts:
                     await keep_failure(run, is_over=note_failure(run))
@@ -448,7 +473,7 @@ class Forward:
             if run.book.broken is not None:
                 report_unrecorded(run, step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome))
-            if action.look is not None and isinstance(outcome, Succeeded):
+            if action.parts.reread is not None and isinstance(outcome, Succeeded):
                 await keep_after(run, step)
             is_over = not isinstance(outcome, Succeeded) and note_failure(run)
         run.news.tell()
@@ -509,31 +534,31 @@ class Forward:
         if book.saga.called_back:
             return Failed(error="it was not dispatched: the saga had begun to go back")
         contract = state.contract
-        layered = run.layers.attempt(state, action, args) if action.on_files else None
+        layered = run.layers.attempt(state, action, args) if action.parts.on_files else None
         call = Call(
             saga=book.saga.id,
             step=step,
             topic=contract.topic,
             part="action",
-            function=layered or (lambda: action.signature.call(action.function, args)),
-            is_async=action.is_async or layered is not None,
+            function=layered or (lambda: action.parts.signature.call(action.parts.function, args)),
+            is_async=action.parts.is_async or layered is not None,
             key=run.key(state),
             timeout_s=contract.timeout_s,
             certain_failure=contract.atomic or not contract.side_effect,
-            repeats_bugs=action.repeats_bugs,
+            repeats_bugs=action.parts.repeats_bugs,
             knows=run,
             feedback=reasons_for(book.saga, state) if run.was_tried(state) else (),
             late=lambda outcome: ended_late(run, step, state.attempts, outcome),
-            store=action.typed.store_result if action.typed.result.stores else None,
+            store=action.parts.typed.store_result if action.parts.typed.result.stores else None,
         )
         outcome = await run.around.executor.perform(call)
         if call.running:
             note_thread(run, step)
         if layered is not None:
             outcome = layered.ended(outcome)
-        if action.is_assertion:
+        if action.parts.is_assertion:
             return judged(outcome)
-        return outcome if action.looks_at_result is None else await examined(run, action, state, outcome)
+        return outcome if action.parts.validation is None else await examined(run, action, state, outcome)
 
     async def _capture(
         self, step: StepId, capture: Callable[..., object], action: Action[..., Any], start: c.StartAttempt
@@ -547,10 +572,10 @@ class Forward:
         await run.book.commit()
         state = run.state(step)
         asked = await run.asked(state, action)
-        function = captures(capture, action.signature.names, asked)
+        function = captures(capture, action.parts.signature.names, asked)
         call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
         call.is_async = inspect.iscoroutinefunction(capture)
-        call.store = action.typed_before.store_result
+        call.store = action.parts.typed_before.store_result
         outcome = await run.around.executor.perform(call)
         let_cancellation_go_on()
         if isinstance(outcome, Succeeded) and not outcome.opaque:
@@ -562,6 +587,11 @@ class Forward:
         if run.state(step).status is StepStatus.RUNNING:
             run.book.tell(c.RecordOutcome(step=step, outcome=failed))
         return False
+
+
+def _is_done(step: Step) -> bool:
+    """Whether it has succeeded, and nobody has turned away from it: nothing is due, whatever the time is."""
+    return step.status is StepStatus.SUCCEEDED and not step.given_up and step.told is None and step.rewind is None
 
 
 def _name(action: Action[..., Any]) -> str:

@@ -11,7 +11,7 @@ from amends.core.words.contracts import Contract
 from amends.core.words.values import Json, StepId
 from amends.core.words.verdict import Decision, Verdict
 from amends.gate.facts import Gate, facts_of, with_told
-from amends.gate.policy import Policy
+from amends.gate.policy import Policy, PolicyGate
 from amends.journal.port.journal import PARENT
 from amends.logs import logger
 from amends.runtime.declare.action import Action
@@ -22,6 +22,18 @@ from amends.runtime.drive.worker_context import WorkerContext
 _log = logger("amends.gate")
 _MADE_UP: Final = "amends-sourced"
 """The rule by which an argument is denied that `sourced=` names, and that has no source on record."""
+
+
+def judge_at_sight(run: Run, contract: Contract) -> Verdict | None:
+    """The verdict on a new step, where the policy in force says the same of every step of its action; else None."""
+    around = run.around
+    gate, policies = around.gate, around.policies
+    if policies is not None:
+        if around.clock.elapsed() >= policies.stale_at:
+            return None
+        gate = policies.gate or gate
+    begun = run.book.saga.begun
+    return gate.kept(contract, begun, back=False) if isinstance(gate, PolicyGate) and begun is not None else None
 
 
 async def judge(
@@ -38,7 +50,10 @@ async def judge(
             gate = policies.gate or gate
         asked = _told_to(around, gate)
         if not asked:
-            return gate.judge(facts)
+            verdict = gate.judge(facts)
+            if isinstance(gate, PolicyGate):
+                gate.keep(facts, run.begun, verdict)
+            return verdict
         told = await around.drills.told(asked, facts.contract)
         return replace(gate.judge(with_told(facts, told)), told=told or None)
     except Exception as exc:  # noqa: BLE001 - whatever a gate raises, the action has not been allowed
@@ -92,9 +107,9 @@ async def keep_rates(run: Run, step: StepId, verdict: Verdict) -> int:
 async def unless_made_up(run: Run, action: Action[..., Any], args: Json, verdict: Verdict) -> Verdict:
     """The gate's verdict, or a denial: a person who is asked should not have to notice that a value is made up."""
     saga = run.book.saga
-    why = unsourced(saga, args, action.sourced)
-    named = {name: topics for name, topics in action.sourced.items() if topics}
+    why = unsourced(saga, args, action.parts.sourced)
+    named = {name: topics for name, topics in action.parts.sourced.items() if topics}
     if why and named and PARENT in run.begun.labels:
-        free = {name: topics for name, topics in action.sourced.items() if not topics}
+        free = {name: topics for name, topics in action.parts.sourced.items() if not topics}
         why = unsourced(saga, args, free) or unsourced(saga, args, named, await run.book.above())
     return replace(verdict, decision=Decision.DENY, rule=_MADE_UP, why=why) if why else verdict

@@ -6,10 +6,13 @@ dispatch. Meanwhile what others tell joins the same append: the outcome of one s
 write.
 
 One append is under way at a time, and it belongs to the pen, not to whoever waits for it: a cancelled waiter takes
-nothing back. When another author's entry came first (a person cancelled the saga from elsewhere), the new entries
-are folded in and the commands that were not yet durable are decided again on top of them; those that no longer fit
-are dropped, and `on_moved` hears of it. When the lease is lost, the pen is broken for good: every later call
+nothing back. When another author's entry came first (a person cancelled the saga from elsewhere), the saga
+is folded anew from the journal and the commands that were not yet durable are decided again on top of it; those that no
+longer fit are dropped, and `on_moved` hears of it. When the lease is lost, the pen is broken for good: every later call
 raises.
+
+The pen owns the saga's state, and changes it in place. Of what is durable it knows no more than the number of the
+newest entry. So nobody keeps `book.saga` over an `await`: they ask the pen again.
 
 Beside it, a saga as the journal has it: read whole, and written to by whoever does not drive it.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from amends.core import commands as c, events as e
 from amends.core.commands import Command, EnrolLate, Moment, RecordOutcome
@@ -31,7 +34,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.outcomes import Lost, Succeeded
 from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import AmendsError, JournalConflictError, JournalError, LeaseLostError, RefusedError, unknown_saga
-from amends.journal.port.entries import caught_up
+from amends.journal.port.entries import Appending, caught_up
 from amends.journal.port.journal import PARENT, Entry, Journal, Lease, SagaQuery, SagaRow, Summary
 from amends.logs import logger
 from amends.runtime.drive.observers import Observers
@@ -61,10 +64,15 @@ class Logbook:
         self._journal = journal
         self._observers = observers
         self._moment = moment
-        self._durable = saga
-        self._numbered = 0
+        self._head: int = saga.head
+        """The number of the newest entry that is durable."""
+        self.newest = 0
+        """The number of the newest command that was told."""
         self._told: list[_Told] = []
         self._busy = False
+        self._asked = 0
+        """How many of the commands that were told the append under way is of."""
+        self._since = 0.0
         self._waiters: list[_Waiter] = []
         self._errand: asyncio.Task[None] | None = None
 
@@ -74,15 +82,13 @@ class Logbook:
             raise self.broken
         moment = self._moment()
         events = decide(self.saga, command, moment)
-        self._numbered += 1
-        self._fold(self._numbered, command, moment, events)
+        self.newest += 1
+        self._fold(self.newest, command, moment, events)
         return events
 
     def _fold(self, number: int, command: Command, moment: Moment, events: tuple[Event, ...]) -> None:
-        saga = self.saga
         for event in events:
-            saga = evolve(saga, event)
-        self.saga = saga
+            evolve(self.saga, event)
         if events:
             self._told.append((number, command, moment, events))
 
@@ -99,7 +105,7 @@ class Logbook:
     @property
     def is_unborn(self) -> bool:
         """Whether nothing of its saga is durable that this pen knows of."""
-        return self._durable.head == 0
+        return self._head == 0
 
     def commit_soon(self) -> None:
         """Write what was told, unless someone commits it sooner: the next step's intent usually does."""
@@ -117,13 +123,23 @@ class Logbook:
 
     async def commit_this_far(self) -> None:
         """Make all that was told before this call durable. Of many side by side, each is woken once."""
-        last = self._numbered
-        while self._told and self._told[0][0] <= last and self.broken is None:
-            self._begin_append()
-            if self._busy:
-                await self._next_answer(last)
+        last = self.newest
+        while (written := self.written(last)) is not None:
+            await written
         if self.broken is not None:
             raise self.broken
+
+    def written(self, last: int) -> asyncio.Future[None] | None:
+        """Done when all that was told up to this number is durable, or the pen has broken; ask again then. None where
+        there is nothing to wait for.
+        """
+        while self._told and self._told[0][0] <= last and self.broken is None:
+            self._begin_append()
+            if self._busy:  # else it was refused at once, and nobody would wake us
+                answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.append((last, answered))
+                return answered
+        return None
 
     async def _next_answer(self, to: int = 0) -> None:
         """Until an append has been answered or, of a number, until nothing up to it is still to be written."""
@@ -137,39 +153,53 @@ class Logbook:
         if self._busy or not self._told or self.broken is not None:
             return
         self._busy = True
-        saga, told = self.saga, len(self._told)
+        self._asked = len(self._told)
         events = [event for _, _, _, made in self._told for event in made]
         try:
-            asked = self._ask_for(events, saga)
+            asked = self._ask_for(events)
         except AmendsError as exc:
             self._failed(exc)
+            return
+        if self._observers.listen:
+            self._since = self._observers.asked()
+        if isinstance(asked, Appending):
+            asked.then(self._answered)
         else:
-            answer = asyncio.ensure_future(asked)
-            since = self._observers.asked() if self._observers.listen else 0.0
-            answer.add_done_callback(lambda answer: self._answered(answer, saga, told, since))
+            asyncio.ensure_future(asked).add_done_callback(self._future_done)
 
-    def _ask_for(self, events: Sequence[Event], after: Saga) -> Awaitable[tuple[Entry, ...]]:
-        status = after.status
-        summary = Summary(status, wakes=woken_by(after) if status in _MAY_BE_DONE else None)
-        return self._journal.append(after.id, events, after=self._durable.head, summary=summary, lease=self.lease)
-
-    def _answered(self, answer: asyncio.Future[tuple[Entry, ...]], saga: Saga, told: int, since: float) -> None:
+    def _future_done(self, answer: asyncio.Future[tuple[Entry, ...]]) -> None:
+        """Of a journal whose appends are awaited only."""
+        settled = Appending()
         error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
         if error is None:
-            self._durable = saga
-            del self._told[:told]
+            settled.set_result(answer.result())
+        else:
+            settled.set_exception(cast("Exception", error))
+        self._answered(settled)
+
+    def _ask_for(self, events: Sequence[Event]) -> Awaitable[tuple[Entry, ...]]:
+        saga = self.saga
+        status = saga.status
+        summary = Summary(status, wakes=woken_by(saga) if status in _MAY_BE_DONE else None)
+        return self._journal.append(saga.id, events, after=self._head, summary=summary, lease=self.lease)
+
+    def _answered(self, answer: Appending) -> None:
+        error = answer.error
+        if error is None:
+            self._head += len(answer.entries)
+            del self._told[: self._asked]
             if self._observers.listen:
-                self._observers.tell(answer.result(), saga, since)
+                self._observers.tell(answer.entries, self.saga, self._since)
             self._over()
         elif isinstance(error, AmendsError):
             self._failed(error)
         else:
-            self._break(JournalConflictError(f"saga {saga.id}: the journal failed: {error!r}"))
+            self._break(JournalConflictError(f"saga {self.saga.id}: the journal failed: {error!r}"))
             self._over()
 
     def _failed(self, error: AmendsError) -> None:
         moved = isinstance(error, JournalConflictError) and not isinstance(error, LeaseLostError)
-        if moved and self._durable.head > 0:  # a saga that was to begin, and exists, is another's
+        if moved and self._head > 0:  # a saga that was to begin, and exists, is another's
             self._errand = asyncio.ensure_future(self._catch_up_then_over(because=error))
         else:
             self._break(error)
@@ -178,7 +208,7 @@ class Logbook:
     def _over(self) -> None:
         """The append has been answered: wake those who waited for that, and write on for the others."""
         self._busy = False
-        written = self._told[0][0] - 1 if self._told and self.broken is None else self._numbered
+        written = self._told[0][0] - 1 if self._told and self.broken is None else self.newest
         waiters, self._waiters = self._waiters, []
         for to, answered in waiters:
             if to > written:
@@ -229,10 +259,10 @@ class Logbook:
 
     async def _catch_up(self) -> bool:
         """Fold in another author's entries, then decide again what is not yet durable. Whether there were any."""
-        saga = await caught_up(self._journal, self._durable)
-        if saga is self._durable:
+        saga = await self._as_written()
+        if saga.head == self._head:
             return False
-        self._durable = self.saga = saga
+        self.saga, self._head = saga, saga.head
         again, self._told = self._told, []
         for number, command, moment, _ in again:
             try:
@@ -242,13 +272,26 @@ class Logbook:
         self.on_moved()
         return True
 
+    async def _as_written(self) -> Saga:
+        """The saga as the journal has it: the state with the news, or read whole where something that is not durable is
+        in the state already. What was read is folded in one go: others look at the state meanwhile.
+        """
+        state = unstarted(self.saga.id) if self._told else self.saga
+        news = [entry.event async for entry in self._journal.read(state.id, after=state.head)]
+        if self._told and state is self.saga:  # something was told meanwhile
+            state = unstarted(self.saga.id)
+            news = [entry.event async for entry in self._journal.read(state.id)]
+        for event in news:
+            evolve(state, event)
+        return state
+
     async def rest(self, wake_at: int) -> bool:
         """Have the saga forgotten until it is nudged, or that time has come. False where there is news."""
         await self.commit()
-        durable = self._durable
+        saga, head = self.saga.id, self._head
         try:
             await self._journal.append(
-                durable.id, (), after=durable.head, summary=Summary(durable.status, wake_at), lease=self.lease
+                saga, (), after=head, summary=Summary(self.saga.status, wake_at), lease=self.lease
             )
         except LeaseLostError as exc:
             self._break(exc)
@@ -257,15 +300,15 @@ class Logbook:
             await self.refresh()
             return False
         except JournalError as exc:
-            _log.warning("saga %s stays in memory while it waits: %s", durable.id, exc)
+            _log.warning("saga %s stays in memory while it waits: %s", saga, exc)
             return False
-        return self._durable is durable and not self._told
+        return self._head == head and not self._told
 
     async def still_held(self) -> None:
         """Ask the store whether this lease is still the newest. Raises LeaseLostError."""
         await self.commit()
         try:
-            await self._ask_for((), self._durable)
+            await self._ask_for(())
         except LeaseLostError as exc:
             self._break(exc)
             raise
@@ -365,16 +408,16 @@ async def rows(journal: Journal, statuses: tuple[SagaStatus, ...]) -> AsyncItera
 async def requested(journal: Journal, observers: Observers, saga: SagaId, command: c.Command, moment: c.Moment) -> Saga:
     """Have a command recorded without driving the saga, however often others write meanwhile. Raises RefusedError."""
     while True:
-        state = before = await load(journal, saga)
-        events = decide(state, command, moment)
+        state = await load(journal, saga)
+        head, events = state.head, decide(state, command, moment)
         for event in events:
-            state = evolve(state, event)
+            evolve(state, event)
         if not events:
             return state
         wake_at = None if any(isinstance(event, _STIRRING) for event in events) else wakes_at(state)
         try:
             entries = await journal.append(
-                saga, events, after=before.head, summary=Summary(state.status, wake_at, woken_by(state)), lease=None
+                saga, events, after=head, summary=Summary(state.status, wake_at, woken_by(state)), lease=None
             )
         except JournalConflictError:
             continue

@@ -14,7 +14,7 @@ Observer: TypeAlias = Callable[[Entry], None]
 _log = logger("amends.observe")
 
 
-class Telemetry(Protocol):
+class DetailedObserver(Protocol):
     """An observer that wants to know more: which saga an entry belongs to, and how long its append took."""
 
     def begin(self, saga: SagaId, definition: str, labels: dict[str, str]) -> dict[str, str]:
@@ -22,7 +22,7 @@ class Telemetry(Protocol):
         ...
 
     def tell(self, entry: Entry, saga: Saga) -> None:
-        """An entry is durable. The saga is as it was after the last one of the same append."""
+        """An entry is durable. The saga has it, and may be further by now."""
         ...
 
     def now(self) -> float: ...
@@ -33,7 +33,7 @@ class Telemetry(Protocol):
 
 
 class Observers:
-    def __init__(self, telemetry: Telemetry | None = None) -> None:
+    def __init__(self, telemetry: DetailedObserver | None = None) -> None:
         self.telemetry = telemetry
         self._all: list[Observer] = []
         self.listen = telemetry is not None
@@ -55,7 +55,7 @@ class Observers:
         return 0.0 if self.telemetry is None else self.telemetry.now()
 
     def tell(self, entries: Sequence[Entry], saga: Saga, asked: float | None = None) -> None:
-        """These are durable, by an append that was `asked` for then; the saga is as it is after them."""
+        """These are durable, by an append that was `asked` for then; the saga has them, and may be further by now."""
         if self.telemetry is not None:
             self._tell_telemetry(self.telemetry, entries, saga, asked)
         for observer in tuple(self._all):
@@ -65,7 +65,9 @@ class Observers:
                 except Exception:  # noqa: BLE001 - an observer's fault must not reach the saga that it watches
                     _log.exception("an observer failed on entry %s of saga %s", entry.number, entry.saga)
 
-    def _tell_telemetry(self, telemetry: Telemetry, entries: Sequence[Entry], saga: Saga, asked: float | None) -> None:
+    def _tell_telemetry(
+        self, telemetry: DetailedObserver, entries: Sequence[Entry], saga: Saga, asked: float | None
+    ) -> None:
         try:
             if asked is not None:
                 telemetry.took(telemetry.now() - asked)

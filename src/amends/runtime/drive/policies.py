@@ -84,7 +84,7 @@ class Policies:
             if row is None or row.entries == self._kept.head:
                 return
             newest: PolicyAdopted | None = None
-            kept = self._kept
+            kept = self._kept.copy()  # one that cannot be read is found anew by whoever asks next
             async for entry in self._journal.read(_SAGA, after=kept.head):
                 kept = evolve(kept, entry.event)
                 newest = entry.event if isinstance(entry.event, PolicyAdopted) else newest

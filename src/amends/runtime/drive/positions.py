@@ -44,7 +44,7 @@ Alike = Callable[[StepId], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskPlace:
     """Where a task stands: its branch, and how many steps it has made there."""
 
     owner: Places
@@ -53,7 +53,7 @@ class Place:
     task: asyncio.Task[Any] | None
 
 
-_here: ContextVar[Place] = ContextVar("amends_place")
+_here: ContextVar[TaskPlace] = ContextVar("amends_place")
 _NONE: Final = frozenset[StepId]()  # one for all: an empty set takes 200 bytes
 _FIRST: Final = re.compile(r"(\d+)(\.?)")
 CHECKPOINT: Final = "a checkpoint"
@@ -93,7 +93,7 @@ class Places:
 
     def enter(self) -> None:
         """The calling task is the saga's own; its steps are 1, 2, 3."""
-        _here.set(Place(self, "", 0, asyncio.current_task()))
+        _here.set(TaskPlace(self, "", 0, asyncio.current_task()))
 
     @property
     def missing(self) -> tuple[StepId, ...]:
@@ -122,17 +122,28 @@ class Places:
             for step, kept in self._unclaimed.items()
         )
 
+    def next_new(self) -> StepId | None:
+        """The name of the step that the calling task asks for, where nothing is on record that it may be, and the task
+        has taken a place before; else None, and no place is taken.
+        """
+        here = _here.get(None)
+        task = asyncio.current_task()
+        if self._unclaimed or self._forgotten or here is None or here.owner is not self or here.task is not task:
+            return None
+        _here.set(TaskPlace(self, here.branch, here.made + 1, task))
+        return StepId(f"{here.branch}{here.made + 1}")
+
     async def next(self, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
         """The name of the step that the calling task asks for, and whether the journal remembers it."""
         here = _here.get(None)
         task = asyncio.current_task()
         if here is None or here.owner is not self:
-            here = Place(self, "", 0, None)
+            here = TaskPlace(self, "", 0, None)
         if here.task is not task:
             branch = await self._branch(f"{here.branch}{here.made}.", topic, digest, alike)
-            here = Place(self, branch, 0, task)
+            here = TaskPlace(self, branch, 0, task)
         step = StepId(f"{here.branch}{here.made + 1}")
-        _here.set(Place(self, here.branch, here.made + 1, task))
+        _here.set(TaskPlace(self, here.branch, here.made + 1, task))
         if self._forgotten:
             step = self._anew(step)
         if not self._unclaimed:

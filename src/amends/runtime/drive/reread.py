@@ -73,11 +73,11 @@ async def _look(run: Run, state: Step) -> Outcome:
         action = run.find(state.contract)
     except UnknownActionError as exc:
         return Failed(error=str(exc))
-    look = action.look
+    look = action.parts.reread
     if look is None:
         return Failed(error=f"{state.topic} version {state.contract.version} declares no reread in this process")
     done = await small_or_off_loop(lambda most: run.done(state, action, most))
     call = run.call(state, "reread", look, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
     call.store = Typed(f"{state.topic}: its reread", look).store_result
-    call.repeats_bugs = action.repeats_bugs_back
+    call.repeats_bugs = action.parts.repeats_bugs_back
     return await run.around.executor.perform(call)

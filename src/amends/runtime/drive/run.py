@@ -80,12 +80,22 @@ _NONE: Final = frozenset[StepId]()  # one for all runs: an empty set takes 200 b
 class Flight:
     """An attempt between its intent and its outcome: a rollback waits for it, and a closing coordinator too."""
 
-    __slots__ = ("_flights", "_step", "ended", "task")
+    __slots__ = ("_ended", "_flights", "_is_over", "_step", "task")
 
     def __init__(self, flights: dict[StepId, Flight], step: StepId) -> None:
         self._flights, self._step = flights, step
         self.task = asyncio.current_task()
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_over = False
+        self._ended: asyncio.Future[None] | None = None
+
+    @property
+    def ended(self) -> asyncio.Future[None]:
+        """Done when it is over; made when somebody first waits for that."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+            if self._is_over:
+                self._ended.set_result(None)
+        return self._ended
 
     def __enter__(self) -> None:
         self._flights[self._step] = self
@@ -93,7 +103,9 @@ class Flight:
     def __exit__(self, *_: object) -> None:
         if self._flights.get(self._step) is self:  # else its compensation has begun: this one had nothing to dispatch
             del self._flights[self._step]
-        self.ended.set_result(None)
+        self._is_over = True
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
 
 class Run:
@@ -172,9 +184,12 @@ class Run:
 
     async def commit_to_dispatch(self) -> None:
         """The intent is durable, and nothing says that the lease under which it was written has ended since."""
-        around = self.around
-        lapses = around.lapses
-        await self.book.commit_this_far()
+        around, book = self.around, self.book
+        lapses, last = around.lapses, book.newest
+        while (written := book.written(last)) is not None:
+            await written
+        if book.broken is not None:
+            raise book.broken
         in_time = around.clock.elapsed() < around.alive_until  # asked first: who renews late says so before that
         if not in_time or around.lapses != lapses:
             await self.book.still_held()
@@ -261,10 +276,10 @@ class Run:
         """
         known = self.secrets.get(state.id) or self.given
         named = cast("dict[str, Any]", unmask(state.args, self.book.saga.id, known, most=most))
-        return action.typed.restore(named) if action is not None and action.typed.loads else named
+        return action.parts.typed.restore(named) if action is not None and action.parts.typed.loads else named
 
     def key(self, state: Step) -> str:
-        return key_of(self.book.saga.id, state.id, state.topic, "do")
+        return state.key or key_of(self.book.saga.id, state.id, state.topic, "do")
 
     async def asked(self, state: Step, action: Action[..., Any]) -> Asked:
         """Raises DivergedError where what is on record is not what the action takes by now."""
@@ -273,7 +288,7 @@ class Run:
 
     async def require_fitting(self, state: Step, action: Action[..., Any]) -> None:
         """Raises DivergedError where what is on record is not what the action takes, or gives, by now."""
-        if action.typed.loads or action.typed.result.loads or action.typed_before.result.loads:
+        if action.parts.typed.loads or action.parts.typed.result.loads or action.parts.typed_before.result.loads:
             await small_or_off_loop(lambda most: self.done(state, action, most))
 
     def done(self, state: Step, action: Action[..., Any] | None, most: int = LARGEST_VALUE) -> Done:
@@ -286,8 +301,8 @@ class Run:
         known = self.secrets.get(state.id) or self.given
         result, before = (unmask(value, saga, known, most=most) for value in (state.result, state.before))
         if action is not None:
-            result = None if result is None else action.typed.restore_result(result)
-            before = None if before is None else action.typed_before.restore_result(before)
+            result = None if result is None else action.parts.typed.restore_result(result)
+            before = None if before is None else action.parts.typed_before.restore_result(before)
         return Done(
             saga=saga,
             step=state.id,

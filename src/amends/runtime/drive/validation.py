@@ -32,7 +32,7 @@ FLAWED: Final = "flawed: "
 
 async def examined(run: Run, action: Action[..., Any], state: Step, outcome: Outcome) -> Outcome:
     """The outcome of an attempt, once the function has looked at its result that the action declares for that."""
-    function = action.looks_at_result
+    function = action.parts.validation
     if function is None or not isinstance(outcome, Succeeded) or outcome.opaque:
         return outcome
     looked = await _looked_at(run, state, function, action, outcome.result)
@@ -42,19 +42,21 @@ async def examined(run: Run, action: Action[..., Any], state: Step, outcome: Out
         case Lost(timed_out=False, fatal=False, final=False):
             return looked  # it was cancelled: the attempt is made again
         case Succeeded(result=str() as why):
-            return _flawed(state, kept_words(why, run.secrets_of(state.id)), action.tries)
+            return _flawed(state, kept_words(why, run.secrets_of(state.id)), action.parts.tries)
         case Succeeded():
-            return _flawed(state, "it was found wrong", action.tries)
+            return _flawed(state, "it was found wrong", action.parts.tries)
         case Failed(error=why, where=where) | Lost(error=why, where=where):
-            return _flawed(state, why, action.tries, where)
+            return _flawed(state, why, action.parts.tries, where)
 
 
 async def _looked_at(
     run: Run, state: Step, function: Callable[..., object], action: Action[..., Any], result: Json
 ) -> Outcome:
-    names, saga = action.signature.names, run.book.saga.id
+    names, saga = action.parts.signature.names, run.book.saga.id
     secrets = run.secrets.get(state.id) or run.given
-    known = await small_or_off_loop(lambda most: action.typed.restore_result(unmask(result, saga, secrets, most=most)))
+    known = await small_or_off_loop(
+        lambda most: action.parts.typed.restore_result(unmask(result, saga, secrets, most=most))
+    )
     asked = await run.asked(state, action)
     given = {**{name: value for name, value in asked.args.items() if name in names}, RESULT: known}
     wanted = wanted_names(function, (RESULT, *names))

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -173,8 +174,8 @@ class Children:
         start = _started(above, parent, step, definition, version, kept.value, actor)
         await self._require_an_end(start, above)
         start = bounded(start, declared.options, self._around.settings)
-        start = start._replace(because=because_of(await self._engine.state(parent), step), module=declared.module)
-        start = start._replace(limits=limits, files=await self._handed_down(parent, files, start, child))
+        start = replace(start, because=because_of(await self._engine.state(parent), step), module=declared.module)
+        start = replace(start, limits=limits, files=await self._handed_down(parent, files, start, child))
         if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
             raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop
         _ = self._engine.begin(declared, start, child, kept.secrets)

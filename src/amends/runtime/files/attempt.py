@@ -13,18 +13,18 @@ from amends.core.words.outcomes import Failed, Lost, Outcome, Succeeded
 from amends.errors import ChangesetError, Fatal, NotDone
 from amends.runtime.declare.action import Action
 from amends.runtime.files.errors import certain
-from amends.runtime.files.given import Place, arguments
+from amends.runtime.files.given import ChangesetPlace, arguments
 from amends.runtime.files.verifying import at_hand
 
 if TYPE_CHECKING:
     from amends.runtime.files.layers import Layers
 
 
-class Attempt:
+class FileAttempt:
     """One call of an action that works on files: begins its layer, and seals or drops it."""
 
     def __init__(
-        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: Place
+        self, layers: Layers, state: Step, action: Action[..., Any], args: dict[str, Any], place: ChangesetPlace
     ) -> None:
         self._layers = layers
         self._state = state
@@ -41,10 +41,10 @@ class Attempt:
         action = self._action
         with certain():
             changeset = await self._layers.opened(self._place)
-            if action.on_files == "changeset":
+            if action.parts.on_files == "changeset":
                 at_hand.set(await self._layers.secrets())
                 self._changeset = changeset
-                return await self._layers.in_thread(lambda: action.function(**arguments(self._args, changeset)))
+                return await self._layers.in_thread(lambda: action.parts.function(**arguments(self._args, changeset)))
             name = f"{self._state.topic} ({self._state.id})"
             files = self._files = await self._layers.in_thread(lambda: _begun(changeset, name))
         try:
@@ -58,11 +58,11 @@ class Attempt:
 
     async def _called(self, args: dict[str, Any], files: Files) -> object:
         action = self._action
-        if action.is_async:
-            return await cast("Awaitable[object]", action.signature.call(action.function, args))
+        if action.parts.is_async:
+            return await cast("Awaitable[object]", action.parts.signature.call(action.parts.function, args))
         settle_s = self._layers.settle_s if self._is_exact else None  # what is not only files has to be waited for
         return await self._layers.in_thread(
-            lambda: action.signature.call(action.function, args), stop=files.stop, wait_s=settle_s
+            lambda: action.parts.signature.call(action.parts.function, args), stop=files.stop, wait_s=settle_s
         )
 
     def _seal(self, files: Files) -> None:
@@ -83,7 +83,7 @@ class Attempt:
         if isinstance(outcome, Succeeded):
             layer = "" if self._sealed is None else _named(self._sealed)
             return replace(outcome, layer=layer, confinement=kept_in)
-        if isinstance(outcome, Lost) and self._is_exact and self._action.on_files == "layer":
+        if isinstance(outcome, Lost) and self._is_exact and self._action.parts.on_files == "layer":
             return Failed(
                 error=outcome.error,
                 fatal=outcome.fatal,

@@ -15,7 +15,7 @@ from amends.changeset import Changeset, Life, Summary, show
 from amends.core.words.values import Json, SagaId
 from amends.errors import ChangedSince, ChangesetBusyError, ChangesetDamagedError, UnknownChangesetError
 from amends.process.threads import in_thread
-from amends.runtime.files.given import PARAMETER, Place, place_in
+from amends.runtime.files.given import PARAMETER, ChangesetPlace, place_in
 from amends.runtime.files.sharing import branch_place, numbered
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def give_up_for(child: SagaId, files: Json) -> None:
             await in_thread(child, lambda: give_up(branch_place(place, child), child))
 
 
-def _forked(changeset: Changeset, branch: Place, name: str) -> None:
+def _forked(changeset: Changeset, branch: ChangesetPlace, name: str) -> None:
     if changeset.life is Life.DROPPED:  # all of it was taken back, and the work goes on
         changeset.reopen()
     try:
@@ -55,13 +55,13 @@ def _forked(changeset: Changeset, branch: Place, name: str) -> None:
         return  # it is there, and its child is at work
 
 
-def life_of(place: Place) -> Life | None:
+def life_of(place: ChangesetPlace) -> Life | None:
     """Where a changeset stands in its life; None: there is none."""
     seen = _seen(place)
     return None if seen is None else seen.life
 
 
-def _seen(place: Place) -> Summary | None:
+def _seen(place: ChangesetPlace) -> Summary | None:
     state = place.state if place.state is None or len(place.roots) == 1 else f"{place.state}/0"
     try:
         return show(place.roots[0], place.changeset, state=state)
@@ -69,7 +69,7 @@ def _seen(place: Place) -> Summary | None:
         return None
 
 
-def is_pruned(place: Place) -> bool:
+def is_pruned(place: ChangesetPlace) -> bool:
     """Whether nothing is left of a changeset to take back. Raises ChangedSince for one that had landed."""
     seen = _seen(place)
     if seen is None or seen.life is not Life.PRUNED:
@@ -82,7 +82,7 @@ def is_pruned(place: Place) -> bool:
     return True
 
 
-def is_dropped(branch: Place) -> bool:
+def is_dropped(branch: ChangesetPlace) -> bool:
     """Whether a branch was given up as a whole. Raises ChangedSince for one that its parent has in a layer."""
     life = life_of(branch)
     if life is Life.MERGED:
@@ -92,7 +92,7 @@ def is_dropped(branch: Place) -> bool:
     return life is None or life in _OVER
 
 
-def give_up(branch: Place, saga: SagaId) -> None:
+def give_up(branch: ChangesetPlace, saga: SagaId) -> None:
     """Drop a branch that nobody needs any more, merged or not."""
     life = life_of(branch)
     if life is not None and life not in _OVER:
@@ -100,7 +100,7 @@ def give_up(branch: Place, saga: SagaId) -> None:
             opened.drop()
 
 
-def place_of(branch: Mapping[str, Json]) -> Place:
+def place_of(branch: Mapping[str, Json]) -> ChangesetPlace:
     place = place_in({PARAMETER: dict(branch)})
     if place is None:
         raise ChangesetDamagedError(f"no branch is named by {branch}")

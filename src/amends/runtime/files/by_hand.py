@@ -32,7 +32,7 @@ from amends.core.words.values import BUILT_IN, Json, SagaId
 from amends.errors import ChangesetLifeError, RefusedError
 from amends.journal.port.journal import Journal, SagaRow
 from amends.runtime.drive.logbook import load
-from amends.runtime.files.given import Place, place_in
+from amends.runtime.files.given import ChangesetPlace, place_in
 from amends.runtime.files.resolving import signal_of
 from amends.runtime.files.sharing import fit, inherited, layers_of
 from amends.runtime.files.topics import BY_HAND_VERSION, LAND, RESOLVE
@@ -59,7 +59,7 @@ async def owner_of(journal: Journal, changeset: Summary) -> SagaRow | None:
     return row if _place_of(await load(journal, row.id), changeset.id) is not None else None
 
 
-def _place_of(owner: Saga, changeset: str) -> Place | None:
+def _place_of(owner: Saga, changeset: str) -> ChangesetPlace | None:
     """Where a saga's record has a changeset; None where it names none such."""
     places = map(place_in, (step.args for step in owner.steps.values()))
     return next((one for one in places if one is not None and one.changeset == changeset and not one.fork), None)

@@ -20,7 +20,7 @@ PARAMETER: Final = "files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChangesetPlace:
     """Which changeset a step works in, as its arguments say it."""
 
     changeset: str
@@ -35,13 +35,13 @@ class Place:
         return {**said, "fork": True} if self.fork else said
 
 
-def place_in(args: Json) -> Place | None:
+def place_in(args: Json) -> ChangesetPlace | None:
     """The changeset that a step's arguments name; None for a step that has none."""
     named = args.get(PARAMETER) if isinstance(args, dict) else None
     if not isinstance(named, dict) or not isinstance(named.get(MARK), str):
         return None
     roots, state = named.get("roots"), named.get("state")
-    return Place(
+    return ChangesetPlace(
         changeset=str(named[MARK]),
         roots=tuple(map(str, roots)) if isinstance(roots, list) else (),
         state=state if isinstance(state, str) else None,
@@ -100,7 +100,7 @@ def with_files(
     takes: bool,
     named: Mapping[str, object],
     known: list[SagaFiles],
-    place: Callable[[SagaFiles], Place],
+    place: Callable[[SagaFiles], ChangesetPlace],
 ) -> Mapping[str, object]:
     """The arguments as they can be stored. Files that are left out are the saga's own."""
     given = named.get(PARAMETER)

@@ -20,7 +20,7 @@ from amends.errors import ChangedSince, Fatal
 from amends.process.running import small_environment
 from amends.runtime.declare.action import Action, Done, key
 from amends.runtime.declare.decorators import action
-from amends.runtime.files.given import Place
+from amends.runtime.files.given import ChangesetPlace
 from amends.runtime.files.resolving import mark, resolve
 from amends.runtime.files.topics import LAND, REVIEW
 from amends.runtime.files.verifying import at_hand, verifying_in
@@ -111,7 +111,7 @@ def land_back(done: Done) -> None:
 
 
 for _each in (review, land):
-    cast("Action[..., Any]", _each).on_files = "changeset"
+    cast("Action[..., Any]", _each).parts.on_files = "changeset"
 ACTIONS: Final = (review, land, mark, resolve)
 """What a landing may need: whoever imports this knows them all."""
 
@@ -134,7 +134,7 @@ def _remembered(changeset: Changeset) -> dict[str, Json]:
     return _landed(landing_of(home.root, changeset.landed_as, state=home.path))
 
 
-def take_back(changeset: Changeset, place: Place, done: Done) -> None:
+def take_back(changeset: Changeset, place: ChangesetPlace, done: Done) -> None:
     """Land the inverse of a changeset's landing, and have the changeset as it was before; what never landed is fine."""
     if changeset.landed_as is None:  # it never landed, or there was nothing to change; one that is kept has landed too
         return

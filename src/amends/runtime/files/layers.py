@@ -40,11 +40,11 @@ from amends.process.threads import in_thread
 from amends.runtime.declare.action import Action, Done
 from amends.runtime.drive.children import known_as, revert_landing
 from amends.runtime.drive.run import Run
-from amends.runtime.files.attempt import Attempt
+from amends.runtime.files.attempt import FileAttempt
 from amends.runtime.files.branches import give_up, is_dropped, is_pruned, life_of, place_of
 from amends.runtime.files.by_hand import by_hand
 from amends.runtime.files.errors import certain
-from amends.runtime.files.given import Place, SagaFiles, place_in
+from amends.runtime.files.given import ChangesetPlace, SagaFiles, place_in
 from amends.runtime.files.landing import take_back
 from amends.runtime.files.sharing import CALL_TOPIC, Inherited, at_work, branch_place, fit, inherited, layers_of
 from amends.runtime.files.topics import BY_HAND, LAND, MERGE, UNMERGE
@@ -75,7 +75,7 @@ class Layers:
         self.known.append(files)
         return files
 
-    def place(self, files: SagaFiles) -> Place:
+    def place(self, files: SagaFiles) -> ChangesetPlace:
         """Which changeset it is now: the one that the journal names, or a new one, which it then will.
 
         Its id goes on record with the first intent that names it, before there is such a changeset. Of a child that
@@ -93,7 +93,7 @@ class Layers:
             fresh = f"{fit(self.saga)}-{SystemClock().new_id()[-10:]}".lstrip("-")
             self._fresh.setdefault(files.trees, []).append(fresh)
             known_ids.append(fresh)
-        place = Place(changeset=known_ids[files.landings], roots=files.trees, state=files.state)
+        place = ChangesetPlace(changeset=known_ids[files.landings], roots=files.trees, state=files.state)
         self._terms[place.changeset] = files.terms
         return place
 
@@ -112,7 +112,7 @@ class Layers:
         given = inherited(self._run.begun)
         return given is not None and given.place.changeset == changeset and given.is_branch
 
-    async def fork(self, place: Place, make: Callable[[Changeset], None]) -> None:
+    async def fork(self, place: ChangesetPlace, make: Callable[[Changeset], None]) -> None:
         """Have a branch made of what is on record of a changeset, and durable."""
         async with self.turn:
             await self._run.book.commit()
@@ -120,7 +120,7 @@ class Layers:
                 changeset = await self.opened(place)
                 await self.in_thread(lambda: make(changeset))
 
-    async def lend(self, place: Place) -> None:
+    async def lend(self, place: ChangesetPlace) -> None:
         """Have a changeset ready for a child that shares it, and let go of it: one saga at a time has it open."""
         async with self._using:
             terms = self._terms.get(place.changeset)
@@ -128,7 +128,7 @@ class Layers:
                 await self.in_thread(lambda: _made(place, self._run.begun.definition, terms, self.saga))
         await self.let_go(place)
 
-    async def let_go(self, place: Place) -> None:
+    async def let_go(self, place: ChangesetPlace) -> None:
         async with self._using:
             changeset = self._open.pop(place.changeset, None)
             if changeset is not None:
@@ -163,14 +163,14 @@ class Layers:
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
-    def attempt(self, state: Step, action: Action[..., Any], args: dict[str, Any]) -> Attempt:
+    def attempt(self, state: Step, action: Action[..., Any], args: dict[str, Any]) -> FileAttempt:
         """The call in the place of the action."""
         place = place_in(state.args)
         if place is None:
             raise NotDone(f"{action.topic} works on files, and its arguments name no changeset")
-        return Attempt(self, state, action, args, place)
+        return FileAttempt(self, state, action, args, place)
 
-    async def opened(self, place: Place) -> Changeset:
+    async def opened(self, place: ChangesetPlace) -> Changeset:
         """The changeset, with the layers that stand in the journal and no others."""
         async with self._using:
             called = at_work(self._run.book.saga, place.changeset)
@@ -187,7 +187,7 @@ class Layers:
                 await self.in_thread(lambda: changeset.rewind(newest))  # sealed, and never on record
             return changeset
 
-    def _opening(self, place: Place) -> Changeset:
+    def _opening(self, place: ChangesetPlace) -> Changeset:
         sealed, doubtful = self._on_record(place)
         if sealed and self.is_shared(place.changeset) and life_of(place) is Life.DROPPED:
             raise Fatal(f"changeset {place.changeset} was dropped since: its saga was taken back", happened=False)
@@ -204,7 +204,7 @@ class Layers:
             saga=self.saga,
         )
 
-    def _on_record(self, place: Place) -> tuple[dict[int, str], dict[int, str]]:
+    def _on_record(self, place: ChangesetPlace) -> tuple[dict[int, str], dict[int, str]]:
         """The layers that the journal knows, by number: those that stand, and those that may have been dropped."""
         return layers_of(self._run.book.saga, place.changeset)
 
@@ -262,7 +262,7 @@ class Layers:
             return function(done)
         return await self.in_thread(lambda: function(done))
 
-    async def _take_landings_back(self, place: Place) -> None:
+    async def _take_landings_back(self, place: ChangesetPlace) -> None:
         """A person may have landed the saga's changeset, by a saga of its own: that goes back first."""
         if self.is_shared(place.changeset) or self._is_branch(place.changeset):
             return
@@ -272,14 +272,14 @@ class Layers:
                 await self.let_go(place)
                 await revert_landing(each.id, f"saga {self.saga} is taken back, whose changeset it landed")
 
-    def _is_vouched_for(self, place: Place) -> bool:
+    def _is_vouched_for(self, place: ChangesetPlace) -> bool:
         """Whether a person has vouched for a landing of it by the saga itself, which could not be taken back."""
         return any(
             step.topic == LAND and step.status is StepStatus.SETTLED and place_in(step.args) == place
             for step in self._run.book.saga.steps.values()
         )
 
-    async def _drop(self, state: Step, place: Place) -> None:
+    async def _drop(self, state: Step, place: ChangesetPlace) -> None:
         if self._is_branch(place.changeset) and await self.in_thread(lambda: is_dropped(place)):
             return
         if await self.in_thread(lambda: is_pruned(place)):
@@ -340,7 +340,7 @@ class Layers:
         return self._run.begun.definition in BY_HAND
 
 
-def _made(place: Place, name: str, terms: Terms | None, saga: SagaId) -> None:
+def _made(place: ChangesetPlace, name: str, terms: Terms | None, saga: SagaId) -> None:
     """Make a changeset that is not there yet, on the terms of whoever lends it."""
     if life_of(place) is None:
         Changeset.open(*place.roots, id=place.changeset, name=name, state=place.state, terms=terms, saga=saga).close()

@@ -76,7 +76,7 @@ def _merging() -> Action[..., Any]:
         topic=Topic(topics.MERGE), reversibility=Reversibility.REVERSIBLE, atomic=True, idempotent=True, timeout_s=None
     )
     merge: Action[..., Any] = Action(_merge, exact)
-    merge.on_files = "layer"
+    merge.parts.on_files = "layer"
     merge.probe(_nothing)
     return merge
 
@@ -87,7 +87,7 @@ def _unmerging() -> Action[..., Any]:
     )
     unmerge: Action[..., Any] = Action(_unmerge, plain)
     unmerge.compensation(_stays_out)
-    unmerge.on_files = "changeset"
+    unmerge.parts.on_files = "changeset"
     return unmerge
 
 

@@ -26,7 +26,7 @@ from amends.journal.port.journal import Journal
 from amends.logs import logger
 from amends.process.threads import in_thread
 from amends.runtime.files.by_hand import by_hand
-from amends.runtime.files.given import Place
+from amends.runtime.files.given import ChangesetPlace
 from amends.runtime.files.reviewing import places_of, tree_of
 
 _WAITS: Final = frozenset({Life.ACTIVE, Life.REVIEW})
@@ -39,7 +39,7 @@ class Leftovers:
     def __init__(self, journal: Journal, sagas: Collection[SagaId]) -> None:
         self._journal = journal
         self.sagas = frozenset(sagas)
-        self._places: dict[SagaId, list[Place]] = {}
+        self._places: dict[SagaId, list[ChangesetPlace]] = {}
         self._trees: dict[tuple[tuple[str, ...], str | None], tuple[Summary, ...]] = {}
 
     async def look(self) -> frozenset[SagaId]:
@@ -93,7 +93,7 @@ def _waits(changeset: Summary) -> bool:
     return changeset.life in _WAITS and changeset.branch_of is None and bool(changeset.steps)
 
 
-def _listed(place: Place) -> tuple[Summary, ...]:
+def _listed(place: ChangesetPlace) -> tuple[Summary, ...]:
     tree = tree_of(place)
     try:
         return list_changesets(tree.root, state=tree.state)

@@ -12,13 +12,13 @@ from amends.dataclass import dataclass
 from amends.errors import ChangesetError
 from amends.journal.port.journal import Journal, SagaQuery
 from amends.process.threads import in_thread
-from amends.runtime.files.given import PARAMETER, Place, place_in
+from amends.runtime.files.given import PARAMETER, ChangesetPlace, place_in
 
 _KEPT: Final = tuple(status for status in SagaStatus if not status.has_gone_back)
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class WorkingTree:
     """A tree that sagas work on, and its state directory where that is not beside it: as commands take them."""
 
     root: str
@@ -27,13 +27,13 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class InReview:
-    tree: Tree
+    tree: WorkingTree
     changeset: Summary
 
 
-async def places_of(journal: Journal, saga: SagaId) -> list[Place]:
+async def places_of(journal: Journal, saga: SagaId) -> list[ChangesetPlace]:
     """The changesets that a saga's entries name; none of those whose content was removed."""
-    found: dict[Place, None] = {}
+    found: dict[ChangesetPlace, None] = {}
     async for entry in journal.read(saga):
         if entry.is_removed:
             continue
@@ -44,10 +44,10 @@ async def places_of(journal: Journal, saga: SagaId) -> list[Place]:
     return list(found)
 
 
-def tree_of(place: Place) -> Tree:
+def tree_of(place: ChangesetPlace) -> WorkingTree:
     """Where the changesets of a place are listed: at the first of its trees."""
     first, *others = place.roots
-    return Tree(first, f"{place.state}/0" if others and place.state is not None else place.state)
+    return WorkingTree(first, f"{place.state}/0" if others and place.state is not None else place.state)
 
 
 async def left_in_review(journal: Journal, saga: SagaId) -> tuple[InReview, ...]:
@@ -63,17 +63,17 @@ async def left_in_review(journal: Journal, saga: SagaId) -> tuple[InReview, ...]
     return tuple(found)
 
 
-def _listed(tree: Tree) -> tuple[Summary, ...]:
+def _listed(tree: WorkingTree) -> tuple[Summary, ...]:
     try:
         return list_changesets(tree.root, state=tree.state)
     except (ChangesetError, OSError):
         return ()
 
 
-async def trees_of(journal: Journal, most: int) -> tuple[Tree, ...]:
+async def trees_of(journal: Journal, most: int) -> tuple[WorkingTree, ...]:
     """The trees that the newest sagas of a journal work on; those of which nothing stands are left out."""
     page = await journal.sagas(SagaQuery(statuses=_KEPT, limit=most))
-    found: dict[Tree, None] = {}
+    found: dict[WorkingTree, None] = {}
     for row in page.rows:
         found |= dict.fromkeys(tree_of(place) for place in await places_of(journal, row.id) if place.roots)
     return tuple(found)

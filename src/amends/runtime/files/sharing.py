@@ -19,7 +19,7 @@ from amends.core.state.saga import Saga, Step
 from amends.core.transitions import StepStatus
 from amends.core.words.values import Json
 from amends.dataclass import dataclass
-from amends.runtime.files.given import PARAMETER, Place, place_in
+from amends.runtime.files.given import PARAMETER, ChangesetPlace, place_in
 from amends.runtime.files.topics import MERGE, UNMERGE
 
 CALL_TOPIC: Final = "amends.call"
@@ -35,7 +35,7 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 class Inherited:
     """Which changeset a child has from its parent, and the layers that it found there."""
 
-    place: Place
+    place: ChangesetPlace
     under: dict[int, str]
     is_branch: bool = False
     """It is a branch of its parent's, made for it, and not the parent's own."""
@@ -57,10 +57,10 @@ def fit(saga: str) -> str:
     return _UNFIT.sub("-", saga)[:64].strip("-.")
 
 
-def branch_place(place: Place, child: str) -> Place:
+def branch_place(place: ChangesetPlace, child: str) -> ChangesetPlace:
     """The branch of a changeset that a child works in: the same on every attempt, in every process."""
     short = hashlib.sha256(f"{place.changeset}/{child}".encode()).hexdigest()[:16]
-    return Place(changeset=f"{fit(child)}-{short}".lstrip("-"), roots=place.roots, state=place.state)
+    return ChangesetPlace(changeset=f"{fit(child)}-{short}".lstrip("-"), roots=place.roots, state=place.state)
 
 
 def handed_down(parent: Saga, files: Json, child: str) -> Json:

@@ -126,7 +126,7 @@ class OnFiles:
         from amends.runtime.files.given import with_files
 
         layers = self._layers()
-        takes = bool(action.on_files)
+        takes = bool(action.parts.on_files)
         return with_files(action.topic, takes=takes, named=named, known=layers.known, place=layers.place)
 
 
@@ -134,7 +134,7 @@ def with_room_for_files(
     action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     """Files may be left out: they are the saga's own then."""
-    place = action.signature.names.index(FILES)
+    place = action.parts.signature.names.index(FILES)
     if FILES in kwargs or (place < len(args) and getattr(args[place], "is_of_saga", False)):
         return args, kwargs
     if place > len(args):

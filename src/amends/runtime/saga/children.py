@@ -7,25 +7,23 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from amends.core.words.values import LARGEST_VALUE
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, InputError, StepError, StepFatalError
-from amends.runtime.declare.action import Action
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import whole
 from amends.runtime.declare.names import checked_actor
 from amends.runtime.declare.options import CallOptions, ChildFiles
 from amends.runtime.drive.children import CALL, REVERT, know
+from amends.runtime.drive.validation import DoNamed
 from amends.runtime.files.merging import MERGE, UNMERGE
 from amends.runtime.saga.waits import seconds_of
 from amends.runtime.values.bounded import small_or_off_loop
 from amends.runtime.values.signature import R_co
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from amends.runtime.files.given import SagaFiles
     from amends.runtime.files.layers import Layers
 
@@ -34,12 +32,6 @@ T = TypeVar("T")
 OnChildFailure: TypeAlias = Literal["revert_all", "restart_one", "restart_all"]
 _FILES: Final = ("own", "share", "branch")
 _POLICIES: Final = ("revert_all", "restart_one", "restart_all")
-
-
-class Do(Protocol):
-    """A way to do a step: `s.do_named`."""
-
-    def __call__(self, action: Action[..., Any], named: Mapping[str, object], /) -> Coroutine[Any, Any, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +142,7 @@ def child_of(
     return Child(definition, definition.bind(args, own, most), delegate, files, timeout_s)
 
 
-async def call_one(do: Do, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
+async def call_one(do: DoNamed, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> dict[str, Any]:
     """The child's id and result. One that was rolled back is started again, as another child, up to so many times."""
     call = _Call(do, wanted, restarts, layers)
     return await call.merged(await call.ended())
@@ -159,7 +151,7 @@ async def call_one(do: Do, wanted: Child[Any], restarts: int, layers: Callable[[
 class _Call:
     """One child on its way: run to its end, and then, where it has a branch, merged."""
 
-    def __init__(self, do: Do, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> None:
+    def __init__(self, do: DoNamed, wanted: Child[Any], restarts: int, layers: Callable[[], Layers]) -> None:
         if restarts < 0:
             raise InputError(f"restarts={restarts} is less than none")
         self._do = do
@@ -253,7 +245,7 @@ async def restored_result(wanted: Child[T], result: object) -> T:
 
 
 async def call_group(
-    do: Do, group: Sequence[Child[T]], on_failure: OnChildFailure, restarts: int, layers: Callable[[], Layers]
+    do: DoNamed, group: Sequence[Child[T]], on_failure: OnChildFailure, restarts: int, layers: Callable[[], Layers]
 ) -> list[T]:
     """The results, in the order of the group. What failed for good is raised, when all the others have ended."""
     if on_failure not in _POLICIES:

@@ -7,7 +7,7 @@ version, unless someone else has changed it since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
@@ -29,9 +29,8 @@ from amends.journal.port.documents import Document, DocumentWrite, checked_docum
 from amends.journal.port.journal import Journal
 from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, key
 from amends.runtime.declare.decorators import action
+from amends.runtime.drive.validation import DoNamed
 from amends.secrets import secrets_in
-
-Do = Callable[[Action[..., Any], Mapping[str, object]], Coroutine[Any, Any, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,7 @@ for _one in (set_document, delete_document):
 class State:
     """A saga's way to documents; each method is a step, or two, and is awaited."""
 
-    def __init__(self, do: Do, *, own: bool) -> None:
+    def __init__(self, do: DoNamed, *, own: bool) -> None:
         self._do = do
         self._own = own
         self._seen: dict[str, int] = {}

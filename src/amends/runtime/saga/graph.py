@@ -91,7 +91,7 @@ class GraphRun:
                     return await self._recovered(step, label, exc)
                 turn += 1
             else:
-                stored, typed = result, step.action.typed  # what others take of it they have their own word for
+                stored, typed = result, step.action.parts.typed  # what others take of it they have their own word for
                 if typed.result.stores:
                     stored = await small_or_off_loop(partial(typed.store_result, result))
                 self._complete_if(step, result, stored)

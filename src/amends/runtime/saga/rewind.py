@@ -8,6 +8,7 @@ a branch beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final, TypeVar, cast
 
 from amends.core import commands as c
@@ -235,10 +236,10 @@ class Rewinds:
                 await self._settle_pivots(scope, since.checkpoint.floor)
             steps = tuple(self._steps(scope, since.checkpoint.floor))
             waits = tuple(wait.place for wait in open_waits(self.saga) if scope.holds(wait.place))
-            command = command._replace(steps=steps, waits=waits)
+            command = replace(command, steps=steps, waits=waits)
         elif may_be_pivots(self.saga):
             await Backward(self._run).settle_pivots(lambda: command.steps)
-        self._run.book.tell(command._replace(why=self._run.kept_words(command.why)))
+        self._run.book.tell(replace(command, why=self._run.kept_words(command.why)))
 
     async def _settle_pivots(self, scope: Scope, floor: int) -> None:
         """Have it known what cannot be taken back; nothing in the scope begins anything meanwhile."""

@@ -115,7 +115,7 @@ class Work(OnFiles):
 
         Returns what the action returned, from the journal if it was done before. Raises StepError when it ended badly.
         """
-        return self.do_named(action, _bound(action, args, kwargs))
+        return self._with(self._step, action, _bound(action, args, kwargs))
 
     def do_named(
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None
@@ -317,7 +317,7 @@ class Work(OnFiles):
     def _with(
         self, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
     ) -> Coroutine[Any, Any, Any]:
-        if action.on_files or FILES in named:
+        if action.parts.on_files or FILES in named:
             named = self._with_files(action, named)
         try:
             kept = self._kept(action, named, ON_LOOP)
@@ -333,12 +333,12 @@ class Work(OnFiles):
         return await begin(action, kept.value, kept.digest, kept.secrets, at)
 
     def _kept(self, action: Action[..., Any], named: Mapping[str, object], most: int = LARGEST_VALUE) -> Kept:
-        if action.typed.stores:
-            named = action.typed.store(named, most)
+        if action.parts.typed.stores:
+            named = action.parts.typed.store(named, most)
         try:
             return keep(named, self.id, f"{action.topic}: args", most)
         except NotJsonError as exc:
-            raise action.typed.not_json(named, exc) from None
+            raise action.parts.typed.not_json(named, exc) from None
 
 
 def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:
@@ -346,12 +346,12 @@ def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
         raise DeclarationError(
             f"{action!r} is not an action; decorate it with @action(topic), or register(topic, function)"
         )
-    if action.on_files:
+    if action.parts.on_files:
         args, kwargs = with_room_for_files(action, args, kwargs)
     try:
-        return action.signature.bind(args, dict(kwargs))
+        return action.parts.signature.bind(args, dict(kwargs))
     except TypeError as exc:
-        raise InputError(f"{action.topic}: {action.signature.misfit(exc, kwargs)}") from None
+        raise InputError(f"{action.topic}: {action.parts.signature.misfit(exc, kwargs)}") from None
 
 
 def saga(

@@ -22,9 +22,9 @@ from amends.runtime.values.kinds import (
     NULL,
     About,
     Chosen,
+    Dictionary,
     Exact,
     Exactly,
-    Field,
     Fixed,
     Hidden,
     Kind,
@@ -32,9 +32,9 @@ from amends.runtime.values.kinds import (
     Number,
     OneOf,
     Record,
+    RecordField,
     Series,
     Span,
-    Table,
     Text,
 )
 from amends.secrets import Secret
@@ -143,7 +143,7 @@ class Kinds:
             make, also = _LISTS[origin]
             return Series(make, self.of(args[0]), also)
         if origin in _TABLES:
-            return Table(self.of(args[1])) if args[0] is str else ANYTHING
+            return Dictionary(self.of(args[1])) if args[0] is str else ANYTHING
         if isinstance(origin, type):
             return self._of_class(annotation if _is_model(annotation) else origin)
         return ANYTHING
@@ -163,7 +163,9 @@ class Kinds:
             return self._record(cls, _of_dataclass)
         return ANYTHING
 
-    def _record(self, cls: type, fields: Callable[[Any, Kinds], dict[str, Field]], *, is_dict: bool = False) -> Kind:
+    def _record(
+        self, cls: type, fields: Callable[[Any, Kinds], dict[str, RecordField]], *, is_dict: bool = False
+    ) -> Kind:
         known = self._records.get(cls)
         if known is None:
             known = self._records[cls] = Record(cls, is_dict=is_dict)
@@ -196,27 +198,27 @@ def _plain(value: str | int) -> str | int:
     return str.__str__(value) if isinstance(value, str) else int(value)
 
 
-def _of_dataclass(cls: Any, kinds: Kinds) -> dict[str, Field]:  # noqa: ANN401 - a class
+def _of_dataclass(cls: Any, kinds: Kinds) -> dict[str, RecordField]:  # noqa: ANN401 - a class
     hints = typing.get_type_hints(cls, include_extras=True)
-    found: dict[str, Field] = {}
+    found: dict[str, RecordField] = {}
     for each in dataclasses.fields(cls):
         if each.init:
             has_default = each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
             about = str(each.metadata.get("description", ""))
-            found[each.name] = Field(kinds.of(hints[each.name]), not has_default, about)
+            found[each.name] = RecordField(kinds.of(hints[each.name]), not has_default, about)
     if any(isinstance(one, dataclasses.InitVar) for one in hints.values()):
         raise TypeError(cls)  # what it is made with is not kept, so it cannot be made again
     return found
 
 
-def _of_named_tuple(cls: Any, kinds: Kinds) -> dict[str, Field]:  # noqa: ANN401 - a class
+def _of_named_tuple(cls: Any, kinds: Kinds) -> dict[str, RecordField]:  # noqa: ANN401 - a class
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {name: Field(kinds.of(hints.get(name, Any)), name not in cls._field_defaults) for name in cls._fields}
+    return {name: RecordField(kinds.of(hints.get(name, Any)), name not in cls._field_defaults) for name in cls._fields}
 
 
-def _of_typed_dict(cls: Any, kinds: Kinds) -> dict[str, Field]:  # noqa: ANN401 - a class
+def _of_typed_dict(cls: Any, kinds: Kinds) -> dict[str, RecordField]:  # noqa: ANN401 - a class
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {name: Field(kinds.of(hint), name in cls.__required_keys__) for name, hint in hints.items()}
+    return {name: RecordField(kinds.of(hint), name in cls.__required_keys__) for name, hint in hints.items()}
 
 
 def hints_of(function: Callable[..., object]) -> tuple[dict[str, Any], tuple[str, ...]]:

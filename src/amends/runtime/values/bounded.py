@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
-from amends.core.words.values import DEEPEST, LARGEST_VALUE, Json, Weight, spell_once
+from amends.core.words.values import DEEPEST, LARGEST_VALUE, Json, Weight, payload, spell_once
 from amends.errors import NotJsonError, TooLargeError
 from amends.secrets import Secret, mask, unmask
 
@@ -68,6 +68,9 @@ def stored(
     value: object, salt: str, what: str, most: int = LARGEST_VALUE, found: list[Secret] | None = None
 ) -> tuple[Json, str]:
     """A copy that nobody else holds, and its text. Raises NotJsonError or TooLargeError."""
+    plain = payload(value, most)
+    if plain is not None:
+        return plain
     masked = mask(value, salt, what=what, most=most, found=found)
     return cast("Json", masked), spell_once(masked, what=what)
 

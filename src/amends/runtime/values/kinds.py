@@ -17,7 +17,6 @@ not checked, and what JSON cannot hold is refused as ever.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import enum
 import math
@@ -28,6 +27,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from amends.core.words.values import Weight, canonical, too_large
+from amends.dataclass import dataclass
 from amends.errors import MisfitError, TooLargeError
 from amends.runtime.values.bounded import weigh
 from amends.runtime.values.misfit import a_class, a_kind_of, came, first_line, is_list, is_mark, is_object
@@ -316,7 +316,7 @@ def _loaded(kinds: Iterable[Kind], values: Iterable[object], *, strict: bool) ->
     return loaded
 
 
-class Table(Kind):
+class Dictionary(Kind):
     """A dict from text to one kind."""
 
     checks = True
@@ -349,8 +349,8 @@ class Table(Kind):
         return {"type": "object", "additionalProperties": self._item.schema(parts)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Field:
+@dataclass(frozen=True, slots=True)
+class RecordField:
     """One field of a record: its kind, and whether it has to be there."""
 
     kind: Kind
@@ -366,11 +366,11 @@ class Record(Kind):
     def __init__(self, of: type, *, is_dict: bool) -> None:
         self._of = of
         self.is_dict = is_dict
-        self.fields: dict[str, Field] = {}
+        self.fields: dict[str, RecordField] = {}
         self.stores = self.loads = True
         self.native = False
 
-    def fill(self, fields: Mapping[str, Field]) -> None:
+    def fill(self, fields: Mapping[str, RecordField]) -> None:
         """Set once the kinds of the fields are known: one of them may be this very record."""
         self.fields = dict(fields)
         if self.is_dict:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from amends.core.words.values import DEEPEST, LARGEST_VALUE, SECRET_MARK, Weight
 from amends.errors import DeclarationError, DivergedError, InputError, MisfitError, NotJsonError
 from amends.runtime.values.bounded import weigh
-from amends.runtime.values.kinds import ANYTHING, NULL, Hidden, Kind, OneOf, Series, Table
+from amends.runtime.values.kinds import ANYTHING, NULL, Dictionary, Hidden, Kind, OneOf, Series
 from amends.runtime.values.schema import Definitions, Schema
 from amends.secrets import Secret
 from amends.source.marked import nearest, shown
@@ -321,7 +321,7 @@ def _of_parameter(parameter: inspect.Parameter, kind: Kind) -> Kind:
     if parameter.kind is _P.VAR_POSITIONAL:
         return Series(list, kind)
     if parameter.kind is _P.VAR_KEYWORD:
-        return Table(kind)
+        return Dictionary(kind)
     if parameter.default is None and kind.checks:  # `x: int = None`: then null is one of its values
         return OneOf((kind, NULL))
     return kind

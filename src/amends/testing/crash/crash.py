@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import field
 from typing import Final, Self
 
@@ -31,11 +31,11 @@ from amends.journal.memory import Memory, MemoryJournal
 from amends.journal.port.journal import Entry, Journal
 from amends.runtime.coordinator.coordinator import Coordinator
 from amends.runtime.settings import Settings
-from amends.testing.crash.life import Blow, Life, Script, here
+from amends.testing.crash.life import Blow, CrashLife, Script, here
 from amends.testing.crash.loop import PatientLoop
 
 __all__ = [
-    "Ground",
+    "CrashGround",
     "Scenario",
     "SlowGround",
     "Tried",
@@ -93,8 +93,15 @@ class Tried:
     """Recoveries that found something new, and were checked."""
     complaints: list[str] = field(default_factory=list[str])
 
+    def add(self, other: Tried) -> None:
+        """Count what was tried elsewhere, too."""
+        self.points += other.points
+        self.deaths += other.deaths
+        self.histories += other.histories
+        self.complaints += other.complaints
 
-class Ground:
+
+class CrashGround:
     """Everything that lives leave behind: a journal in memory, the world, and the time."""
 
     told_within_ms = 1_000
@@ -136,28 +143,42 @@ class Ground:
         """Let it be known at once that nobody is alive, as on one machine it is."""
         self._memory.workers.clear()
 
-    def next_life(self, *, ends_at: int | None, blow: Blow) -> Life:
+    def next_life(self, *, ends_at: int | None, blow: Blow) -> CrashLife:
         self.lives += 1
-        return Life(number=self.lives, since_s=self.now_s, world=self.world, ends_at=ends_at, blow=blow)
+        return CrashLife(number=self.lives, since_s=self.now_s, world=self.world, ends_at=ends_at, blow=blow)
 
-    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> Life:
+    def live(self, scenario: Scenario, script: Script, ends_at: int | None = None) -> CrashLife:
         """One life, to its own end or to the point that it dies at."""
         life = self.next_life(ends_at=ends_at, blow=Blow.DIE)
         life.begin(self, script, scenario.settings, scenario.env)
         if life.dead:
             died_s = life.loop.time()
             life.bury()
-            if ends_at is not None and ends_at % 2:
-                self.bury_workers()
-                self.now_s = died_s
-            else:
-                self.now_s = died_s + scenario.settings.lease_s + 1
+            self.leave(scenario, len(life.passed), died_s)
         else:
             self.now_s = life.loop.time()
         return life
 
+    def leave(self, scenario: Scenario, point: int, died_s: float) -> None:
+        """Let time go by after a death: at each other point until the lease has ended, else nobody waits for that."""
+        self.now_s = died_s
+        if point % 2:
+            self.bury_workers()
+        else:
+            self.now_s += scenario.settings.lease_s + 1
 
-class SlowGround(Ground):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """A life's end at a point, and what it left; two that left the same have the same `found`."""
+
+    point: int
+    where: str
+    found: Hashable
+    ground: CrashGround
+
+
+class SlowGround(CrashGround):
     """One whose write lock is slow: each append, claim and renewal waits for it, for LOCK_S.
 
     `keeps_alive`: whoever is known to live renews while somebody waits, as its heartbeat would.
@@ -187,7 +208,7 @@ class SlowGround(Ground):
 
 def every_death(
     scenario: Scenario,
-    make: Callable[[], Ground],
+    make: Callable[[], CrashGround],
     tried: Tried,
     *,
     once: bool = True,
@@ -201,55 +222,75 @@ def every_death(
     not even where the first of both was left to somebody else. With `until_broken` the first complaint is enough.
     """
     found: set[Hashable] = set()
-    remains: list[tuple[int, str, Ground]] = []
-    for point in itertools.count(1):
-        ground = make()
-        first = ground.live(scenario, scenario.begin, ends_at=point)
-        if not first.dead and once:
-            tried.complaints += _complaints(scenario, ground, first, frozenset({scenario.unharmed}), "nobody died")
-        if not first.dead:
-            break
-        if once:
-            tried.points += 1
-            tried.deaths += 1
-        what = ground.found()
-        if what in found:
+    remains: list[Death] = []
+    for death in _first_deaths(scenario, make, tried) if once else _deaths(scenario, make(), scenario.begin):
+        if death.found in found:
             continue
-        found.add(what)
-        story = f"died at {_where(first)}"
+        found.add(death.found)
         if twice:
-            remains.append((point, story, ground.copy()))
+            remains.append(dataclasses.replace(death, ground=death.ground.copy()) if once else death)
         if once:
-            _settle(scenario, ground, story, tried)
+            _settle(scenario, death.ground, f"died at {death.where}", tried)
         if until_broken and tried.complaints:
             return
-    for point, story, before in remains:
-        _die_again(scenario, before, story, found, tried, 1 + (point - 1) % stride, stride)
+    for death in remains:
+        for again in _deaths(scenario, death.ground, scenario.recover_and_then, 1 + (death.point - 1) % stride, stride):
+            tried.deaths += 1
+            if again.found not in found:
+                found.add(again.found)
+                _settle(scenario, again.ground, f"died at {death.where}, and then at {again.where}", tried)
 
 
-def _die_again(
-    scenario: Scenario,
-    before: Ground,
-    story: str,
-    recovered_from: set[Hashable],
-    tried: Tried,
-    since: int,
-    stride: int,
-) -> None:
-    """Die at points of the recovery, too."""
+def _first_deaths(scenario: Scenario, make: Callable[[], CrashGround], tried: Tried) -> Iterator[Death]:
+    """Die at each point of the scenario, and come to its end at last."""
+    for point in itertools.count(1):
+        ground = make()
+        life = ground.live(scenario, scenario.begin, ends_at=point)
+        if not life.dead:
+            tried.complaints += _complaints(scenario, ground, life, frozenset({scenario.unharmed}), "nobody died")
+            return
+        tried.points += 1
+        tried.deaths += 1
+        yield Death(point=point, where=_where(life), found=ground.found(), ground=ground)
+
+
+def _deaths(
+    scenario: Scenario, before: CrashGround, script: Script, since: int = 1, stride: int = 1
+) -> Iterable[Death]:
+    """Deaths at each so manieth point of a life, with the ground that each would leave.
+
+    It is the ground as it is when the point is come to, so one life that goes on to its end shows all of them: a copy
+    at each point is as good as a life of its own that ends there. Only where a thread may be at work meanwhile, each
+    of them is lived.
+    """
+    ground = before.copy()
+    life = ground.next_life(ends_at=None, blow=Blow.DIE)
+    deaths: list[Death] = []
+
+    def note() -> None:
+        point = len(life.passed)
+        if point >= since and (point - since) % stride == 0:
+            left = ground.copy()
+            left.leave(scenario, point, life.loop.time())
+            deaths.append(Death(point=point, where=_where(life), found=left.found(), ground=left))
+
+    life.noted = note
+    life.begin(ground, script, scenario.settings, scenario.env)
+    return _deaths_one_by_one(scenario, before, script, since, stride) if life.has_threads else deaths
+
+
+def _deaths_one_by_one(
+    scenario: Scenario, before: CrashGround, script: Script, since: int, stride: int
+) -> Iterator[Death]:
     for point in itertools.count(since, stride):
         ground = before.copy()
-        second = ground.live(scenario, scenario.recover_and_then, ends_at=point)
-        if not second.dead:
+        life = ground.live(scenario, script, ends_at=point)
+        if not life.dead:
             return
-        tried.deaths += 1
-        found = ground.found()
-        if found not in recovered_from:
-            recovered_from.add(found)
-            _settle(scenario, ground, f"{story}, and then at {_where(second)}", tried)
+        yield Death(point=point, where=_where(life), found=ground.found(), ground=ground)
 
 
-def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> None:
+def _settle(scenario: Scenario, ground: CrashGround, story: str, tried: Tried) -> None:
     """Recover undisturbed, check; let the person do what they do, check again."""
     tried.histories += 1
     last = ground.live(scenario, scenario.recover)
@@ -262,7 +303,7 @@ def _settle(scenario: Scenario, ground: Ground, story: str, tried: Tried) -> Non
 
 def every_freeze(
     scenario: Scenario,
-    make: Callable[[], Ground],
+    make: Callable[[], CrashGround],
     tried: Tried,
     *,
     since: int = 1,
@@ -321,7 +362,7 @@ def every_rival(scenario: Scenario, tried: Tried, *, since: int = 1, stride: int
         tried.complaints += _complaints(scenario, ground, first, ends, story)
 
 
-def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
+def _dispatched_asleep(first: CrashLife, second: CrashLife, point: int) -> list[str]:
     """Dispatches by a life that slept just before one, was taken over, and has not claimed the saga anew."""
     slept_at = first.passed[point - 1]
     is_intent = any(
@@ -334,7 +375,7 @@ def _dispatched_asleep(first: Life, second: Life, point: int) -> list[str]:
 
 
 def every_refusal(
-    scenario: Scenario, make: Callable[[], Ground], tried: Tried, *, since: int = 1, stride: int = 1
+    scenario: Scenario, make: Callable[[], CrashGround], tried: Tried, *, since: int = 1, stride: int = 1
 ) -> None:
     """Let each append fail once, as on a full disk; the process lives on, and resumes what it had to drop.
 
@@ -349,7 +390,7 @@ def every_refusal(
             await here().clock.sleep(60)
             await scenario.recover(coordinator)
 
-    def lived(ground: Ground, point: int | None) -> Life:
+    def lived(ground: CrashGround, point: int | None) -> CrashLife:
         life = ground.next_life(ends_at=point, blow=Blow.REFUSE)
         life.begin(ground, go_on_all_the_same, scenario.settings, scenario.env)
         return life
@@ -365,11 +406,13 @@ def every_refusal(
         tried.complaints += _complaints(scenario, ground, life, scenario.ends | {SagaStatus.INCIDENT}, story)
 
 
-def _where(life: Life) -> str:
+def _where(life: CrashLife) -> str:
     return f"point {len(life.passed)} ({life.passed[-1]})"
 
 
-def _complaints(scenario: Scenario, ground: Ground, life: Life, ends: frozenset[SagaStatus], story: str) -> list[str]:
+def _complaints(
+    scenario: Scenario, ground: CrashGround, life: CrashLife, ends: frozenset[SagaStatus], story: str
+) -> list[str]:
     found = [] if life.trouble is None else [f"it raised {type(life.trouble).__name__}: {life.trouble}"]
     if life.trouble is None:
         found += check(ground.world, life.entries)

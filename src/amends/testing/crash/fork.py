@@ -26,11 +26,11 @@ from amends.drill.world import World, check
 from amends.journal.port.journal import Journal
 from amends.journal.sqlite import SqliteJournal
 from amends.testing.crash.crash import Scenario, Tried, statuses_besides
-from amends.testing.crash.life import Blow, Life, Script
+from amends.testing.crash.life import Blow, CrashLife, Script
 
 
 @dataclass(slots=True)
-class Told:
+class ChildReport:
     """A child's word on its life: how far it came, and, where it came to its own end, what is wrong."""
 
     killed: bool
@@ -76,7 +76,7 @@ class FileGround:
         *,
         ends_at: int | None = None,
         ends: frozenset[SagaStatus] | None = None,
-    ) -> Told:
+    ) -> ChildReport:
         """One life in a child. `ends` asks for the ledger, and says how its sagas may stand."""
         self._lives += 1
         hear, tell = os.pipe()
@@ -89,17 +89,17 @@ class FileGround:
             said = pipe.read()
         _, status = os.waitpid(child, 0)
         if not said or (os.WIFEXITED(status) and os.WEXITSTATUS(status)):
-            return Told(
+            return ChildReport(
                 killed=False, ended_s=self._now_s, complaints=[f"the child ended with status {status}: {said!r}"]
             )
-        told = Told(killed=os.WIFSIGNALED(status), **json.loads(said))
+        told = ChildReport(killed=os.WIFSIGNALED(status), **json.loads(said))
         self._now_s = told.ended_s
         return told
 
     def _lived(
         self, tell: int, scenario: Scenario, script: Script, ends_at: int | None, ends: frozenset[SagaStatus] | None
     ) -> None:
-        life = Life(number=self._lives, since_s=self._now_s, world=self.world, ends_at=ends_at, blow=Blow.KILL)
+        life = CrashLife(number=self._lives, since_s=self._now_s, world=self.world, ends_at=ends_at, blow=Blow.KILL)
         life.last_words = lambda: _say(tell, ended_s=life.loop.time(), passed=life.passed)
         settings = dataclasses.replace(scenario.settings, lease_s=1e9)
         life.begin(self, script, settings, scenario.env)
@@ -173,9 +173,9 @@ def _settle(scenario: Scenario, ground: FileGround, story: str, tried: Tried) ->
         _note(scenario, after, f"{story}; then the person acted", tried)
 
 
-def _where(told: Told) -> str:
+def _where(told: ChildReport) -> str:
     return f"point {len(told.passed)} ({told.passed[-1]})"
 
 
-def _note(scenario: Scenario, told: Told, story: str, tried: Tried) -> None:
+def _note(scenario: Scenario, told: ChildReport, story: str, tried: Tried) -> None:
     tried.complaints += [f"{scenario.name}: {story}: {what}" for what in told.complaints]

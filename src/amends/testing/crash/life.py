@@ -59,10 +59,10 @@ class Store(Protocol):
     async def open(self, clock: Clock) -> Journal: ...
 
 
-_here: ContextVar[Life] = ContextVar("amends_crash_life")
+_here: ContextVar[CrashLife] = ContextVar("amends_crash_life")
 
 
-def here() -> Life:
+def here() -> CrashLife:
     """The life that the calling action belongs to."""
     return _here.get()
 
@@ -76,7 +76,7 @@ class PacedGate(BuiltinGate):
         return replace(verdict, rates=(rate,)) if facts.contract.topic.endswith(".slowly") else verdict
 
 
-class Life:
+class CrashLife:
     """`passed` names the points in order; the one with the number `ends_at` is the last."""
 
     def __init__(
@@ -90,6 +90,10 @@ class Life:
         self.entries: list[tuple[Entry, ...]] = []
         self.last_words: Callable[[], None] = _nothing
         """Called just before a KILL, so that somebody knows when it was."""
+        self.noted: Callable[[], None] = _nothing
+        """Called at each point that is come to on the loop, before anything more is done."""
+        self.has_threads = False
+        """Whether a point was come to in a thread, beside which others go on."""
         self._world = world
         self._ends_at = ends_at
         self._blow = blow
@@ -196,7 +200,9 @@ class Life:
         return self.loop.busy()
 
     async def reach(self, point: str) -> None:
-        if self._is_last(point):
+        is_last = self._is_last(point)
+        self.noted()
+        if is_last:
             self.loop.stop()
             await self._thaw.wait()
         await self.stay_dead()
@@ -207,6 +213,7 @@ class Life:
             raise JournalStoppedError("this process is dead")
 
     def reach_in_thread(self, point: str) -> None:
+        self.has_threads = True
         is_last = self._is_last(point)
         if is_last:
             self.loop.call_soon_threadsafe(self.loop.stop)

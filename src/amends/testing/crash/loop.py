@@ -19,6 +19,7 @@ from amends.clock import spell_id
 
 _PATIENCE_S: Final = 10.0
 _LONGEST_S: Final = 7 * 86_400.0
+_MOST_WAITS: Final = 50_000
 _START: Final = 1_700_000_000_000
 _GOLDEN: Final = 0.618_033_988_749_894_9
 
@@ -33,6 +34,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
         self._since_s = self._elapsed_s = since_s
         self._watched = watched
         self._busy = 0
+        self._waits = 0
         self.unfinished: set[asyncio.Task[Any]] = set()
         super().__init__(_Selector(self))
         self.set_task_factory(self._noted)
@@ -78,8 +80,11 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
     def pass_time(self, seconds: float) -> None:
         self._elapsed_s += seconds
+        self._waits += 1
         if self._elapsed_s - self._since_s > _LONGEST_S:
             raise AssertionError("a week has passed, and it goes on")
+        if self._waits > _MOST_WAITS:  # a week of short ones would take minutes
+            raise AssertionError(f"it has waited {_MOST_WAITS:,} times, and goes on")
 
 
 class _Selector(selectors.PollSelector):

@@ -14,7 +14,8 @@ from amends.errors import (
     TooLargeError,
     UnknownSagaError,
 )
-from amends.journal.codec import FIRST, INLINE, chain
+from amends.journal.codec import FIRST, chain
+from amends.journal.fields import INLINE
 from amends.journal.port.entries import Entry
 from amends.journal.port.journal import Journal
 from amends.testing.journal_suite.fixture import (

@@ -9,7 +9,8 @@ from amends.core import events as e
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import DRILLS, POLICIES, SagaId, digest
 from amends.errors import EvidenceKeyError, JournalStoppedError, PayloadRemovedError
-from amends.journal.codec import INLINE, chain
+from amends.journal.codec import chain
+from amends.journal.fields import INLINE
 from amends.journal.port.entries import PARENT, ROOT, Summary
 from amends.journal.port.evidence import Evidence, Inspection, Removal, Spared, TreeHead
 from amends.journal.port.journal import Journal

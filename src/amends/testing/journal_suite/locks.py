@@ -9,7 +9,7 @@ from amends.core.words.values import SagaId, StepId
 from amends.errors import LeaseLostError, RefusedError, UnknownSagaError
 from amends.journal.port.entries import Summary
 from amends.journal.port.journal import Journal
-from amends.journal.port.locks import LockAnswer, LockAsk, LockQuery, LocksQueued, LocksRefused, LocksTaken, Wait
+from amends.journal.port.locks import LockAnswer, LockAsk, LockQuery, LocksQueued, LocksRefused, LocksTaken, LockWait
 from amends.testing.journal_suite.fixture import RUNNING, TTL_S, StoreFixture, add, begin, equal, held, refusal, rule
 from amends.testing.journal_suite.samples import resumed
 
@@ -120,7 +120,7 @@ class LocksSuite(StoreFixture):
             equal(await self.ask(journal, saga, resource), TAKEN)
         equal(await self.ask(journal, s, "b", step="2"), LocksQueued("b", t))
         equal(await self.ask(journal, t, "c", step="2"), LocksQueued("c", u))
-        circle = (Wait(u, "a", s), Wait(s, "b", t), Wait(t, "c", u))
+        circle = (LockWait(u, "a", s), LockWait(s, "b", t), LockWait(t, "c", u))
         equal(await self.ask(journal, u, "a", step="2"), LocksRefused("a", s, circle=circle))
         equal([(row.saga, row.resource) for row in (await journal.locks(LockQuery(saga=u))).rows], [(u, "c")])
         await add(journal, u, resumed(), summary=ROLLED_BACK)

@@ -7,7 +7,7 @@ import asyncio
 from amends.core.events import Event
 from amends.core.words.values import SagaId
 from amends.errors import InputError
-from amends.journal.codec import INLINE
+from amends.journal.fields import INLINE
 from amends.journal.port.journal import Journal
 from amends.journal.port.log import Cursor
 from amends.testing.journal_suite.fixture import (

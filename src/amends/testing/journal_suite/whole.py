@@ -13,7 +13,8 @@ from amends.core.words.parts import cut, named_by
 from amends.core.words.values import Json, SagaId, canonical, digest
 from amends.core.words.verdict import Rate
 from amends.errors import JournalConflictError, JournalStoppedError, LeaseLostError
-from amends.journal.codec import INLINE, references
+from amends.journal.codec import references
+from amends.journal.fields import INLINE
 from amends.journal.port.entries import Summary
 from amends.journal.port.journal import Journal
 from amends.journal.port.lists import PersonQuery, SagaQuery

@@ -10,13 +10,13 @@ from amends.clock import Clock
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import BUILT_IN, SagaId
 from amends.drill.mortal import Author
-from amends.drill.world import RULES, Account, Line, World, check
+from amends.drill.world import RULES, Account, ProviderCall, World, check
 from amends.evidence.sign.keys import key_source
 from amends.evidence.sign.notary import KeyNotary
 from amends.evidence.verify.examine import Conclusion
 from amends.evidence.verify.verify import verify_journal
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.memory.state import Record
+from amends.journal.memory.state import KeptSaga
 from amends.journal.port.journal import PARENT, SagaRow
 from amends.testing.crash.crash import stale
 from amends.testing.families import Families
@@ -28,12 +28,12 @@ _EXAMINED_EACH: Final = 10
 """Signatures cost as much as half a schedule: the evidence of one in so many is examined to the end."""
 
 
-def simulated(memory: Memory) -> list[Record]:
+def simulated(memory: Memory) -> list[KeptSaga]:
     """The sagas of a schedule, without those that the runtime keeps for itself."""
     return [record for name, record in memory.sagas.items() if not name.startswith(BUILT_IN)]
 
 
-def waiting_for_people(sagas: list[Record]) -> set[str]:
+def waiting_for_people(sagas: list[KeptSaga]) -> set[str]:
     """The sagas that wait for a child that is an incident, or waits for one; and those below one that wait for it."""
     parents = {record.id: record.begun.labels.get(PARENT, "") for record in sagas}
 
@@ -65,7 +65,7 @@ async def complaints(
     rows = {record.id: await journal.saga(record.id) for record in records}
     accounts: dict[SagaId, Account] = {}
 
-    def listed(account: Account, _lines: tuple[Line, ...]) -> Iterator[str]:
+    def listed(account: Account, _lines: tuple[ProviderCall, ...]) -> Iterator[str]:
         accounts[account.saga.id] = account
         yield from _listed(rows[account.saga.id], account)
 

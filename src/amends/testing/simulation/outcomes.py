@@ -15,9 +15,9 @@ from typing import Final
 from amends.core.state.saga import Step, open_waits, replay
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.values import BUILT_IN, SagaId, StepId
-from amends.drill.world import INTENTS, Account, Line, standing
+from amends.drill.world import INTENTS, Account, ProviderCall, standing
 from amends.journal.memory import Memory
-from amends.journal.memory.state import Record
+from amends.journal.memory.state import KeptSaga
 from amends.journal.port.journal import PARENT, ROOT
 from amends.runtime.drive.children import CALL
 from amends.runtime.drive.family import PARENT_STEP
@@ -63,7 +63,7 @@ def left_behind(memory: Memory, under_way: Collection[SagaId]) -> list[str]:
     return found
 
 
-def _below(sagas: Iterable[Record]) -> dict[SagaId, dict[StepId, SagaId]]:
+def _below(sagas: Iterable[KeptSaga]) -> dict[SagaId, dict[StepId, SagaId]]:
     found: dict[SagaId, dict[StepId, SagaId]] = {}
     for record in sagas:
         labels = record.begun.labels
@@ -75,7 +75,7 @@ def _below(sagas: Iterable[Record]) -> dict[SagaId, dict[StepId, SagaId]]:
 class Programs:
     """The accounts of a schedule, by what its sagas were to do."""
 
-    def __init__(self, memory: Memory, accounts: Mapping[SagaId, Account], lines: tuple[Line, ...]) -> None:
+    def __init__(self, memory: Memory, accounts: Mapping[SagaId, Account], lines: tuple[ProviderCall, ...]) -> None:
         self._memory = memory
         self._accounts = accounts
         self._lines = lines

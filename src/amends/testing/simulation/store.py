@@ -20,7 +20,7 @@ from amends.core.words.values import SagaId
 from amends.drill.mortal import Author, Mortal
 from amends.errors import AmendsError, JournalBusyError, JournalFullError, JournalStoppedError
 from amends.journal.memory import Memory, MemoryJournal
-from amends.journal.memory.state import Record
+from amends.journal.memory.state import KeptSaga
 from amends.journal.port.journal import Entry, Journal, Lease, Summary
 from amends.journal.port.leases import Reading
 from amends.testing.simulation.loop import Dice
@@ -28,7 +28,7 @@ from amends.testing.simulation.loop import Dice
 _REFUSALS_IN_100: Final = 1.0
 
 
-class Store(Protocol):
+class HostProcess(Protocol):
     """The process that a handle is opened in, as far as the handle has to know it."""
 
     @property
@@ -52,16 +52,16 @@ class Register:
     """Living workers, as nobody in the simulation can know: by worker, its process, and until when its lease lasts."""
 
     def __init__(self) -> None:
-        self._leases: dict[str, tuple[Store, float]] = {}
+        self._leases: dict[str, tuple[HostProcess, float]] = {}
         self.broken: list[str] = []
 
-    def renewed(self, worker: str, process: Store, until_s: float) -> None:
+    def renewed(self, worker: str, process: HostProcess, until_s: float) -> None:
         self._leases[worker] = (process, until_s)
 
     def retired(self, worker: str) -> None:
         self._leases.pop(worker, None)
 
-    def taken(self, saga: SagaId, worker: str, by: Store, before: str, now_s: float) -> None:
+    def taken(self, saga: SagaId, worker: str, by: HostProcess, before: str, now_s: float) -> None:
         """A saga changes hands. Who lives, and has renewed in time, keeps its own."""
         if worker == before:
             if by.drives(saga):
@@ -80,7 +80,7 @@ class Watched(MemoryJournal):
         self,
         clock: Clock,
         memory: Memory,
-        process: Store,
+        process: HostProcess,
         register: Register,
         wait: Callable[[], Awaitable[None]] | None,
     ) -> None:
@@ -96,7 +96,7 @@ class Watched(MemoryJournal):
         await super().retire(worker)
         self._register.retired(worker)
 
-    def _take(self, record: Record, worker: str) -> Lease:
+    def _take(self, record: KeptSaga, worker: str) -> Lease:
         self._register.taken(record.id, worker, self._process, record.worker, self._clock.elapsed())
         return super()._take(record, worker)
 
@@ -105,7 +105,7 @@ class Unreliable(Mortal):
     """`told` hears of each append, by its author's name, and of each that went wrong."""
 
     def __init__(
-        self, inner: Journal, process: Store, authors: list[Author], told: Callable[[str, Sequence[Event]], None]
+        self, inner: Journal, process: HostProcess, authors: list[Author], told: Callable[[str, Sequence[Event]], None]
     ) -> None:
         self._points = _Points(process)
         super().__init__(inner, self._points, authors)
@@ -181,7 +181,7 @@ class Unreliable(Mortal):
 class _Points:
     """Where a process stands still for a moment, so that others come in between."""
 
-    def __init__(self, process: Store) -> None:
+    def __init__(self, process: HostProcess) -> None:
         self._process = process
         self.has_stopped = False
 

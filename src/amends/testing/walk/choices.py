@@ -54,7 +54,7 @@ ASK: Final = Verdict(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AcceptedCommand:
     """A command that was accepted: the saga before and after it, and the facts between."""
 
     before: Saga

@@ -59,8 +59,8 @@ from amends.testing.walk.choices import (
     OUTCOMES,
     UNDO_OUTCOMES,
     WINDOWS_S,
+    AcceptedCommand,
     Tape,
-    Told,
     Truth,
     any_contract,
     ends_of_queue,
@@ -85,7 +85,7 @@ class Walk:
     id: SagaId = _SAGA
     most_steps: int = 5
     most_moves: int = 400
-    watch: Callable[[Walk, Told], None] | None = None
+    watch: Callable[[Walk, AcceptedCommand], None] | None = None
     saga: Saga = field(init=False)
     now: int = START
     events: list[Event] = field(default_factory=list[Event])
@@ -152,6 +152,7 @@ class Walk:
     def fork(self) -> Walk:
         """A walk with the same saga and world, to be led elsewhere; this walk is not changed by it."""
         other = copy(self)
+        other.saga = self.saga.copy()
         other.tape, other.events = self.tape.fork(), list(self.events)
         other.keys, other.undo_keys = dict(self.keys), dict(self.undo_keys)
         other.truths = {step: replace(truth) for step, truth in self.truths.items()}
@@ -159,18 +160,18 @@ class Walk:
 
     def tell(self, command: c.Command, window_s: float = _WINDOW_S) -> bool:
         """Have a command decided and folded. False where it is refused, and then nothing has changed."""
-        before = self.saga
+        before = self.saga if self.watch is None else self.saga.copy()
         try:
-            events = decide(before, command, c.Moment(self.now, _JITTER, window_s))
+            events = decide(self.saga, command, c.Moment(self.now, _JITTER, window_s))
         except RefusedError:
             self.refused += 1
             return False
         for event in events:
             self._note(event)
-            self.saga = evolve(self.saga, event)
+            evolve(self.saga, event)
         self.events.extend(events)
         if self.watch is not None:
-            self.watch(self, Told(before, command, events, self.saga))
+            self.watch(self, AcceptedCommand(before, command, events, self.saga))
         return True
 
     def _note(self, event: Event) -> None:
