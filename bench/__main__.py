@@ -229,6 +229,7 @@ async def growth(folder: Path, figures: Figures) -> None:
     few, many = [await evidence.of_one_saga(fresh(folder), among) for among in (1_000, 50_000)]
     print(f"a bundle of one saga takes {few * 1e3:.1f} ms CPU among 1,000, {many * 1e3:.1f} among 50,000")
     figures.at_most("a bundle of one saga among 50,000 / among 1,000", many / few, 3)
+    figures.at_most("a file of small sagas, pruned / before", await evidence.pruned(fresh(folder), 1_500), 0.75)
 
 
 def simulated(figures: Figures) -> None:

@@ -90,6 +90,22 @@ async def overhead(fresh: Sequence[Path], sagas: int, in_flight: int) -> float:
     return min(with_it) / min(without)
 
 
+async def pruned(path: Path, sagas: int) -> float:
+    """How much of a file is left, of so many five-step sagas that hold next to nothing, when all are pruned."""
+    async with ours.coordinator(path) as opened:
+        await ours.run_lanes(opened, sagas, 50)
+    before = size_of(path)
+    clock = SystemClock()
+    journal = await SqliteJournal.open(path, clock)
+    await journal.remove_payloads(by="system:bench", why="they are over", ended_before=clock.now())
+    await journal.close()
+    return size_of(path) / before
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
 async def of_one_saga(path: Path, among: int) -> float:
     """CPU seconds of a bundle of one saga among so many, in the middle of them; the best of a few."""
     journal = await lists.filled(path, among, evidence_notary(path))

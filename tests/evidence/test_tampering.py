@@ -393,6 +393,13 @@ def strip_body(database: Database, seq: int) -> None:
     database.run("UPDATE entry SET body = ? WHERE seq = ?", (f"sha256:{digest(body)}", seq))
 
 
+def strip_body_as_pruning_does(database: Database, seq: int) -> None:
+    """As pruning leaves it, but for the record of that: the digest stands after the hash."""
+    ((body, hashed),) = database.rows("SELECT body, hash FROM entry WHERE seq = ?", (seq,))
+    left = hashed + bytes.fromhex(digest(body))
+    database.run("UPDATE entry SET body = '', hash = ? WHERE seq = ?", (left, seq))
+
+
 def change_hash(database: Database, seq: int) -> None:
     database.run("UPDATE entry SET hash = zeroblob(32) WHERE seq = ?", (seq,))
 
@@ -445,6 +452,7 @@ CHANGES: tuple[Change, ...] = (
     swap_rows,
     change_body,
     strip_body,
+    strip_body_as_pruning_does,
     change_hash,
     spoil_text,
     rewrite,

@@ -27,6 +27,7 @@ LARGE = "x" * 300_000
 TEXT = json.dumps(LARGE)
 BODY = f'{{"attempt":1,"blobs":{{"result":{{"digest":"{digest(TEXT)}","size":{len(TEXT)}}}}},"step":"{STEP}"}}'
 FORMAT_5 = """
+    DROP VIEW recorded;
     DROP TABLE subtree;
     DROP TABLE saga_label;
     DROP INDEX saga_definition_status;

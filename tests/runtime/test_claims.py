@@ -9,7 +9,7 @@ from amends import Coordinator, Settings, Work, saga
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.journal.sqlite import SqliteJournal
-from amends.runtime.engine.claims import SIDE_BY_SIDE, Claims
+from amends.runtime.engine.leases import SIDE_BY_SIDE, Claims
 
 A, B = SagaId("a"), SagaId("b")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -192,6 +193,36 @@ async def test_the_file_gets_smaller_and_what_is_left_still_verifies(tmp_path: P
     try:
         report = await verify_journal(journal)
         assert report.conclusion is Conclusion.COVERED, report
+    finally:
+        await journal.close()
+
+
+@driven
+async def test_a_file_of_small_sagas_gets_smaller_too(tmp_path: Path) -> None:
+    """What an entry held was often shorter than the text of its digest, which was left in its place."""
+    path = tmp_path / "journal.db"
+    world, clock = World(), SystemClock()
+    act = world.action("act")
+
+    @saga("test.small")
+    async def small(s: Work, n: int) -> None:
+        for _ in range(5):
+            await s.do(act, n)
+
+    def opened(journal: Any) -> Coordinator:
+        return Coordinator(journal=journal, gate=BuiltinGate(), clock=clock, registry=Registry())
+
+    async with opened(await open_journal(str(path), clock)) as process:
+        await asyncio.gather(*(process.run(small, n, id=f"s-{n}") for n in range(300)))
+    before = path.stat().st_size
+    async with opened(await open_journal(str(path), clock)) as process:
+        assert (await process.prune(0.0)).sagas == 300
+        assert (await process.show("s-7")).pruned
+    after = path.stat().st_size
+    assert after < 0.75 * before, (before, after)
+    journal = await SqliteJournal.open(path, clock)
+    try:
+        assert (await verify_journal(journal)).conclusion is Conclusion.COVERED
     finally:
         await journal.close()
 

@@ -5,7 +5,6 @@ import sqlite3
 import time
 from pathlib import Path
 
-import apsw
 import pytest
 
 from amends.addresses import open_journal
@@ -15,6 +14,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.journal.clocks import CLOCKS
 from amends.journal.port.journal import Summary
+from amends.journal.sqlite.file import open_to_read
 from amends.operate import health
 from amends.operate.health import Checkup
 from amends.testing.journal_suite.samples import opened, requested, started
@@ -164,9 +164,9 @@ def test_a_log_that_a_long_reader_keeps_from_shrinking(tmp_path: Path, monkeypat
 
     async def logs() -> list[str]:
         journal = await open_journal(str(path), SystemClock())
-        reading = apsw.Connection(str(path))
-        reading.execute("BEGIN")
-        reading.execute("SELECT count(*) FROM entry").fetchall()
+        reading = open_to_read(path, busy_timeout_s=0, vfs=None)
+        reading.run("BEGIN")
+        reading.rows("SELECT count(*) FROM entry")
         for number in range(12):
             begun = [started(about=" ".join(str(one * 7919 + number) for one in range(70_000)))]
             await journal.append(SagaId(f"s-{number}"), begun, after=0, summary=Summary(status=SagaStatus.RUNNING))

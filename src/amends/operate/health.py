@@ -442,7 +442,7 @@ def _all(listed: Callable[[PersonQuery], Awaitable[ApprovalPage]]) -> AsyncItera
 async def _all(
     listed: Callable[[PersonQuery], Awaitable[IncidentPage | ApprovalPage]],
 ) -> AsyncIterator[IncidentRow | ApprovalRow]:
-    """What people are asked, page after page."""
+    """Rows of what people are asked, page after page."""
     query: PersonQuery | None = PersonQuery(limit=READ)
     while query is not None:
         page = await listed(query)

@@ -174,8 +174,8 @@ def _verify_newest(path: Path, database: Database) -> None:
     """Check what was written last: where a crash or a bad disk shows first, at a price that does not grow."""
     sql = """
         SELECT entry.seq, saga.name, entry.number, entry.at, entry.name, entry.body, entry.hash,
-               (SELECT hash FROM entry AS before WHERE before.saga = entry.saga AND before.number = entry.number - 1)
-          FROM entry LEFT JOIN saga ON saga.id = entry.saga
+               (SELECT hash FROM recorded AS before WHERE before.saga = entry.saga AND before.number = entry.number - 1)
+          FROM recorded AS entry LEFT JOIN saga ON saga.id = entry.saga
          ORDER BY entry.seq DESC LIMIT ?
     """
     try:

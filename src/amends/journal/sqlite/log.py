@@ -33,9 +33,13 @@ Statement = tuple[str, tuple[str | int, ...]]
 _ASKING: Final = "(name GLOB 'approval.requested/*' OR name GLOB 'incident.opened/*')"
 _ASKED: Final = ("approval.requested/", "incident.opened/")
 
-_BEFORE: Final = "(SELECT hash FROM entry AS old WHERE old.saga = entry.saga AND old.number = entry.number - 1)"
+# As the view `recorded` has them, which cannot be told by which index to go.
+_IS_REMOVED: Final = "body = '' AND length(hash) = 64"
+_BODY: Final = f"iif({_IS_REMOVED}, 'sha256:' || lower(hex(substr(hash, 33))), body)"
+_HASH: Final = f"iif({_IS_REMOVED}, substr(hash, 1, 32), hash)"
+_BEFORE: Final = f"(SELECT {_HASH} FROM entry AS old WHERE old.saga = entry.saga AND old.number = entry.number - 1)"  # noqa: S608 - all of it is constant
 _LOGGED: Final = f"""
-    SELECT seq, (SELECT saga.name FROM saga WHERE saga.id = entry.saga), number, at, name, body, hash, {_BEFORE}
+    SELECT seq, (SELECT saga.name FROM saga WHERE saga.id = entry.saga), number, at, name, {_BODY}, {_HASH}, {_BEFORE}
       FROM entry
 """  # noqa: S608 - all of it is constant
 
@@ -87,12 +91,12 @@ def _damaged(position: int, how: str) -> JournalDamagedError:
 
 _STORED: Final = """
     SELECT entry.seq, saga.name, entry.number, entry.at, entry.name, entry.body, entry.hash
-      FROM entry LEFT JOIN saga ON saga.id = entry.saga WHERE entry.seq > ? ORDER BY entry.seq LIMIT ?
+      FROM recorded AS entry LEFT JOIN saga ON saga.id = entry.saga WHERE entry.seq > ? ORDER BY entry.seq LIMIT ?
 """
 _STORED_AS_BYTES: Final = """
     SELECT entry.seq, CAST(saga.name AS BLOB), entry.number, entry.at, CAST(entry.name AS BLOB),
            CAST(entry.body AS BLOB), entry.hash
-      FROM entry LEFT JOIN saga ON saga.id = entry.saga WHERE entry.seq > ? ORDER BY entry.seq LIMIT ?
+      FROM recorded AS entry LEFT JOIN saga ON saga.id = entry.saga WHERE entry.seq > ? ORDER BY entry.seq LIMIT ?
 """
 
 
@@ -116,7 +120,7 @@ def _text(value: bytes | int | None) -> str | int | None:
 
 
 def hashes(database: Database, after: int) -> tuple[tuple[int, bytes], ...]:
-    sql = "SELECT seq, hash FROM entry WHERE seq > ? ORDER BY seq LIMIT ?"
+    sql = "SELECT seq, hash FROM recorded WHERE seq > ? ORDER BY seq LIMIT ?"
     return tuple([(position, hashed) for position, hashed in database.rows(sql, (after, CHUNK_HASHES))])
 
 
@@ -151,7 +155,7 @@ def _roots(database: Database, start: int, level: int, count: int) -> list[bytes
     its last entry, is made from those below.
     """
     if level == 0:
-        sql = "SELECT hash FROM entry WHERE seq > ? AND seq <= ? ORDER BY seq"
+        sql = "SELECT hash FROM recorded WHERE seq > ? AND seq <= ? ORDER BY seq"
         found = [leaf(hashed) for (hashed,) in database.rows(sql, (start, start + count))]
         if len(found) != count:
             raise JournalDamagedError(

@@ -128,7 +128,7 @@ def _entries(database: Database, saga: SagaId, row: int, after: int, previous: b
 
 
 _ENTRIES: Final = """
-    SELECT number, at, name, body, hash FROM entry WHERE saga = ? AND number > ? ORDER BY number LIMIT ?
+    SELECT number, at, name, body, hash FROM recorded WHERE saga = ? AND number > ? ORDER BY number LIMIT ?
 """
 
 
@@ -147,7 +147,7 @@ def verified(database: Database, previous: bytes, stored: Stored) -> tuple[Entry
 
 
 def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
-    found = database.first("SELECT hash FROM entry WHERE saga = ? AND number = ?", (row, number))
+    found = database.first("SELECT hash FROM recorded WHERE saga = ? AND number = ?", (row, number))
     if found is None:
         raise _missing(saga, number)
     hashed: bytes = found[0]

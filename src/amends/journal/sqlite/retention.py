@@ -13,17 +13,18 @@ What lists show of such a saga stays, but for what came from its content: labels
 Each saga gets an entry in the same transaction that says who removed what it held and why; the transaction is signed.
 A family, a saga and all that it called, goes together, and not before all of it may go.
 
-The file gets smaller: an entry is taken out and put back without its content, because only what is taken out lets
-SQLite join pages that are nearly empty; those that are left over are then cut off the end, some for each transaction.
+The file gets smaller: of what an entry held, 32 bytes are left beside its hash. Then each part of the file that lost
+something is taken out and put back in its order, because only that fills the pages of a table again; those that are
+left over are cut off the end, some for each transaction.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from amends.clock import SystemClock
 from amends.core.events import ContentRemoved
 from amends.core.words.values import SagaId, canonical
 from amends.journal.codec import chain, encode, removed_digest, without_payload
@@ -34,6 +35,8 @@ from amends.journal.sqlite.writer import Batch
 SAGAS: Final = 50
 PAGES: Final = 500
 """How many sagas are seen to, and how many free pages given back, in one transaction."""
+BLOCK: Final = 1_000
+"""So many positions are packed anew in one transaction."""
 MOST: Final = 1_000
 """A family goes in one transaction, unless it is larger than this: then others may write in between."""
 
@@ -60,6 +63,8 @@ class RemovedRows(NamedTuple):
     sagas: int
     entries: int
     reached: int | None = None
+    blocks: frozenset[int] = frozenset()
+    """Parts of the file, of so many positions each, that something was taken out of."""
 
 
 Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
@@ -68,6 +73,7 @@ Ask = Callable[[Callable[[Batch], Any]], Awaitable[Any]]
 async def remove_all(ask: Ask, wanted: WantedSagas, signed: Signed, limit: int | None) -> Removal:
     """A transaction after the other, until nothing is left or the limit is reached; then the file is cut."""
     sagas, entries, reached = 0, 0, 0
+    blocks = set[int]()
     asked = _resting(ask)
     try:
         while limit is None or sagas < limit:
@@ -77,9 +83,12 @@ async def remove_all(ask: Ask, wanted: WantedSagas, signed: Signed, limit: int |
                 partial(remove, wanted=wanted, signed=signed, after=reached, most=most, is_bound=bound)
             )
             sagas, entries = sagas + removed.sagas, entries + removed.entries
+            blocks |= removed.blocks
             if removed.reached is None:
                 break
             reached = removed.reached
+        for block in sorted(blocks):
+            await asked(partial(repack, block=block))
         while sagas and await asked(give_back):
             pass
     finally:
@@ -92,15 +101,15 @@ def _resting(ask: Ask) -> Ask:
     """Ask, then let others write for as long as that took, and a little longer."""
 
     async def asked(work: Callable[[Batch], Any]) -> Any:  # noqa: ANN401 - as `ask` does
-        clock, since = asyncio.get_running_loop().time, 0.0
+        clock, since = SystemClock(), 0.0  # those who wait go by no other
 
         def begun(batch: Batch) -> Any:  # noqa: ANN401 - see above
             nonlocal since
-            since = clock()  # it has the file from here on, however long it waited for that itself
+            since = clock.elapsed()  # it has the file from here on, however long it waited for that itself
             return work(batch)
 
         answer = await ask(begun)
-        await asyncio.sleep((clock() - since) * _REST + _REST_S)
+        await clock.sleep((clock.elapsed() - since) * _REST + _REST_S)
         return answer
 
     return asked
@@ -118,11 +127,12 @@ def remove(
     batch.flush()  # what came in the same transaction has to be in its place
     found, last = _next(database, wanted, after, most)
     sagas = whole_families(((row, family) for row, _, family in found), most, at_least_one=not is_bound)[:MOST]
-    entries = sum(_remove(batch, saga, signed) for saga in sagas)
+    blocks = set[int]()
+    entries = sum(_remove(batch, saga, signed, blocks) for saga in sagas)
     batch.is_end = batch.is_end or bool(sagas)
     is_more = bool(sagas) and len(found) >= most
     reached = last if len(sagas) == len(found) else after
-    return RemovedRows(len(sagas), entries, reached if is_more else None)
+    return RemovedRows(len(sagas), entries, reached if is_more else None, frozenset(blocks))
 
 
 def count(database: Database, wanted: WantedSagas) -> int:
@@ -144,6 +154,17 @@ def _next(database: Database, wanted: WantedSagas, after: int, limit: int) -> tu
     families = canonical(sorted({str(family) for _, family in oldest}))
     found = database.rows(_MEMBERS, {**values, "families": families}) if oldest else []
     return [(int(row), str(name), str(family)) for row, name, family in found], int(oldest[-1][0]) if oldest else after
+
+
+def repack(batch: Batch, block: int) -> None:
+    """Take a part of the file out and put it back as it is: rows that follow each other fill their pages."""
+    database, bounds = batch.database, (block * BLOCK, (block + 1) * BLOCK)
+    batch.flush()
+    rows = database.rows(
+        "SELECT seq, saga, number, at, name, body, hash FROM entry WHERE seq >= ? AND seq < ? ORDER BY seq", bounds
+    )
+    database.run("DELETE FROM entry WHERE seq >= ? AND seq < ?", bounds)
+    database.run_many(_INSERT, rows)
 
 
 def give_back(batch: Batch) -> bool:
@@ -174,20 +195,21 @@ def vouch(batch: Batch, signed: Signed) -> RemovedRows:
 
 def _gone(database: Database, saga: int) -> int:
     """How many entries of a saga are empty, where they all are and nobody has said why; else 0."""
-    rows = database.rows("SELECT name, body FROM entry WHERE saga = ? ORDER BY number", (saga,))
+    rows = database.rows("SELECT name, body FROM recorded WHERE saga = ? ORDER BY number", (saga,))
     is_empty = [removed_digest(body) is not None for _, body in rows]
     return len(rows) if all(is_empty) else 0
 
 
-def _remove(batch: Batch, saga: int, signed: Signed) -> int:
+def _remove(batch: Batch, saga: int, signed: Signed, blocks: set[int]) -> int:
     database = batch.database
-    rows = database.rows("SELECT seq, saga, number, at, name, body, hash FROM entry WHERE saga = ?", (saga,))
+    rows = database.rows("SELECT seq, saga, number, at, name, body, hash FROM recorded WHERE saga = ?", (saga,))
     kept = [
-        (seq, row, number, at, name, without_payload(name, body), hashed)
+        (seq, row, number, at, name, *_packed(without_payload(name, body), hashed))
         for seq, row, number, at, name, body, hashed in rows
     ]
+    blocks.update(seq // BLOCK for seq, *_ in rows)
     database.run("DELETE FROM entry WHERE saga = ?", (saga,))
-    database.run_many("INSERT INTO entry (seq, saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?)", kept)
+    database.run_many(_INSERT, kept)
     database.run(_LAST_USES, (saga,))
     database.run("DELETE FROM blob_use WHERE saga = ?", (saga,))
     database.run("UPDATE incident SET why = '' WHERE saga = ?", (saga,))
@@ -196,7 +218,13 @@ def _remove(batch: Batch, saga: int, signed: Signed) -> int:
     _put_on_record(
         batch, saga, ContentRemoved(entries=len(rows), by=signed.by, why=signed.why, own=signed.own), signed.at
     )
-    return sum(old[5] != new[5] for old, new in zip(rows, kept, strict=True))
+    return sum(bool(old[5] != new[5] and removed_digest(old[5]) is None) for old, new in zip(rows, kept, strict=True))
+
+
+def _packed(body: str, hashed: bytes) -> tuple[str, bytes]:
+    """Body and hash as they lie in the file: of a body that was removed, its digest after the hash."""
+    gone = removed_digest(body)
+    return (body, hashed) if gone is None else ("", hashed + gone)
 
 
 def _put_on_record(batch: Batch, saga: int, removed: ContentRemoved, at: int) -> None:
@@ -218,6 +246,7 @@ def _bindings(wanted: WantedSagas) -> dict[str, str | int | None]:
     }
 
 
+_INSERT: Final = "INSERT INTO entry (seq, saga, number, at, name, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _REST: Final = 1.25
 _REST_S: Final = 0.002
 _INCREMENTAL: Final = 2

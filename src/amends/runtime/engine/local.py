@@ -56,8 +56,8 @@ from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.worker_context import LockQueue, WorkerContext
 from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, MakeHeart, cancelled
 from amends.runtime.engine.children import Children
-from amends.runtime.engine.claims import Claims
 from amends.runtime.engine.driver import Driver
+from amends.runtime.engine.leases import SIDE_BY_SIDE, Claims
 from amends.runtime.engine.resume import Driven, Seats, driven_or_joined, followed, resumed, taken_up
 from amends.runtime.settings import Settings
 from amends.runtime.values.bounded import small_or_off_loop
@@ -96,6 +96,7 @@ class LocalEngine:
         self._parked_secrets: dict[SagaId, tuple[Secret, ...]] = {}  # which no journal gives back
         self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
         self._claims = Claims()
+        self._requests = asyncio.Semaphore(SIDE_BY_SIDE)  # each has a saga's state at hand
         self._queued: set[SagaId] = set()  # nudged, and not looked at yet
         self._background = BackgroundTasks()
         self._renew_at = 0.0
@@ -461,7 +462,8 @@ class LocalEngine:
                 _log.info("saga %s: %s goes to who drives it now", saga, type(command).__name__)
             finally:
                 driver.look_again()  # also where whoever asks is stopped meanwhile: it has been told
-        state = await requested(self._journal, self._observers, saga, command, self._around.moment())
+        async with self._requests:
+            state = await requested(self._journal, self._observers, saga, command, self._around.moment())
         self._children.family.asked_to_return(state)
         return state
 

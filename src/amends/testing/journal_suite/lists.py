@@ -139,6 +139,27 @@ class ListsSuite(StoreFixture):
             (SagaQuery(topic="all.do", statuses=running, definition="one", started_from=second), "c"),
             (SagaQuery(topic="mail.send", statuses=()), ""),
             (SagaQuery(definition="one", env="prod", started_until=second), ""),
+            (SagaQuery(definition="two", env="dev", statuses=completed, topic="mail.send", started_from=second), "b"),
+        ):
+            equal((query, await found(journal, query)), (query, list(names)))
+            equal((query, await found(journal, replace(query, limit=1))), (query, list(names)))
+
+    @rule
+    async def test_sagas_are_found_by_their_labels_their_ends_and_whatever_is_asked_for_together(
+        self, journal: Journal
+    ) -> None:
+        for name, definition, parent in (("a", "one", ""), ("b", "two", "p"), ("c", "one", "p")):
+            saga = await begin(
+                journal, name, definition=definition, env="prod" if name == "c" else "dev", parent=parent
+            )
+            summary = COMPLETED if name == "b" else RUNNING
+            topic = "pay.charge" if name == "c" else "mail.send"
+            await add(journal, saga, proposed("x.1", topic), proposed("x.2", "all.do"), summary=summary)
+            self.clock.advance(10)
+        row = await journal.saga(SagaId("b"))
+        second = 0 if row is None else row.updated_at
+        running, completed = (SagaStatus.RUNNING,), (SagaStatus.COMPLETED,)
+        for query, names in (
             (SagaQuery(definition="one", statuses=completed), ""),
             (SagaQuery(definition="one", statuses=()), ""),
             (SagaQuery(definition="one", statuses=running + completed), "ca"),
@@ -154,7 +175,6 @@ class ListsSuite(StoreFixture):
             (SagaQuery(labels=(("team", "travel"), (PARENT, "p")), topic="all.do", definition="one"), "c"),
             (SagaQuery(labels=((PARENT, "p"),), ended_until=second + 1), "b"),
             (SagaQuery(labels=((PARENT, "p"),), starts_with="c"), "c"),
-            (SagaQuery(definition="two", env="dev", statuses=completed, topic="mail.send", started_from=second), "b"),
         ):
             equal((query, await found(journal, query)), (query, list(names)))
             equal((query, await found(journal, replace(query, limit=1))), (query, list(names)))
