@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 import msgspec
 from msgspec import Struct, StructMeta
 
-__all__ = ["altered", "dataclass", "sparse"]
+__all__ = ["altered", "dataclass"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -97,11 +97,6 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
     dataclass = quick
-
-
-def sparse(kind: type[T], **values: object) -> T:
-    """A value of which only this is said."""
-    return kind(**values)
 
 
 MYPY = False  # mypy takes it for true, and knows `replace`; pyright goes by what Python 3.13 gives every dataclass

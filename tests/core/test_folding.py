@@ -42,7 +42,7 @@ FRESH = altered(USED, unsure=False, certain=True, late=False, given_up=False, fa
     ("fact", "becomes"),
     [
         (e.AttemptStarted(step=FLIGHT, attempt=7, key="k"),
-         {"attempts": 7, "retry_at": None, "probes": 0, "fatal": False, "given_up": False}),
+         {"attempts": 7, "key": "k", "retry_at": None, "probes": 0, "fatal": False, "given_up": False}),
         (e.AttemptSucceeded(step=FLIGHT, attempt=7, result="r", opaque="o", layer="l"),
          {"result": "r", "certain": True, "unsure": False, "error": "o", "layer": "l"}),
         (e.ProbeFound(step=FLIGHT, result="r"),

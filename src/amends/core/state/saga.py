@@ -23,7 +23,7 @@ from amends.core.state.waits import Wait, Waits, fold_wait
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import Contract, Reversibility, Topic
 from amends.core.words.values import CALL, PARENT, Json, SagaId, StepId
-from amends.dataclass import altered, dataclass, sparse
+from amends.dataclass import altered, dataclass
 from amends.errors import JournalDamagedError
 
 __all__ = ["Incident", "Saga", "Step", "evolve", "open_waits", "replay", "unstarted"]
@@ -253,24 +253,22 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> None:
         saga.contracts[name] = contract
     if saga.budget is not None:
         saga.budget = stepped(saga.budget, event.step, event.topic)
-    made: dict[str, object] = {
-        "id": event.step,
-        "contract": contract,
-        "args": event.args,
-        "digest": event.digest,
-        "status": NEW_STEP[type(event)],
-        "after": event.after,
-        "entry": saga.head + 1,
-    }
+    step = Step(
+        id=event.step,
+        contract=contract,
+        args=event.args,
+        digest=event.digest,
+        status=NEW_STEP[type(event)],
+        after=event.after,
+        entry=saga.head + 1,
+    )
     if isinstance(event, e.ActionDispatched):
-        made["number"] = saga.top = len(saga.order) + 1
-        made["attempts"] = 1
-        made["key"] = event.key
-        saga.order[saga.top] = event.step
-        saga.live[event.step] = StepStatus.RUNNING
+        saga.top = len(saga.order) + 1
+        saga.order[saga.top], saga.live[step.id] = step.id, step.status
+        step = altered(step, number=saga.top, attempts=1, key=event.key)
     elif event.ahead:
-        made["ahead"] = Ahead(saga.head + 1)
-    saga.steps[event.step] = sparse(Step, **made)
+        step = altered(step, ahead=Ahead(step.entry))
+    saga.steps[step.id] = step
 
 
 def _evolve_counted(saga: Saga, event: e.AttemptStarted | e.AttemptFailed | e.AttemptLost) -> None:
