@@ -24,7 +24,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from amends.core.words.values import (
     DEEPEST,
@@ -153,7 +153,7 @@ def mask(
     """
     kind = type(value)
     if kind is dict:
-        small = _small_copy(cast("dict[object, object]", value))
+        small = _small_copy(value)
         if small is not None:
             return small
     elif kind is not list and kind is not Secret and (kind is not str or len(cast("str", value)) <= most):
@@ -161,14 +161,14 @@ def mask(
     return _Masking(salt, Weight(most, what), found).masked(value, 0)
 
 
-def _small_copy(items: dict[object, object]) -> object:
+def _small_copy(items: Any) -> object:  # noqa: ANN401 - an object, by its type; a `cast` would be a call more
     """The copy of a small flat object, as most arguments and results are; None for any other."""
     if len(items) > _SMALL:
         return None
     for key, item in items.items():
         kind = type(item)
         if kind is str:
-            if len(cast("str", item)) > _SHORT:
+            if len(item) > _SHORT:
                 return None
         elif kind not in _BARE:
             return None
@@ -272,7 +272,7 @@ def unmask(value: Json, salt: str, known: Collection[Secret] = (), *, most: int 
     if type(value) not in _CONTAINERS:
         return value
     if type(value) is dict:
-        small = _small_copy(cast("dict[object, object]", value))
+        small = _small_copy(value)
         if small is not None:
             return small
     by_stored: dict[str, Secret] = {}

@@ -199,7 +199,7 @@ def size_of(text: str) -> int:
     return sum(len(text[start : start + _AT_ONCE].encode()) for start in range(0, len(text), _AT_ONCE))
 
 
-def payload(value: object, most: int = LARGEST_VALUE) -> tuple[Json, str] | None:
+def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, str] | None:  # noqa: ANN401 - as `room_left`
     """A copy that nobody else holds and its text, of a value that is spelled quickly and holds nothing secret.
 
     None for any other: it is to be masked, and spelled in the exact way.
@@ -207,18 +207,18 @@ def payload(value: object, most: int = LARGEST_VALUE) -> tuple[Json, str] | None
     text = _quick_text(value, most)
     if text is None or _MARKED in text:
         return None
-    return cast("Json", _copied(value) if type(value) in _CONTAINERS else value), text
+    return (_copied(value) if type(value) in _CONTAINERS else value), text
 
 
-def _copied(value: object) -> object:
+def _copied(value: Any) -> Any:  # noqa: ANN401 - told by its type; a `cast` would be a call more
     """A copy of a value that was looked at, and is neither deep nor large."""
     if type(value) is dict:
-        named = cast("dict[str, object]", value).copy()
+        named: dict[str, object] = value.copy()
         for name, item in named.items():
             if type(item) in _CONTAINERS:
                 named[name] = _copied(item)
         return named
-    return [_copied(item) if type(item) in _CONTAINERS else item for item in cast("list[object]", value)]
+    return [_copied(item) if type(item) in _CONTAINERS else item for item in value]
 
 
 def _quick_text(value: object, most: int) -> str | None:

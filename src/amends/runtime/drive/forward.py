@@ -108,7 +108,8 @@ class Forward:
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets) if secrets else None
         if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
+            named: Any = args
+            fits = not secrets and action.parts.typed.fits_at_sight(named)
             if not fits:
                 await self._check(action.parts.check, args, secrets)
         if at is None and self.diverged is None and not self._asked and (new := self.places.next_new()) is not None:
@@ -192,7 +193,8 @@ class Forward:
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets)
         if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            fits = not secrets and action.parts.typed.fits_at_sight(cast("dict[str, Any]", args))
+            named: Any = args
+            fits = not secrets and action.parts.typed.fits_at_sight(named)
             if not fits:
                 await self._check(action.parts.check, args, secrets)
         step, is_remembered = await self.place(action.topic, digest, at, alike)

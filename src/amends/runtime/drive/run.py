@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from amends.core import commands as c
 from amends.core.events import SagaStarted
@@ -276,7 +276,7 @@ class Run:
         Raises TooLargeError where they take more than `most`: then they are copied off the loop.
         """
         known = self.secrets.get(state.id) or self.given
-        named = cast("dict[str, Any]", unmask(state.args, self.book.saga.id, known, most=most))
+        named: Any = unmask(state.args, self.book.saga.id, known, most=most)
         return action.parts.typed.restore(named) if action is not None and action.parts.typed.loads else named
 
     def key(self, state: Step) -> str:
