@@ -17,6 +17,7 @@ ROWS: list[tuple[Part, ...]] = [
 
 def drawn(width: int, *, terminal: bool = True) -> list[str]:
     out, page = Output(as_json=False), io.StringIO()
+    out._is_plain = False  # a console of the test's own, whatever the tests' output is
     out._console = Console(file=page, width=width, force_terminal=terminal, color_system=None)
     Table(out, HEADS, spare=("TOOK",)).say(ROWS)
     return [line.rstrip() for line in page.getvalue().splitlines()]

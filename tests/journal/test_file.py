@@ -372,7 +372,7 @@ LATE = 80  # turns, so that the first entries are not among those that are check
         ("UPDATE saga SET status = 'lost'", "what is stored cannot be read: 'lost' is not a valid SagaStatus"),
         ("DELETE FROM blob", r"entry 322 \(attempt.succeeded/1\): its part \w+… is missing \(its result\)"),
         ("UPDATE blob SET data = 'x'", "entry 322 .*: its part \\w+… does not match its digest"),
-        ("DROP TABLE entry", "no such table: entry"),
+        ("DROP TABLE entry", "no such table: main.entry"),
     ],
     ids=lambda value: str(value)[:50],
 )

@@ -286,7 +286,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
         ),
         (e.AttemptFailed, e.AttemptLost, e.AttemptStarted, e.IncidentRetried),
         "plan.forward decide._answer decide._ask_again_at limits._is_over step.unsettled step.lends step.told_of "
-        "step._ended_late step._probed saga._when_closed",
+        "step._ended_late step._probed saga._when_closed saga._evolve_step",
     ),
     "unsure": Flag(
         (e.AttemptLost, e.LateLossEnrolled, e.LateSuccessEnrolled),

@@ -287,13 +287,10 @@ class Forward:
     def _start_at_once(
         self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None
     ) -> c.DispatchStep | None:
-        """The intent of a new step that nothing stands in the way of, as most are; None where something may: `_begin`
-        finds out what.
-        """
-        contract = action.contract
-        if contract.hold or contract.resources or action.parts.sourced or action.parts.before is not None:
-            return None
-        if self._run.book.saga.budget is not None:
+        """The intent of a new step that nothing stands in the way of; else None, and `_begin` finds out what does."""
+        contract, parts = action.contract, action.parts
+        is_plain = not (contract.hold or contract.resources or parts.sourced) and parts.before is None
+        if not is_plain or self._run.book.saga.budget is not None:
             return None
         verdict = judge_at_sight(self._run, contract)
         if verdict is None or verdict.decision is not Decision.ALLOW:
@@ -323,7 +320,8 @@ class Forward:
     async def _judge(self, step: StepId, action: Action[..., Any], *, ahead: bool) -> None:
         run = self._run
         state = run.state(step)
-        verdict = await judge(run, step, action.contract, state.args, approval_present=ahead)
+        was_asked = state.approval is not None  # what made that void may be a policy that another process adopted
+        verdict = await judge(run, step, action.contract, state.args, approval_present=ahead, newest=was_asked)
         if action.parts.sourced and not ahead:
             verdict = await unless_made_up(run, action, state.args, verdict)
         await self._judged(step, action, verdict, ahead=ahead)

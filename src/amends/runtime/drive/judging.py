@@ -37,15 +37,25 @@ def judge_at_sight(run: Run, contract: Contract) -> Verdict | None:
 
 
 async def judge(
-    run: Run, step: StepId, contract: Contract, args: Json, *, back: bool = False, approval_present: bool = False
+    run: Run,
+    step: StepId,
+    contract: Contract,
+    args: Json,
+    *,
+    back: bool = False,
+    approval_present: bool = False,
+    newest: bool = False,
 ) -> Verdict:
-    """The gate's verdict, by the policy of now; a gate that cannot answer says no."""
+    """The gate's verdict, by the policy of now; a gate that cannot answer says no.
+
+    newest: a policy may be in force that is not known here yet, and it is looked for first.
+    """
     around = run.around
     facts = facts_of(run.book.saga, step, contract, args, back=back, approval_present=approval_present)
     try:
         gate, policies = around.gate, around.policies
         if policies is not None:
-            if around.clock.elapsed() >= policies.stale_at:
+            if newest or around.clock.elapsed() >= policies.stale_at:
                 await policies.refresh()
             gate = policies.gate or gate
         asked = _told_to(around, gate)
