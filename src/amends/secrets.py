@@ -153,7 +153,7 @@ def mask(
     """
     kind = type(value)
     if kind is dict:
-        small = _small_copy(value)
+        small = _small_copy(cast("dict[Any, Any]", value))
         if small is not None:
             return small
     elif kind is not list and kind is not Secret and (kind is not str or len(cast("str", value)) <= most):
@@ -161,13 +161,14 @@ def mask(
     return _Masking(salt, Weight(most, what), found).masked(value, 0)
 
 
-def _small_copy(items: Any) -> object:  # noqa: ANN401 - an object, by its type; a `cast` would be a call more
+def _small_copy(items: dict[Any, Any]) -> object:
     """The copy of a small flat object, as most arguments and results are; None for any other."""
     if len(items) > _SMALL:
         return None
+    item: object
     for key, item in items.items():
         kind = type(item)
-        if kind is str:
+        if kind is str and isinstance(item, str):
             if len(item) > _SHORT:
                 return None
         elif kind not in _BARE:

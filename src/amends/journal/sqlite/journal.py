@@ -178,8 +178,8 @@ class SqliteJournal:
             number += 1
             hashed = chain(hashed, saga, number, at, wire.name, wire.body)
             entries.append(
-                Entry(saga=saga, number=number, at=at, name=wire.name, body=wire.body, hash=hashed, event=event)
-            )
+                Entry(saga, number, at, wire.name, wire.body, hashed, event)
+            )  # by place: quicker than by name
             if wire.blobs:
                 blobs.update(wire.blobs)
         asked = append.Append(

@@ -95,6 +95,10 @@ class Places:
         """The calling task is the saga's own; its steps are 1, 2, 3."""
         _here.set(TaskPlace(self, "", 0, asyncio.current_task()))
 
+    def leave(self) -> None:
+        """The calling task is done with the saga: its context need not hold it any more."""
+        _here.set(TaskPlace(self, "", 0, None))
+
     @property
     def missing(self) -> tuple[StepId, ...]:
         """Places that are remembered, and nothing has asked for yet; what was taken back need not be asked for."""

@@ -125,6 +125,14 @@ class Driver:
         finally:
             self.run.over = True
             await self.run.let_go_of_files()
+            if book.saga.phase.ended:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """It has ended: nobody has to be told of news any more. So nothing here holds on to itself, and all of it is
+        gone with the last who knows it, without the collector.
+        """
+        self.book.on_moved = self.run.on_parked = self.run.on_stopped = self.run.news.tell
 
     def _open_office(self) -> None:
         """Where the built-in actions on documents find them, in this drive and in what it starts."""
@@ -167,7 +175,9 @@ class Driver:
 
     async def _call_and_record(self) -> None:
         """Told in the same breath as the function's end, so that it shares the last outcome's write."""
-        self._record(await self._call_definition())
+        ended = await self._call_definition()
+        self._forward.places.leave()
+        self._record(ended)
 
     def _record(self, command: c.Command) -> None:
         """Tell a command; what becomes of a function that was stopped from outside says nothing of its work."""
