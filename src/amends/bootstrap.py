@@ -26,8 +26,8 @@ from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.names import login
 from amends.runtime.declare.options import RUN_OPTIONS, START_OPTIONS, StartOptions
 from amends.runtime.declare.registry import PROCESS, Registry
-from amends.runtime.drive.handle import Ended
 from amends.runtime.drive.policies import Policies
+from amends.runtime.engine.handle import Ended
 from amends.runtime.settings import Settings
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Limit, Limits, to_checkpoint
 from amends.runtime.declare.registry import Registry
 from amends.runtime.declare.steps import Step, given, result_of
-from amends.runtime.drive.handle import Ended, Handle
+from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.saga.children import child
 from amends.runtime.saga.work import Work, saga
 from amends.runtime.settings import Settings

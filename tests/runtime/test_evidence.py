@@ -12,7 +12,7 @@ import amends
 from amends import Fatal, saga
 from amends.core.words.values import SagaId
 from amends.errors import RefusedError
-from amends.runtime.drive.handle import Ended
+from amends.runtime.engine.handle import Ended
 from amends.runtime.saga.work import Work
 from tests.runtime.support import World, coordinator
 

@@ -16,7 +16,7 @@ from amends.core.words.contracts import key_of
 from amends.errors import SagaFileError
 from amends.runtime.coordinator.lists import History
 from amends.runtime.declare.registry import PROCESS
-from amends.runtime.drive.handle import Ended
+from amends.runtime.engine.handle import Ended
 from amends.sagafile import parse_saga
 from amends.sagafile.program import Called, ProgramOutput, call
 

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec
 from amends import Coordinator, action, saga
 from amends.changeset import Files, Terms
 from amends.core.words.values import Json, SagaId
-from amends.runtime.drive.handle import Ended
+from amends.runtime.engine.handle import Ended
 from amends.runtime.saga.work import Work
 
 P = ParamSpec("P")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
     from amends.runtime.coordinator.people import Approval
     from amends.runtime.declare.registry import Registry
-    from amends.runtime.drive.handle import Ended
+    from amends.runtime.engine.handle import Ended
 
 DONE: Final = 0
 ROLLED_BACK: Final = 3

@@ -30,7 +30,7 @@ from amends.journal.port.journal import Entry
 from amends.runtime.coordinator.coordinator import Coordinator
 from amends.runtime.declare.action import Asked, captures
 from amends.runtime.drive.executor import Call
-from amends.runtime.drive.handle import Ended, ended
+from amends.runtime.engine.handle import Ended, ended
 
 _ROUNDS: Final = 50
 PERSON: Final = "person:drill"

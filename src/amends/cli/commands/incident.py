@@ -31,7 +31,7 @@ from amends.operate.proof import whole_file
 from amends.operate.reading import history, require_journal
 from amends.runtime.coordinator.report import find_incident, incident_report
 from amends.runtime.declare.names import checked_actor
-from amends.runtime.drive.handle import Ended
+from amends.runtime.engine.handle import Ended
 from amends.text import visible
 
 

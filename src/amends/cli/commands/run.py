@@ -29,7 +29,7 @@ from amends.operate.reading import load, require_journal
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.names import checked_actor, checked_labels
-from amends.runtime.drive.handle import Ended, ended
+from amends.runtime.engine.handle import Ended, ended
 from amends.runtime.settings import Bounds, Settings
 from amends.text import visible
 

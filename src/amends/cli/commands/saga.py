@@ -41,7 +41,7 @@ from amends.text import clock_time, visible
 if TYPE_CHECKING:  # to look at a saga, nothing is imported that drives one
     from amends.bootstrap import Coordinator
     from amends.runtime.coordinator.upgrade import Unresumable
-    from amends.runtime.drive.handle import Ended
+    from amends.runtime.engine.handle import Ended
 
 SHOWN_WHOLE: Final = 2_000
 SHOWN: Final = 500
@@ -257,7 +257,7 @@ def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_
                 out.say((f"the newest {row.entries - after:,} of {row.entries:,} entries; all of them: {rest}", "dim"))
             await Follower(opened, row.id, out, after=after, is_page=True).catch_up()
             if row.status is SagaStatus.WAITING:
-                from amends.runtime.drive.handle import ended
+                from amends.runtime.engine.handle import ended
 
                 stands, now = ended(await load(opened, row.id)), SystemClock().now()
                 if stands.due_at is not None:

@@ -19,7 +19,7 @@ from amends.cli.options import common
 from amends.cli.session import Follower, followed, tell_ended
 from amends.cli.show.output import Output
 from amends.errors import InputError
-from amends.runtime.drive.handle import Ended
+from amends.runtime.engine.handle import Ended
 
 FIRST: Final = "trip-1"
 SECOND: Final = "trip-2"

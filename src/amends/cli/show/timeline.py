@@ -17,7 +17,7 @@ from amends.journal.port.locks import LockRow
 from amends.text import clock_time, counted, further, headline, lines_of, local_time, moment, span, spelled, visible
 
 if TYPE_CHECKING:
-    from amends.runtime.drive.handle import Ended
+    from amends.runtime.engine.handle import Ended
 
 _TONES: Final[Mapping[Tone, str]] = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow"}
 _DIRECTIONS: Final[Mapping[Direction, str]] = {

@@ -34,12 +34,12 @@ from amends.runtime.declare.limits import Amount, Limits, journaled, raised
 from amends.runtime.declare.names import checked_actor, checked_id, checked_labels, login, require_own_id
 from amends.runtime.declare.registry import PROCESS, Registry
 from amends.runtime.drive.executor import Executor
-from amends.runtime.drive.handle import Ended, Handle
 from amends.runtime.drive.kinship import counted_on
 from amends.runtime.drive.logbook import load
 from amends.runtime.drive.observers import DetailedObserver, Observer, Observers
 from amends.runtime.drive.policies import Policies
 from amends.runtime.engine.background import Heartbeat, MakeHeart
+from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.engine.resume import require_same
 from amends.runtime.engine.worker import WorkerLoop

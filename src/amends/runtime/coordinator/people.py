@@ -25,8 +25,8 @@ from amends.journal.port.locks import LockQuery, LockRow
 from amends.runtime.coordinator.lists import History, Listing
 from amends.runtime.coordinator.report import incident_report
 from amends.runtime.declare.names import checked_actor, checked_status, incident_id
-from amends.runtime.drive.handle import Ended
 from amends.runtime.drive.kinship import unmitigated_below
+from amends.runtime.engine.handle import Ended
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.settings import Settings
 

@@ -15,7 +15,7 @@ from amends.errors import InputError
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.options import START_OPTIONS, StartOptions
-from amends.runtime.drive.handle import Ended, Handle
+from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.settings import Bounds
 from amends.runtime.values.bounded import small_or_off_loop
 

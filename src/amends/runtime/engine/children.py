@@ -52,11 +52,11 @@ from amends.runtime.declare.limits import journaled, within_time
 from amends.runtime.drive.asking import LOOK_AGAIN_S
 from amends.runtime.drive.children import here
 from amends.runtime.drive.family import PARENT_STEP, Family, current
-from amends.runtime.drive.handle import Ended, parent_of
 from amends.runtime.drive.kinship import child_id, former_child_id, is_strange, require_child, says_it_is
 from amends.runtime.drive.worker_context import WorkerContext
 from amends.runtime.engine.background import BackgroundTasks
 from amends.runtime.engine.built_in import know_built_in
+from amends.runtime.engine.handle import Ended, parent_of
 from amends.runtime.settings import bounded
 from amends.runtime.values.bounded import keep_off_loop, small_or_off_loop
 from amends.secrets import Secret

@@ -49,7 +49,6 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.drills import Drills
 from amends.runtime.drive.executor import Executor
-from amends.runtime.drive.handle import Ended, Handle, at_its_end, ended, halted, parent_of
 from amends.runtime.drive.logbook import Logbook, due_in, evidence, load, requested, unrecorded_ends
 from amends.runtime.drive.observers import Observers
 from amends.runtime.drive.pauses import Pauses
@@ -57,6 +56,7 @@ from amends.runtime.drive.worker_context import LockQueue, WorkerContext
 from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, MakeHeart, cancelled
 from amends.runtime.engine.children import Children
 from amends.runtime.engine.driver import Driver
+from amends.runtime.engine.handle import Ended, Handle, at_its_end, ended, halted, parent_of
 from amends.runtime.engine.leases import SIDE_BY_SIDE, Claims
 from amends.runtime.engine.resume import Driven, Seats, driven_or_joined, followed, resumed, taken_up
 from amends.runtime.settings import Settings

@@ -26,8 +26,8 @@ from amends.errors import AmendsError, JournalConflictError, RefusedError
 from amends.journal.port.journal import Lease
 from amends.logs import logger
 from amends.runtime.declare.names import SYSTEM, login
-from amends.runtime.drive.handle import Ended, Handle, halted
 from amends.runtime.drive.logbook import Logbook
+from amends.runtime.engine.handle import Ended, Handle, halted
 from amends.runtime.settings import Settings
 from amends.text import short, spelled
 

@@ -14,7 +14,7 @@ from amends.clock import Clock
 from amends.core.words.values import SagaId
 from amends.errors import AmendsError, JournalConflictError, JournalError, JournalStoppedError
 from amends.logs import logger
-from amends.runtime.drive.handle import Ended
+from amends.runtime.engine.handle import Ended
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.engine.resume import Driven, Seats
 from amends.runtime.settings import Settings
