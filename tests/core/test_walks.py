@@ -206,7 +206,7 @@ def test_the_state_that_is_changed_in_place_is_the_replay_of_all_facts_after_eve
 def test_what_is_due_and_what_is_decided_depend_on_nothing_but_the_history(tape: Tape) -> None:
     """A state that others have been made from, and the same state replayed, are asked the same and answer the same."""
     kept: list[tuple[int, int, Saga]] = []
-    walk = Walk(tape, watch=lambda walk, told: kept.append((len(walk.events), walk.now, told.after))).run()
+    walk = Walk(tape, watch=lambda walk, told: kept.append((len(walk.events), walk.now, told.after.copy()))).run()
     for length, now, state in reversed(kept):
         again = replay(walk.id, walk.events[:length])
         assert plan(again, now) == plan(state, now)

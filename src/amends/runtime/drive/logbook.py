@@ -107,20 +107,13 @@ class Logbook:
 
     def commit_soon(self) -> None:
         """Write what was told, unless someone commits it sooner: the next step's intent usually does."""
-        if self._busy:
-            return
-        loop = asyncio.get_running_loop()
-        waiting = _soon.get(loop)
-        if waiting is None:
-            _soon[loop] = [self]
-            loop.call_soon(_commit_all, loop)
-        else:
-            waiting.append(self)
+        if not self._busy:
+            asyncio.get_running_loop().call_soon(self._begin_append)
 
     async def commit(self) -> None:
         """All that was told is durable when this returns, with what was told meanwhile."""
         while self._told and self.broken is None:
-            self.begin_append()
+            self._begin_append()
             if self._busy:  # else it was refused at once, and nobody would wake us
                 await self._next_answer()
         if self.broken is not None:
@@ -139,7 +132,7 @@ class Logbook:
         there is nothing to wait for.
         """
         while self._told and self._told[0][0] <= last and self.broken is None:
-            self.begin_append()
+            self._begin_append()
             if self._busy:  # else it was refused at once, and nobody would wake us
                 answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiters.append((last, answered))
@@ -154,7 +147,7 @@ class Logbook:
 
     # -- the append under way -----------------------------------------------------------------------------------------
 
-    def begin_append(self) -> None:
+    def _begin_append(self) -> None:
         if self._busy or not self._told or self.broken is not None:
             return
         self._busy = True
@@ -221,7 +214,7 @@ class Logbook:
             elif not answered.done():
                 answered.set_result(None)
         if self._waiters:  # after those who were woken: they may have more to write
-            asyncio.get_running_loop().call_soon(self.begin_append)
+            asyncio.get_running_loop().call_soon(self._begin_append)
 
     def _break(self, error: AmendsError) -> None:
         self.broken = error
@@ -327,15 +320,6 @@ class Logbook:
         except JournalError as exc:  # whether it is still ours cannot be told: nothing is dispatched on that
             self._break(exc)
             raise
-
-
-_soon: Final[dict[asyncio.AbstractEventLoop, list[Logbook]]] = {}
-"""Pens that commit at the end of this turn of a loop, unless somebody has them do it sooner."""
-
-
-def _commit_all(loop: asyncio.AbstractEventLoop) -> None:
-    for book in _soon.pop(loop, ()):
-        book.begin_append()
 
 
 def _nothing() -> None:
