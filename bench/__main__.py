@@ -10,97 +10,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from amends import Coordinator
-from bench import against, baselines, changesets, evidence, histories, judging, lists, ours, simulation, stalls, wakes
-
-ROUNDS = 3
-
-
-class Figures:
-    """Rows of the table; remembers whether a bound was missed."""
-
-    def __init__(self) -> None:
-        self.table = Table(title="amends, against baselines of the same run", title_justify="left")
-        for column in ("figure", "measured", "bound", ""):
-            self.table.add_column(column, justify="right" if column in {"measured", "bound"} else "left")
-        self.missed = 0
-
-    def at_most(self, name: str, value: float, bound: float, unit: str = "x") -> None:
-        self._row(name, f"{value:.2f} {unit}", f"<= {bound:g} {unit}", kept=value <= bound)
-
-    def at_least(self, name: str, value: float, bound: float, unit: str = "x") -> None:
-        self._row(name, f"{value:.2f} {unit}", f">= {bound:g} {unit}", kept=value >= bound)
-
-    def _row(self, name: str, value: str, bound: str, *, kept: bool) -> None:
-        self.missed += not kept
-        self.table.add_row(name, value, bound, "ok" if kept else "MISSED")
-
-
-def cpu_of(work: Callable[[], object]) -> float:
-    gc.collect()
-    since = time.process_time()
-    work()
-    return time.process_time() - since
-
-
-async def timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """CPU and wall seconds."""
-    gc.collect()
-    cpu, wall = time.process_time(), time.perf_counter()
-    await work()
-    return time.process_time() - cpu, time.perf_counter() - wall
-
-
-def fresh(folder: Path) -> Path:
-    return Path(tempfile.mkdtemp(dir=folder)) / "journal.db"
-
-
-async def saga_costs(folder: Path, figures: Figures) -> None:
-    """CPU per durable step and what judging has of it, throughput, commits."""
-    reference, alone, busy, raw_rate, our_rate = [], [], [], [], []
-    for _ in range(ROUNDS):
-        reference.append(cpu_of(lambda: baselines.by_hand(fresh(folder), 200)) / (200 * baselines.STEPS))
-        async with ours.coordinator(fresh(folder)) as opened:
-            await ours.run_lanes(opened, 16, 16)
-            cpu, _ = await timed(lambda: ours.run_lanes(opened, 200, 1))
-            alone.append(cpu / (200 * baselines.STEPS))
-            cpu, _ = await timed(lambda: ours.run_lanes(opened, 1024, 64))
-            busy.append(cpu / (1024 * baselines.STEPS))
-        writer = baselines.RawWriter(fresh(folder))
-
-        async def raw_lanes(writer: baselines.RawWriter = writer) -> None:
-            async def lane(first: int) -> None:
-                for n in range(8):
-                    await baselines.raw_saga(writer, f"saga-{first}-{n}")
-
-            await asyncio.gather(*(lane(first) for first in range(256)))
-
-        _, wall = await timed(raw_lanes)
-        writer.close()
-        raw_rate.append(2048 / wall)
-        async with ours.coordinator(fresh(folder)) as opened:
-            _, wall = await timed(lambda: ours.run_lanes(opened, 2048, 256))
-            our_rate.append(2048 / wall)
-    print(
-        f"by hand {min(reference) * 1e6:.0f} us a step; ours alone {min(alone) * 1e6:.0f}, busy {min(busy) * 1e6:.0f}"
-    )
-    print(f"raw group commit {max(raw_rate):.0f} sagas/s, ours {max(our_rate):.0f}")
-    figures.at_most("CPU per durable step, 64 sagas in flight / by hand", min(busy) / min(reference), 6)
-    figures.at_most("CPU per durable step, one saga after another / by hand", min(alone) / min(reference), 10)
-    figures.at_least("sagas a second, 256 in flight / raw group commit", max(our_rate) / max(raw_rate), 0.4)
-    figures.at_most("a verdict by 20 rules / a durable step", judging.cost_s(20) / min(busy) * 100, 5, "%")
-    figures.at_most("a verdict by 1,000 rules", judging.cost_s(1000) * 1e6, 50, "us CPU")
-    async with ours.coordinator(fresh(folder)) as opened:
-        await opened.run(ours.five, 0)
-        before = ours.commits(opened)
-        await opened.run(ours.five, 0)
-        figures.at_most("commits of a five-step saga", ours.commits(opened) - before, baselines.STEPS + 1, "commits")
+from bench import (
+    against,
+    baselines,
+    changesets,
+    evidence,
+    histories,
+    lists,
+    ours,
+    simulation,
+    stalls,
+    steps,
+    wakes,
+)
+from bench.figures import ROUNDS, Figures, fresh
 
 
 async def long_sagas(folder: Path, figures: Figures) -> None:
@@ -123,7 +52,8 @@ async def long_sagas(folder: Path, figures: Figures) -> None:
 
 async def families(folder: Path, figures: Figures) -> None:
     """What it costs to take back one child of many, against one child of few."""
-    few, many = [], []
+    few: list[float] = []
+    many: list[float] = []
     async with ours.coordinator(fresh(folder)) as opened:
         for children in (100, 1_000, 100, 100):
             (few if children == 100 else many).append(await rollback_s(opened, children))
@@ -150,16 +80,18 @@ async def many_sagas(folder: Path, figures: Figures) -> None:
     async with ours.coordinator(path) as opened:
         await ours.run_lanes(opened, 2000, 50)
     size = sum(file.stat().st_size for file in path.parent.iterdir())
-    figures.at_most("disk per step", size / (2000 * baselines.STEPS) / 1024, 1.5, "KB")
+    figures.at_most("disk per step", size / (2000 * baselines.STEPS), 691, "bytes")
 
 
 async def evidence_costs(folder: Path, figures: Figures) -> None:
     """What the tree and the signatures add, and how fast a bundle is verified."""
-    paths = [fresh(folder) for _ in range(2 * ROUNDS)]
-    alone = await evidence.overhead(paths, 200, 1)
-    busy = await evidence.overhead([fresh(folder) for _ in paths], 1024, 64)
-    figures.at_most("CPU per durable step with evidence / without, one after another", alone, 1.25)
-    figures.at_most("CPU per durable step with evidence / without, 64 in flight", busy, 1.25)
+    alone = await evidence.cost([fresh(folder) for _ in range(2 * ROUNDS)], 200, 1)
+    busy = await evidence.cost([fresh(folder) for _ in range(2 * ROUNDS)], 1024, 64)
+    for name, cost in (("one after another", alone), ("64 in flight", busy)):
+        figures.at_most(f"CPU per durable step with evidence / without, {name}", cost.with_it_s / cost.without_s, 1.25)
+        figures.shown(f"CPU of evidence, {name}", (cost.with_it_s - cost.without_s) * 1e6, "us a step")
+        figures.shown(f"bytes of evidence, {name}", cost.with_it_bytes - cost.without_bytes, "bytes a step")
+    figures.shown("bytes of a step, 64 in flight", busy.with_it_bytes, "bytes")
     bundle, key = await evidence.bundle(fresh(folder), 4096)
     rate = max(evidence.verified_a_second(bundle, key) for _ in range(ROUNDS))
     figures.at_least("entries verified offline in a second of CPU", rate, 100_000, "entries")
@@ -179,7 +111,7 @@ def recovery(folder: Path, figures: Figures) -> None:
         raise AssertionError(f"{count} of 10,000 sagas were recovered")
 
 
-def memory_and_start(folder: Path, figures: Figures) -> None:
+def memory(folder: Path, figures: Figures) -> None:
     told = subprocess.run(
         [sys.executable, "-m", "bench.in_flight", str(fresh(folder)), "10000"],
         check=True,
@@ -187,16 +119,41 @@ def memory_and_start(folder: Path, figures: Figures) -> None:
         text=True,
     )
     figures.at_most("peak memory, 10,000 sagas in flight", int(told.stdout) / 1024, 600, "MB")
-    starts = []
-    for _ in range(9):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", "from amends import Coordinator"], check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with_it = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        subprocess.run([sys.executable, "-c", "pass"], check=True)
-        bare = resource.getrusage(resource.RUSAGE_CHILDREN)
-        starts.append(with_it - (bare.ru_utime + bare.ru_stime - after.ru_utime - after.ru_stime))
-    figures.at_most("import amends, the least of nine", min(starts) * 1000, 150, "ms CPU")
+
+
+def start(folder: Path, figures: Figures) -> None:
+    """What it costs to begin: the package, the command line, and a command that looks at one saga."""
+    path = fresh(folder)
+    saga = asyncio.run(_one_saga(path))
+    command = [sys.executable, "-m", "amends"]
+    programs = {
+        "nothing": [sys.executable, "-c", "pass"],
+        "package": [sys.executable, "-c", "from amends import Coordinator"],
+        "bare": [sys.executable, "-c", "import click, apsw"],
+        "help": [*command, "--help"],
+        "show": [*command, "saga", "show", saga, "--journal", str(path)],
+    }
+    costs = {name: min(taken) for name, taken in _cpu_of_programs(programs, 9).items()}
+    figures.at_most("import amends, the least of nine", (costs["package"] - costs["nothing"]) * 1000, 150, "ms CPU")
+    figures.at_most("amends --help / python -c 'import click, apsw'", costs["help"] / costs["bare"], 1.3)
+    figures.at_most("amends saga show ID / python -c 'import click, apsw'", costs["show"] / costs["bare"], 2.5)
+
+
+async def _one_saga(path: Path) -> str:
+    async with ours.coordinator(path) as opened:
+        return (await opened.run(ours.five, 1)).id
+
+
+def _cpu_of_programs(programs: dict[str, list[str]], rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of each, run in turn, so that what disturbs the machine disturbs them alike."""
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, words in programs.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return taken
 
 
 async def values(folder: Path, figures: Figures) -> None:
@@ -238,18 +195,21 @@ def simulated(figures: Figures) -> None:
     figures.at_most("a simulated schedule of a five-step saga", schedule_s * 1000, 5, "ms CPU")
 
 
-def everything(folder: Path, figures: Figures) -> None:
-    asyncio.run(saga_costs(folder, figures))
-    asyncio.run(long_sagas(folder, figures))
-    asyncio.run(families(folder, figures))
-    asyncio.run(many_sagas(folder, figures))
-    asyncio.run(evidence_costs(folder, figures))
-    asyncio.run(values(folder, figures))
-    asyncio.run(agent_loops(folder, figures))
-    asyncio.run(growth(folder, figures))
-    simulated(figures)
-    recovery(folder, figures)
-    memory_and_start(folder, figures)
+PARTS: dict[str, Callable[[Path, Figures], None]] = {
+    "steps": steps.measured,
+    "long": lambda folder, figures: asyncio.run(long_sagas(folder, figures)),
+    "families": lambda folder, figures: asyncio.run(families(folder, figures)),
+    "lists": lambda folder, figures: asyncio.run(many_sagas(folder, figures)),
+    "evidence": lambda folder, figures: asyncio.run(evidence_costs(folder, figures)),
+    "values": lambda folder, figures: asyncio.run(values(folder, figures)),
+    "histories": lambda folder, figures: asyncio.run(agent_loops(folder, figures)),
+    "growth": lambda folder, figures: asyncio.run(growth(folder, figures)),
+    "simulation": lambda _, figures: simulated(figures),
+    "recovery": recovery,
+    "memory": memory,
+    "start": start,
+}
+"""What a bench without a word measures, in this order."""
 
 
 def main() -> int:
@@ -258,23 +218,18 @@ def main() -> int:
         folder = Path(name)
         match sys.argv[1:]:
             case []:
-                everything(folder, figures)
+                for part in PARTS.values():
+                    part(folder, figures)
             case ["changesets"]:
                 changesets.measured(folder, figures)
-            case ["families"]:
-                asyncio.run(families(folder, figures))
-            case ["growth"]:
-                asyncio.run(growth(folder, figures))
-            case ["values"]:
-                asyncio.run(values(folder, figures))
-            case ["histories"]:
-                asyncio.run(agent_loops(folder, figures))
-            case ["against", revision]:
-                against.measured(figures, revision)
+            case ["against", revision, *goals] if len(goals) in {0, 2}:
+                against.measured(figures, revision, *map(float, goals))
+            case [name] if name in PARTS:
+                PARTS[name](folder, figures)
             case _:
                 raise SystemExit(
-                    "make bench, with ARGS=changesets, families, growth, histories or values, "
-                    'with ARGS="against REVISION", or without'
+                    f"make bench, without ARGS or with one of: {', '.join(PARTS)}, changesets; "
+                    'with ARGS="against REVISION", or "against REVISION INSTRUCTIONS CPU" with what is aimed at'
                 )
     Console(width=110).print(figures.table)
     return 1 if figures.missed else 0

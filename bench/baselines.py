@@ -7,6 +7,7 @@ import hashlib
 import json
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,44 @@ def _open(path: Path) -> apsw.Connection:
     return db
 
 
-def by_hand(path: Path, sagas: int) -> None:
-    """Two commits a step: the intent before the call, the outcome after it."""
-    db = _open(path)
+def _committing(db: apsw.Connection) -> Callable[[str, int, str, dict[str, Any]], None]:
+    """A function that writes an entry in a commit of its own."""
 
     def write(saga: str, number: int, name: str, body: dict[str, Any]) -> None:
         db.execute("BEGIN IMMEDIATE")
         db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, NULL)", (saga, number, name, json.dumps(body)))
         db.execute("COMMIT")
 
+    return write
+
+
+def by_hand(path: Path, sagas: int) -> None:
+    """Two commits a step: the intent before the call, the outcome after it."""
+    db = _open(path)
+    write = _committing(db)
     for number in range(sagas):
         saga = f"saga-{number}"
         for step in range(STEPS):
             write(saga, 2 * step, "intent", {"topic": "bench.step", "args": {"n": step}, "key": f"{saga}:{step}"})
             write(saga, 2 * step + 1, "outcome", {"result": step})
+    db.close()
+
+
+def by_hand_and_back(path: Path, sagas: int) -> None:
+    """The last step fails and the others are compensated, newest first: two commits for each of these too."""
+    db = _open(path)
+    write = _committing(db)
+    for each in range(sagas):
+        saga, number = f"saga-{each}", 0
+        for step in range(STEPS):
+            write(saga, number, "intent", {"topic": "bench.step", "args": {"n": step}, "key": f"{saga}:{step}"})
+            write(saga, number + 1, "outcome", {"result": step} if step < STEPS - 1 else {"failed": "the last one"})
+            number += 2
+        for step in reversed(range(STEPS - 1)):
+            taken: dict[str, Any] = {"args": {"n": step}, "result": step, "key": f"{saga}:{step}:back"}
+            write(saga, number, "compensation", {"step": step, **taken})
+            write(saga, number + 1, "compensated", {"step": step})
+            number += 2
     db.close()
 
 
@@ -127,6 +152,12 @@ async def raw_saga(writer: RawWriter, saga: str) -> None:
         if step < STEPS - 1:
             rows.append(intent(step + 1))
     await writer.append(rows)
+
+
+async def bare_commits(writer: RawWriter, saga: str) -> None:
+    """As many commits as a five-step saga has, each of one small entry, each awaited before the next."""
+    for number in range(1, STEPS + 2):
+        await writer.append([(saga, number, "bare", "{}", b"")])
 
 
 async def _call(step: int) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from amends.changeset import Changeset, Landed, Terms
 
 if TYPE_CHECKING:
-    from bench.__main__ import Figures
+    from bench.figures import Figures
 
 SIZES = [int(size) for size in os.environ.get("BENCH_TREES", "1000,10000,100000").split(",")]
 PATIENCE_S = float(os.environ.get("BENCH_PATIENCE_S", "300"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import io
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -22,11 +22,15 @@ from amends.journal.sqlite import SqliteJournal
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.runtime.coordinator.coordinator import Coordinator
 from bench import lists, ours
+from bench.baselines import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amends.journal.sqlite.database import Database
+
+
+WARM = 64
 
 
 @contextmanager
@@ -52,7 +56,7 @@ async def coordinator(path: Path, *, signs: bool) -> AsyncIterator[Coordinator]:
 async def cpu_of_sagas(path: Path, sagas: int, in_flight: int, *, signs: bool) -> float:
     """CPU seconds of so many five-step sagas, this many at a time."""
     async with coordinator(path, signs=signs) as opened:
-        await ours.run_lanes(opened, 64, 16)
+        await ours.run_lanes(opened, WARM, 16)
         gc.collect()
         since = time.process_time()
         await ours.run_lanes(opened, sagas, in_flight)
@@ -79,15 +83,33 @@ def verified_a_second(bundle: bytes, key: str) -> float:
     return len(report.covered) / spent
 
 
-async def overhead(fresh: Sequence[Path], sagas: int, in_flight: int) -> float:
-    """CPU with evidence / without; each the best of several rounds, taken in turns."""
-    with_it, without = [], []
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds and bytes on disk of a five-step saga's step, with evidence and without."""
+
+    with_it_s: float
+    without_s: float
+    with_it_bytes: float
+    without_bytes: float
+
+
+async def cost(fresh: Sequence[Path], sagas: int, in_flight: int) -> Cost:
+    """CPU is the best of several rounds, taken in turns."""
+    with_it, without, bytes_with, bytes_without = [], [], [], []
     for path in fresh:
-        with_it.append(await cpu_of_sagas(path.with_name("signed.db"), sagas, in_flight, signs=True))
+        signed, plain = path.with_name("signed.db"), path.with_name("plain.db")
+        with_it.append(await cpu_of_sagas(signed, sagas, in_flight, signs=True))
         with no_tree():
-            without.append(await cpu_of_sagas(path.with_name("plain.db"), sagas, in_flight, signs=False))
-        await asyncio.sleep(0)
-    return min(with_it) / min(without)
+            without.append(await cpu_of_sagas(plain, sagas, in_flight, signs=False))
+        bytes_with.append(size_of(signed))
+        bytes_without.append(size_of(plain))
+    steps, all_steps = sagas * STEPS, (sagas + WARM) * STEPS
+    return Cost(
+        with_it_s=min(with_it) / steps,
+        without_s=min(without) / steps,
+        with_it_bytes=min(bytes_with) / all_steps,
+        without_bytes=min(bytes_without) / all_steps,
+    )
 
 
 async def pruned(path: Path, sagas: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,33 @@ async def five(s: Work, first: int) -> int:
     for n in range(STEPS):
         await s.do(step, first + n)
     return first
+
+
+@action("bench.last", idempotent=True)
+async def last(n: int) -> int:
+    raise Fatal("the last one")
+
+
+@last.compensation
+async def unlast(done: Done) -> None:
+    """Nothing was done."""
+
+
+@saga("bench.four_back")
+async def four_back(s: Work, first: int) -> int:
+    """The last of five steps fails for good; the four before it are compensated."""
+    for n in range(STEPS - 1):
+        await s.do(step, first + n)
+    return await s.do(last, first)
+
+
+@saga("bench.five_back")
+async def five_back(s: Work, first: int) -> int:
+    """Five steps succeed, then all of them are compensated; `MARKS` has where the way back begins."""
+    for n in range(STEPS):
+        await s.do(step, first + n)
+    MARKS.append(_cpu())
+    raise Fatal("the end")
 
 
 @saga("bench.long")
@@ -76,8 +104,6 @@ RELEASE: list[asyncio.Event] = []
 
 
 def _cpu() -> float:
-    import time
-
     return time.process_time()
 
 
@@ -98,6 +124,29 @@ async def run_lanes(opened: Coordinator, sagas: int, in_flight: int) -> None:
                 raise AssertionError(ended)
 
     await asyncio.gather(*(lane(sagas // in_flight) for _ in range(in_flight)))
+
+
+async def run_back(opened: Coordinator, sagas: int) -> None:
+    """`sagas` sagas of four steps and one that fails, one after another."""
+    for n in range(sagas):
+        ended = await opened.run(four_back, n)
+        if ended.status != "rolled_back":
+            raise AssertionError(ended)
+
+
+async def forward_and_back_s(opened: Coordinator, sagas: int) -> tuple[float, float]:
+    """CPU of the way forward of so many five-step sagas, one after another, and of their way back."""
+    forward = back = 0.0
+    for n in range(sagas):
+        MARKS.clear()
+        since = _cpu()
+        ended = await opened.run(five_back, n)
+        forward += MARKS[0] - since
+        back += _cpu() - MARKS[0]
+        if ended.status != "rolled_back":
+            raise AssertionError(ended)
+    MARKS.clear()
+    return forward, back
 
 
 def commits(opened: Coordinator) -> int:
