@@ -28,10 +28,12 @@ async def open_journal(
     journal_group: str | None = None,
     signs: bool = True,
     checked: bool = True,
+    inline: bool = False,
 ) -> Journal:
     """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, or `:memory:`.
 
     Whoever only looks does not sign, and needs no key. Only the store that is used is imported.
+    `inline`: a file is read where it is asked, without threads, and nothing of it needs a loop to be awaited.
     """
     path = journal_file(address)
     group = sharing_group(journal_group)
@@ -45,7 +47,7 @@ async def open_journal(
 
     is_new_here = os.fsencode(path.absolute()) not in claimed()
     try:
-        return await SqliteJournal.open(path, clock, notary=notary, checked=checked, group=group)
+        return await SqliteJournal.open(path, clock, notary=notary, checked=checked, group=group, inline=inline)
     except JournalAccessError:
         if is_new_here and _is_of_another_kind(path):  # else closing it would drop the locks that SQLite has on it here
             raise JournalAccessError(f"{path} is no journal, and no database at all; name another file") from None

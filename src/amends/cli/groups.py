@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, cast
 
 import click
@@ -44,7 +46,7 @@ class Sections(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = self._modules.get(cmd_name)
-        return None if module is None else cast("click.Command", getattr(import_module(module), cmd_name))
+        return None if module is None else cast("click.Command", getattr(_imported(module), cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(len(name) for name in self.commands)
@@ -58,6 +60,18 @@ class Sections(click.Group):
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         found = [CompletionItem(name, help=self.commands[name].get_short_help_str()) for name in names]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _imported(module: str) -> ModuleType:
+    """Import what stays until the process ends: the collector would look through it many times, and find nothing."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(module)
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 def _write_commands(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from amends.cli.completing import complete_approval, complete_incident, complete_saga
-from amends.cli.journal import opened_to_read
+from amends.cli.journal import look, looked_at
 from amends.cli.show.output import hint
 from amends.core.words.values import OWN, SagaId
 from amends.errors import JournalAccessError, UnknownSagaError
@@ -26,6 +25,11 @@ _LOOKED_AT: Final = 500
 def with_saga(command: F) -> F:
     """A saga's id, as `saga_id`."""
     return _argument(command, "saga_id", "ID", complete_saga)
+
+
+def with_saga_to_find(command: F) -> F:
+    """A saga's id as it was given, as `saga_id`; the command has `find_whole` find it in the journal that it opens."""
+    return click.argument("saga_id", metavar="ID", shell_complete=complete_saga)(command)
 
 
 def with_optional_saga(command: F) -> F:
@@ -77,11 +81,11 @@ def whole_id(address: str, given: str, *, is_saga: bool = True) -> str:
     saga, slash, rest = given.partition("/")
 
     async def found() -> str | None:
-        async with opened_to_read(address) as journal:
+        async with looked_at(address) as journal:
             return await find_saga(journal, saga, has_to_be=is_saga)
 
     try:
-        whole = asyncio.run(found())
+        whole = look(found())
     except JournalAccessError:
         if is_saga:
             raise
@@ -90,6 +94,14 @@ def whole_id(address: str, given: str, *, is_saga: bool = True) -> str:
         return given
     hint(f"{given} is {whole}{slash}{rest}")
     return f"{whole}{slash}{rest}"
+
+
+async def find_whole(journal: Journal, given: str) -> SagaId:
+    """A saga's whole id, which is said where only its beginning was given. Raises UnknownSagaError as `find_saga`."""
+    whole = await find_saga(journal, given) or given
+    if whole != given:
+        hint(f"{given} is {whole}")
+    return SagaId(whole)
 
 
 async def find_saga(journal: Journal, given: str, *, has_to_be: bool = True) -> str | None:

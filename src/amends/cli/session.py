@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import sys
@@ -39,6 +38,8 @@ from amends.operate.reading import load, require_journal
 from amends.text import clock_time, visible
 
 if TYPE_CHECKING:
+    import asyncio
+
     from amends.bootstrap import Coordinator
     from amends.runtime.coordinator.people import Approval
     from amends.runtime.declare.registry import Registry
@@ -72,6 +73,8 @@ def exit_code(ended: Ended) -> int:
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
     """Run this to its end. A SIGTERM drains the coordinator and takes the work away; then the process ends by it."""
+    import asyncio  # what only looks does without
+
     try:
         return asyncio.run(work)
     except asyncio.CancelledError:
@@ -181,7 +184,6 @@ class Follower:
         self._timeline = Timeline()
         self._has_begun = False
         self._widths = widths_for(topics)
-        self._news = asyncio.Event()
 
     async def catch_up(self) -> None:
         lines: list[Line] = []
@@ -214,25 +216,38 @@ class Follower:
             tell_line(self._out, line, self._widths, self.name)
         lines.clear()
 
-    async def _stay(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await self.catch_up()
-
     @contextlib.asynccontextmanager
     async def following(self, observe: Callable[[Callable[[Entry], None]], Callable[[], None]]) -> AsyncGenerator[None]:
         """While this lasts, what becomes durable is shown; when it ends well, everything has been."""
-        stop = observe(lambda _entry: self._news.set())
-        staying = asyncio.ensure_future(self._stay())
-        self._news.set()
-        try:
-            yield
-        finally:
-            stop()
-            staying.cancel()
-            await asyncio.gather(staying, return_exceptions=True)
+        async with _on_news(self.catch_up) as news:
+            stop = observe(lambda _entry: news.set())
+            news.set()
+            try:
+                yield
+            finally:
+                stop()
         await self.catch_up()
+
+
+@contextlib.asynccontextmanager
+async def _on_news(catch_up: Callable[[], Awaitable[None]]) -> AsyncGenerator[asyncio.Event]:
+    """While this lasts, `catch_up` runs whenever the event is set."""
+    import asyncio
+
+    news = asyncio.Event()
+
+    async def stay() -> None:
+        while True:
+            await news.wait()
+            news.clear()
+            await catch_up()
+
+    staying = asyncio.ensure_future(stay())
+    try:
+        yield news
+    finally:
+        staying.cancel()
+        await asyncio.gather(staying, return_exceptions=True)
 
 
 async def followed(
@@ -256,7 +271,6 @@ class Followers:
         self._of: dict[SagaId, Follower] = {}
         self._moved: dict[SagaId, None] = {}
         self._width = 0
-        self._news = asyncio.Event()
 
     def _note(self, entry: Entry) -> None:
         if entry.saga not in self._of:
@@ -265,9 +279,10 @@ class Followers:
             self._of[entry.saga] = Follower(self._journal, entry.saga, self._out, after=entry.number - 1)
             self._width = max(self._width, min(len(visible(entry.saga)), _WIDEST_NAME))
         self._moved[entry.saga] = None
-        self._news.set()
 
     async def _catch_up(self) -> None:
+        from asyncio import CancelledError
+
         while self._moved:
             saga = next(iter(self._moved))
             del self._moved[saga]
@@ -275,27 +290,24 @@ class Followers:
             follower.name = (f"{visible(saga):<{self._width}}  ", "dim") if len(self._of) > 1 else ""
             try:
                 await follower.catch_up()
-            except asyncio.CancelledError:
+            except CancelledError:
                 self._moved[saga] = None
                 raise
-
-    async def _stay(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await self._catch_up()
 
     @contextlib.asynccontextmanager
     async def following(self, observe: Callable[[Callable[[Entry], None]], Callable[[], None]]) -> AsyncGenerator[None]:
         """While this lasts, what becomes durable is shown; when it ends well, everything has been."""
-        stop = observe(self._note)
-        staying = asyncio.ensure_future(self._stay())
-        try:
-            yield
-        finally:
-            stop()
-            staying.cancel()
-            await asyncio.gather(staying, return_exceptions=True)
+        async with _on_news(self._catch_up) as news:
+
+            def note(entry: Entry) -> None:
+                self._note(entry)
+                news.set()
+
+            stop = observe(note)
+            try:
+                yield
+            finally:
+                stop()
         await self._catch_up()
 
 
@@ -387,10 +399,11 @@ def tell_ended(
     elif waits_for:
         out.say("  nobody can answer any more: a journal in memory is gone with its process")
     if ended.status is SagaStatus.COMPLETED and is_kept:
-        asyncio.run(_tell_review(out, ended.id, journal))
+        finish(show_review(out, ended.id, journal))
     out.record("ended", ended_fields(ended))
 
 
-async def _tell_review(out: Output, saga: str, journal: str) -> None:
+async def show_review(out: Output, saga: str, journal: str) -> None:
+    """Say which changesets a saga has left in review, by the journal at this address."""
     async with opened_to_read(journal) as opened:
         await tell_review(out, opened, saga, journal)

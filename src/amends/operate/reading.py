@@ -37,10 +37,10 @@ def require_journal(address: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened_to_read(address: str, *, group: str | None) -> AsyncGenerator[Journal]:
-    """A journal that exists and that this group shares, without a worker of our own in it."""
+async def opened_to_read(address: str, *, group: str | None, inline: bool = False) -> AsyncGenerator[Journal]:
+    """A journal that exists and that this group shares, without a worker of our own in it; see `open_journal`."""
     require_journal(address)
-    journal = await open_journal(address, SystemClock(), journal_group=group, signs=False)
+    journal = await open_journal(address, SystemClock(), journal_group=group, signs=False, inline=inline)
     try:
         yield journal
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final, cast
@@ -12,11 +11,11 @@ import click
 from amends.cli import config, session
 from amends.cli.completing import complete_saga
 from amends.cli.groups import Nouns, show_help
-from amends.cli.ids import with_saga, with_sagas
-from amends.cli.journal import opened_to_read
+from amends.cli.ids import find_whole, with_saga, with_saga_to_find, with_sagas
+from amends.cli.journal import look, looked_at, opened_to_read
 from amends.cli.options import author, hint_renamed, renamed, require_named, with_author, with_journal, with_modules
 from amends.cli.session import Follower
-from amends.cli.show.hints import command, modules_for, read_begun, tell_review
+from amends.cli.show.hints import command, has_files, modules_for, read_begun
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
 from amends.cli.show.timeline import (
@@ -201,7 +200,7 @@ def list_sagas(  # noqa: PLR0913 - one for each option
             if found.cursor is not None and not out.is_gone:
                 hint(f"there are more than {limit}; see them with --page {found.cursor}, --all or a higher --limit")
 
-    asyncio.run(whole())
+    session.finish(whole())
 
 
 def _label(given: str) -> tuple[str, str]:
@@ -227,7 +226,7 @@ def _status(name: str) -> SagaStatus:
 
 
 @saga.command()
-@with_saga
+@with_saga_to_find
 @click.option("--last", metavar="N", type=click.IntRange(min=1), help="Only the newest N entries.")
 @click.option("--from", "first", metavar="NUMBER", type=click.IntRange(min=1), help="Only entries from this one on.")
 @with_journal
@@ -240,9 +239,9 @@ def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_
         raise click.UsageError("give either --last or --from")
     out = Output(as_json=as_json)
 
-    async def whole() -> None:
-        async with opened_to_read(journal) as opened:
-            found = await opened.saga(SagaId(saga_id))
+    async def whole() -> SagaId | None:
+        async with looked_at(journal) as opened:
+            found = await opened.saga(await find_whole(opened, saga_id))
             if found is None:
                 raise await unknown(opened, saga_id)
             ((row, driver),) = await driven(opened, (found,))
@@ -273,10 +272,11 @@ def show(*, saga_id: str, last: int | None, first: int | None, journal: str, as_
             for what, name in (*needs, *waits):
                 why = "needs a person" if what == "incident" else "waits for people"
                 out.say(f"{why}: {visible(command(journal, what, 'show', name))}")
-            if row.status is SagaStatus.COMPLETED:
-                await tell_review(out, opened, row.id, journal)
+            return row.id if row.status is SagaStatus.COMPLETED and await has_files(opened, row.id) else None
 
-    asyncio.run(whole())
+    reviewed = look(whole())
+    if reviewed is not None:
+        session.finish(session.show_review(out, reviewed, journal))
 
 
 def _before_page(row: SagaRow, last: int | None, first: int | None, *, as_json: bool) -> int:
@@ -305,7 +305,7 @@ def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool)
         async with opened_to_read(journal) as opened:
             await watch_sagas(opened, saga_ids, out, once=once)
 
-    asyncio.run(whole())
+    session.finish(whole())
 
 
 @saga.command("retry", hidden=True)
@@ -393,7 +393,7 @@ def signal(
             await coordinator.signal(saga_id, name, value, by=who, early=early)
 
     require_journal(journal)
-    asyncio.run(whole())
+    session.finish(whole())
     out.record("signal", {"saga": saga_id, "name": name, "by": who})
     out.say(f"saga {visible(saga_id)} has been sent {visible(name)}")
 
@@ -423,7 +423,7 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
 
     with out.kept_clean():
         load_modules(modules)
-        found = asyncio.run(whole())
+        found = session.finish(whole())
     for one in found:
         out.record("unresumable", asdict(one))
         out.say((visible(one.saga), "bold"), f" {visible(one.definition)}/{one.version}, {one.status}")
@@ -471,7 +471,7 @@ def _retain(saga_id: str, *, why: str, lift: bool, who: str, journal: str, out: 
                 await coordinator.retain(saga_id, why=why, by=who)
 
     require_journal(journal)
-    asyncio.run(whole())
+    session.finish(whole())
     out.record("hold", {"saga": saga_id, "is_held": not lift, "by": who})
     out.say(f"saga {visible(saga_id)} is {'not retained any more' if lift else 'retained'}")
 
@@ -563,4 +563,4 @@ def show_plan(
 
     with out.kept_clean():
         load_modules(modules)
-    return asyncio.run(whole())
+    return session.finish(whole())

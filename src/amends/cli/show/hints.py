@@ -60,7 +60,7 @@ def unconfigured(modules: Iterable[str]) -> tuple[str, ...]:
 
 async def tell_review(out: Output, journal: Journal, saga: str, address: str) -> None:
     """Say which changesets a saga has left in review."""
-    if not await _has_files(journal, SagaId(saga)):
+    if not await has_files(journal, SagaId(saga)):
         return
     from amends.runtime.files.reviewing import left_in_review  # changesets and all: not for those who have none
 
@@ -74,7 +74,7 @@ async def tell_review(out: Output, journal: Journal, saga: str, address: str) ->
         out.say(f"    {visible(command(address, 'changeset', 'land', found.id, *at))}")
 
 
-async def _has_files(journal: Journal, saga: SagaId) -> bool:
+async def has_files(journal: Journal, saga: SagaId) -> bool:
     """Whether any step works on files; what knows more of them is not imported for those who have none."""
     async for entry in journal.read(saga):
         args: Json = None if entry.is_removed else getattr(entry.event, "args", None)

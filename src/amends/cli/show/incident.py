@@ -114,6 +114,7 @@ _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
         ("let it count as complete, on your word:", _VOUCH),
         _LEAVE,
     ),
+    _K.IDLE: (("take the saga back:", _CANCEL), _LEAVE),
 }
 
 
