@@ -68,7 +68,7 @@ TRADE_WORDS = listed(
     access addresses amends ancestors annotations append apply asking attest background backward bootstrap
     bounded branches built by cases checks children choices cli clock clocks cloudevents codec command commands
     compatibility completing conditions config confining conflicts contents context control core courier
-    couriers covering crash database dataclass decide deciders declare decorators definition delta demo
+    couriers covering crash database dataclass deadlines decide deciders declare decorators definition delta demo
     described diff disk displaced doctor drilling drive driver dry ed effects engine entries environment
     environments errors events examine exceptions executor explain exporting facts families family faults fields
     file files findings fixture fork forward frontier given globs graph groups hand handle health hidden hints

@@ -6,7 +6,6 @@ one sets.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
 _SET_FORTH_MS: Final = 1_000
 """The two clocks drift apart by less; by more, somebody has set the wall clock forth."""
 _TRUSTED_MS: Final = 100
@@ -58,6 +58,8 @@ class SystemClock:
         return spell_id(self.now(), os.urandom(10))
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio  # who sleeps has it; who only looks at a journal does not need it
+
         await asyncio.sleep(seconds)
 
 
@@ -109,4 +111,4 @@ class SteadyClock:
 def spell_id(now: int, noise: bytes) -> str:
     """A ULID: 48 bits of milliseconds, then 80 of noise, in Crockford's base 32."""
     number = (now & (2**48 - 1)) << 80 | int.from_bytes(noise[:10])
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])

@@ -36,6 +36,8 @@ class _Fields:
         if kind not in _originals:
             raise AttributeError("__dataclass_fields__")
         original, kw_only = _originals[kind]
+        if not original.__doc__:  # else its signature would be spelled for one, at six times the cost
+            original.__doc__ = kind.__name__
         dataclasses.dataclass(original, init=False, repr=False, eq=False, kw_only=kw_only)
         fields = cast("Mapping[str, Field[object]]", vars(original)["__dataclass_fields__"])
         setattr(kind, "__dataclass_fields__", fields)  # noqa: B010 - no name that type checkers know

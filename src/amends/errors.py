@@ -11,7 +11,8 @@ AmendsError
 │   └── CommandError            (of a saga's file) how a command ended says nothing of the world
 ├── said by a saga's function about its work (users raise these)
 │   ├── Complete                the work is done, before the function's end
-│   └── CallPerson              nothing is taken back: a person has to decide
+│   ├── CallPerson              nothing is taken back: a person has to decide
+│   └── Detach                  (leaving a session's block) the session stays open: somebody goes on with it later
 ├── StepError                   what `s.do` raises when a step has ended badly
 │   ├── StepFatalError          also a Fatal
 │   ├── StepFailedError         also a NotDone: nothing happened, and the tries are used up
@@ -140,6 +141,10 @@ class CallPerson(AmendsError):  # noqa: N818 - the product's word, said by users
     def __init__(self, why: str, *, step: str | None = None) -> None:
         super().__init__(why)
         self.step = step
+
+
+class Detach(AmendsError):  # noqa: N818 - no error: the product's word, said by whoever leaves a session for a while
+    """Leaves a session's block, and the session stays open. Also for a framework's own pause to be derived from."""
 
 
 class StepError(AmendsError):

@@ -231,7 +231,7 @@ def test_the_quick_way_spells_and_refuses_what_the_exact_one_does(value: object,
     exact = spelled_or_refused(lambda: values._exactly(held, "args", LARGEST_VALUE))
     assert spelled_or_refused(lambda: canonical(held, what="args")) == exact
     quick = values.payload(held)
-    assert quick is None or (quick[1] == exact and repr(quick[0]) == repr(held))
+    assert quick is None or (quick[1].decode() == exact and repr(quick[0]) == repr(held))
 
 
 @given(value=VALUES | st.floats() | st.lists(st.floats()))
@@ -249,7 +249,7 @@ def test_a_payload_is_a_copy_and_keeps_the_order_of_its_keys() -> None:
     given["b"].append(4)
     del given["a"]
     assert repr(kept) == "{'b': [1, {'z': 1, 'a': [2]}], 'a': 'x'}"
-    assert text == '{"a":"x","b":[1,{"a":[2],"z":1}]}'
+    assert text == b'{"a":"x","b":[1,{"a":[2],"z":1}]}'
 
 
 def test_what_has_the_mark_of_a_secret_or_is_large_is_no_quick_payload() -> None:

@@ -45,7 +45,7 @@ JSON: st.SearchStrategy[Json] = st.recursive(
 FROZEN = {
     "saga.started/1": (
         "actor attempts? because? compensation_attempts? definition env files? input labels limits? "
-        "module? own? rollback_s? taken_for? version"
+        "module? own? rollback_s? session? taken_for? version"
     ),
     "saga.completed/1": "early? result",
     "saga.rolled_back/1": "",
@@ -62,8 +62,8 @@ FROZEN = {
     "rollback.awaited/1": "above? by cause floor? mitigate? own? step to? why",
     "rollback.started/1": "by cause deadline_at mitigate? own? step why",
     "rollback.resumed/1": "by deadline_at mitigate? own?",
-    "step.proposed/1": "after? ahead? args contract digest step topic version",
-    "action.dispatched/1": "after? args contract? digest key policy rule step told? topic version",
+    "step.proposed/1": "after? ahead? args call? contract digest step topic version",
+    "action.dispatched/1": "after? args call? contract? digest key policy rule step told? topic version",
     "action.allowed/1": "policy rule step told?",
     "action.denied/1": "policy rule step told? why",
     "step.throttled/1": "most per_s policy rule step until",

@@ -32,6 +32,8 @@ FORMAT_5 = """
     DROP TABLE saga_label;
     DROP INDEX saga_definition_status;
     DROP INDEX saga_ended;
+    CREATE INDEX saga_started ON saga (started_at);
+    CREATE INDEX saga_definition ON saga (definition, started_at);
     PRAGMA user_version = 5;
 """
 FORMAT_4 = f"""

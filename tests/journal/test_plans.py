@@ -33,15 +33,6 @@ def _explain(tmp_path: Path) -> Generator[Explain]:
 @pytest.mark.parametrize(
     ("query", "plan"),
     [
-        (SagaQuery(), ["SCAN saga USING INDEX saga_started"]),
-        (SagaQuery(before="5.1"), ["SEARCH saga USING INDEX saga_started (started_at<?)"]),
-        (SagaQuery(started_from=5), ["SEARCH saga USING INDEX saga_started (started_at>?)"]),
-        (SagaQuery(without=("d",)), ["SCAN saga USING INDEX saga_started"]),
-        (SagaQuery(definition="d"), ["SEARCH saga USING INDEX saga_definition (definition=?)"]),
-        (
-            SagaQuery(definition="d", env="e", before="5.1"),
-            ["SEARCH saga USING INDEX saga_definition (definition=? AND started_at<?)"],
-        ),
         (
             SagaQuery(parent=SagaId("p"), env="e", before="5.1"),
             ["SEARCH saga USING INDEX saga_parent (<expr>=? AND started_at<?)"],
@@ -72,6 +63,28 @@ def test_how_an_id_begins_is_read_off_the_index_of_ids_and_only_what_is_found_is
 def test_several_statuses_are_several_ranges_and_only_their_pages_are_merged(explain: Explain) -> None:
     one = ["SEARCH saga USING INDEX saga_status (status=? AND started_at<?)", "USE TEMP B-TREE FOR ORDER BY"]
     assert explain(*lists.saga_statement(SagaQuery(statuses=STATUSES, env="e", before="5.1"))) == 2 * one
+
+
+@pytest.mark.parametrize(
+    ("query", "searched"),
+    [
+        (SagaQuery(), "saga_status (status=?)"),
+        (SagaQuery(before="5.1"), "saga_status (status=? AND started_at<?)"),
+        (SagaQuery(started_from=5), "saga_status (status=? AND started_at>?)"),
+        (SagaQuery(without=("d",)), "saga_status (status=?)"),
+        (SagaQuery(definition="d"), "saga_definition_status (definition=? AND status=?)"),
+        (
+            SagaQuery(definition="d", env="e", before="5.1"),
+            "saga_definition_status (definition=? AND status=? AND started_at<?)",
+        ),
+    ],
+)
+def test_where_no_status_is_asked_for_each_of_them_is_a_range(
+    explain: Explain, query: SagaQuery, searched: str
+) -> None:
+    plan = explain(*lists.saga_statement(query))
+    assert set(plan) == {f"SEARCH saga USING INDEX {searched}", "USE TEMP B-TREE FOR ORDER BY"}
+    assert plan.count(f"SEARCH saga USING INDEX {searched}") == len(SagaStatus)
 
 
 def test_sagas_of_a_topic_are_read_off_the_topics_index(explain: Explain) -> None:

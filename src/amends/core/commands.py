@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from amends.core.events import Cause, ControlEvent, IncidentKind
 from amends.core.words.contracts import Contract
@@ -23,6 +23,10 @@ class Moment:
     now: int
     jitter: float
     window_s: float
+
+
+NEVER: Final = Moment(0, 0.0, 0.0)
+"""For a command that is decided in the same way whenever that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,13 @@ class StartSaga:
     own: bool = False
     because: tuple[str, ...] = ()
     module: str = ""
+    session: Json = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeStep:
     """`after`: the steps that it was declared to be after, where its definition is a graph. `ahead`: people are asked
-    about it before it is to be done.
+    about it before it is to be done. `call`: the caller's own id of it, in an open saga.
     """
 
     step: StepId
@@ -107,6 +112,7 @@ class ProposeStep:
     digest: str
     after: tuple[StepId, ...] | None = None
     ahead: bool = False
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,7 @@ class DispatchStep:
     digest: str
     verdict: Verdict
     after: tuple[StepId, ...] | None = None
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +496,26 @@ class Recover:
     """Another driver takes over: what was in flight under the last one is lost."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveWaits:
+    """Of an open saga: nobody is at these places any more."""
+
+    places: tuple[StepId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportIdle:
+    """Of an open saga: a person is told that nobody takes a step."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndIdle:
+    """Of an open saga: somebody goes on with it."""
+
+
+SessionCommand: TypeAlias = LeaveWaits | ReportIdle | EndIdle
 Command: TypeAlias = (
     DispatchStep
     | RecordOutcome
@@ -536,6 +563,16 @@ Command: TypeAlias = (
     | UnpauseSaga
     | KeepControl
     | LimitCommand
+    | SessionCommand
     | EndSaga
     | Recover
 )
+
+_TIMELESS: Final = frozenset[type]({StartSaga, DispatchStep, FinishWork})
+
+
+def is_timeless(command: Command) -> bool:
+    """Whether it is decided in the same way at any time: nobody has to look at a clock for it."""
+    if type(command) is RecordOutcome:
+        return type(command.outcome) is Succeeded
+    return type(command) in _TIMELESS

@@ -153,6 +153,10 @@ class Mortal:
             await self._life.reach("claim: after")
         return leases
 
+    async def release(self, lease: Lease) -> None:
+        await self._life.reach("release: before")
+        await self._answer(self._inner.release(lease))
+
     async def inspect(self, *, within_s: float | None = None) -> Inspection:
         return await self._answer(self._inner.inspect(within_s=within_s))
 

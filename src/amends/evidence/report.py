@@ -42,6 +42,7 @@ HAPPENED: Final[Mapping[e.IncidentKind, str]] = {
     _K.CALLED: "the work came to a place where its definition calls a person",
     _K.RELEASE_FAILED: "the work is done, and a step that was held until then could not be done",
     _K.VERIFICATION_FAILED: "the work is done, and an assertion that it has to meet does not hold",
+    _K.IDLE: "nobody goes on with an open saga; the next step ends this",
 }
 """What each kind of incident says, for people."""
 _SAYS: Final[Mapping[StepStatus, str]] = {

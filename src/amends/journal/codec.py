@@ -32,7 +32,7 @@ from amends.core.words.parts import Payloads, cut, restored
 from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, quick_spelling, size_of, spelling_of
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
-from amends.journal.fields import INLINE, Layout, layout_of
+from amends.journal.fields import INLINE, Layout, layout_of, layouts
 
 WIRE: Final[Mapping[str, type[e.Event]]] = {
     "saga.started/1": e.SagaStarted,
@@ -147,16 +147,37 @@ class Wire:
 
 def encode(event: e.Event) -> Wire:
     """Raises NotJsonError or TooLargeError for what cannot be stored."""
+    layout, body = _quickly(event)
+    name = _NAMES[layout.kind]
+    return _exactly(name, layout, event) if body is None else Wire(name, body.decode(), _NO_BLOBS)
+
+
+def link(event: e.Event, saga: str, number: int, at: int, previous: bytes) -> tuple[str, str, Mapping[str, str], bytes]:
+    """An event in the chain of its saga: name, body, blobs and its hash, on the hash before. Raises as `encode` does.
+
+    This runs for every event: `encode` and then `chain` would spell its body twice.
+    """
+    layout, body = _quickly(event)
+    name = _NAMES[layout.kind]
+    if body is None:
+        wire = _exactly(name, layout, event)
+        return name, wire.body, wire.blobs, chain(previous, saga, number, at, name, wire.body)
+    head = f"{saga}\n{number}\n{at}\n{name}\n".encode()
+    hashed = hashlib.sha256(previous + head + hashlib.sha256(body).digest()).digest()
+    return name, body.decode(), _NO_BLOBS, hashed
+
+
+def _quickly(event: e.Event) -> tuple[Layout, bytes | None]:
+    """An event's layout, and its body where that is usual and small."""
     kind = type(event)
-    name, layout = _NAMES[kind], layout_of(kind)
-    if layout.is_usual(_values(event)):
-        try:
-            body = quick_spelling(_with_spelled_contract(event) if kind in _WITH_CONTRACT else event)
-            if len(body) <= INLINE:
-                return Wire(name, body.decode(), _NO_BLOBS)
-        except UnicodeEncodeError:
-            pass  # half a character: the exact way says where
-    return _exactly(name, layout, event)
+    layout = layouts.get(kind) or layout_of(kind)
+    if not layout.is_usual(_values(event)):
+        return layout, None
+    try:
+        body = quick_spelling(_with_spelled_contract(event) if kind in _WITH_CONTRACT else event)
+    except UnicodeEncodeError:
+        return layout, None  # half a character: the exact way says where
+    return layout, body if len(body) <= INLINE else None
 
 
 def _with_spelled_contract(event: Any) -> object:  # noqa: ANN401 - one of two

@@ -63,7 +63,7 @@ class Layout:
             for at, (_, annotation, _) in enumerate(declared)
             if annotation in _LOOKED_INTO
         )
-        self._known = dict[tuple[type, ...], tuple[int, ...]]()
+        self._known = dict[tuple[type, ...], tuple[tuple[int, ...], tuple[tuple[int, Callable[[Any], bool]], ...]]]()
         self._parts = tuple((field.opening, field.spell, field.default) for field in self.fields)
         self._payloads = {field.name: field for field in self.fields if field.is_payload}
         self._values = _values_getter([field.name for field in self.fields])
@@ -74,18 +74,18 @@ class Layout:
         But for halves of characters, at which it fails.
         """
         types = tuple(map(type, values))
-        numbers = self._known.get(types)
-        if numbers is None:
+        asked = self._known.get(types)
+        if asked is None:
             if not all(map(_is_one_of, types, self._usual)):
                 return False
             numbers = tuple(at for at, kind in enumerate(types) if kind is int)
-            self._known[types] = numbers  # of few types, so there are few such rows
-        for at in numbers:
+            asked = numbers, tuple(one for one in self._looked_into if types[one[0]] not in _PLAIN)
+            self._known[types] = asked  # of few types, so there are few such rows
+        for at in asked[0]:
             if not -LARGEST_INT <= values[at] <= LARGEST_INT:
                 return False
-        for at, is_plain in self._looked_into:
-            value = values[at]
-            if value is not None and not is_plain(value):
+        for at, is_plain in asked[1]:  # noqa: SIM110 - a generator would cost as much as the look
+            if not is_plain(values[at]):
                 return False
         return True
 
@@ -129,13 +129,13 @@ class Layout:
         return self.kind(**found)
 
 
-_layouts: Final[dict[type, Layout]] = {}
+layouts: Final[dict[type, Layout]] = {}
 
 
 def layout_of(kind: type) -> Layout:
-    found = _layouts.get(kind)
+    found = layouts.get(kind)
     if found is None:
-        found = _layouts[kind] = Layout(kind)
+        found = layouts[kind] = Layout(kind)
     return found
 
 
@@ -384,6 +384,8 @@ _USUAL: Final[dict[str, frozenset[type]]] = {
     "IncidentKind": frozenset({IncidentKind}),
     "Contract": frozenset({Contract}),
 }
+_PLAIN: Final = frozenset[type]({type(None), bool, int, str})
+"""Types of which all values are spelled alike, but for numbers past 2**53: there is nothing to look into."""
 _LOOKED_INTO: Final[dict[str, Callable[[Any], bool]]] = {
     "tuple[str, ...]": _are_plain_texts,
     "tuple[StepId, ...]": _are_plain_texts,

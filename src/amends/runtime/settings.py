@@ -71,6 +71,7 @@ class Bounds(NamedTuple):
 
 
 _UNASKED: Final = Bounds()
+_NO_BOUNDS: Final = (None,) * 6
 
 
 def bounded(start: StartSaga, options: Options, settings: Settings, asked: Bounds | None = None) -> StartSaga:
@@ -81,9 +82,12 @@ def bounded(start: StartSaga, options: Options, settings: Settings, asked: Bound
     asked = asked or _UNASKED
     attempts = (asked.attempts, options.attempts, settings.attempts)
     back = (asked.compensation_attempts, options.compensation_attempts, settings.compensation_attempts)
+    window_s = options.rollback_s if asked.rollback_s is None else asked.rollback_s
+    if window_s is None and (*attempts, *back) == _NO_BOUNDS:
+        return start
     return replace(
         start,
-        rollback_s=options.rollback_s if asked.rollback_s is None else asked.rollback_s,
+        rollback_s=window_s,
         attempts=next((each for each in attempts if each is not None), None),
         compensation_attempts=next((each for each in back if each is not None), None),
     )

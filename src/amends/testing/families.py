@@ -28,9 +28,9 @@ _S = StepStatus
 _AT_REST: Final = frozenset(
     {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED, SagaStatus.INCIDENT, SagaStatus.PAUSED}
 )
-_STEPS_ON: Final = 2
-"""How many steps a child may begin, at most, once its parent has begun to take it back: one by whoever drives it at
-that moment, and one by whoever takes it up when that is gone.
+_STEPS_ON: Final = 3
+"""How many steps a child may begin, at most, once its parent has begun to take it back: two by whoever drives it until
+it looks at what others wrote to the parent, and one by whoever takes it up when that is gone.
 """
 
 
@@ -188,13 +188,13 @@ def _reverted(parent: Saga, child: SagaId) -> bool:
 
 
 def _had_no_turn(parent: Saga, step: Step, child: Saga) -> bool:
-    """Whether the parent's window had passed before it came to this child, which rests as it did before.
+    """Whether the parent's window had passed before this child heard of it, which rests as it did before.
 
-    A person is called because of the time, and whoever lets the parent go on has the child taken back too. Where the
-    parent had begun to take it back, the child is the reason.
+    A person is called because of the time, and whoever lets the parent go on has the child taken back too. The parent
+    may have begun to take it back, and have died or slept before it told the child.
     """
     kinds = {one.kind for one in parent.open_incidents if one.step == step.id}
-    return child.rests and step.undo_attempts == 0 and kinds == {e.IncidentKind.COMPENSATION_TIMED_OUT}
+    return child.rests and step.undo_attempts <= 1 and kinds == {e.IncidentKind.COMPENSATION_TIMED_OUT}
 
 
 def _landed_late(account: Account) -> bool:

@@ -29,13 +29,14 @@ from amends.core.decide.require import (
     require_work,
 )
 from amends.core.decide.rewinds import decide_rewind
+from amends.core.decide.sessions import decide_session
 from amends.core.decide.waits import control, end_wait, pause, receive, start_wait, unpause
 from amends.core.plan import PROBE_TRIES, in_flight
 from amends.core.state.deciders import require_person
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, StepStatus
 from amends.core.words.contracts import Contract, Retries, Reversibility, key_of
-from amends.core.words.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Succeeded
+from amends.core.words.outcomes import Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.words.values import CALL, MITIGATED, POLICIES, StepId
 from amends.core.words.verdict import Decision, Verdict
 from amends.errors import RefusedError
@@ -53,7 +54,8 @@ def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, .
         case c.DispatchStep():
             return (_dispatch(saga, command),)
         case c.RecordOutcome():
-            return (fitting(saga, _outcome(saga, command, moment)),)
+            step = saga.steps.get(command.step) or on_record(saga, command.step)
+            return (fitting(saga, _outcome(saga, step, command.outcome, moment), step),)
         case c.ProposeStep():
             return _propose(saga, command)
         case c.PlaceStep():
@@ -92,6 +94,8 @@ def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, .
             return tuple(_lost(saga, step, moment) for step in in_flight(saga))
         case c.Spend() | c.CountChild() | c.KeepLimits() | c.RaiseLimits():
             return decide_limits(saga, command, moment)
+        case c.LeaveWaits() | c.ReportIdle() | c.EndIdle():
+            return decide_session(saga, command)
         case _:
             return _decide_saga(saga, command, moment)
 
@@ -170,6 +174,7 @@ def _start(saga: Saga, command: c.StartSaga) -> e.Event:
         own=command.own,
         because=command.because,
         module=command.module,
+        session=command.session,
     )
 
 
@@ -255,6 +260,7 @@ def _propose(saga: Saga, command: c.ProposeStep) -> tuple[e.Event, ...]:
             contract=_unless_known(saga, contract),
             after=command.after,
             ahead=command.ahead,
+            call=command.call,
         ),
     )
 
@@ -269,8 +275,9 @@ def _place(saga: Saga, command: c.PlaceStep) -> e.Event:
 
 
 def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
-    require_work(saga)
-    require_new(saga, command.step)
+    if saga.begun is None or not saga.works or command.step in saga.steps:
+        require_work(saga)
+        require_new(saga, command.step)
     contract, verdict = command.contract, command.verdict
     if contract.hold:
         raise RefusedError(f"step {command.step} is held until everything that could fail has passed; propose it")
@@ -288,6 +295,7 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
         contract=_unless_known(saga, contract),
         after=command.after,
         told=verdict.told,
+        call=command.call,
     )
 
 
@@ -354,9 +362,8 @@ def _start_attempt(saga: Saga, command: c.StartAttempt, moment: c.Moment) -> tup
 
 
 def _outcome(
-    saga: Saga, command: c.RecordOutcome, moment: c.Moment
+    saga: Saga, step: Step, outcome: Outcome, moment: c.Moment
 ) -> e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost:
-    step, outcome = on_record(saga, command.step), command.outcome
     match outcome:
         case Succeeded(result=result, opaque=opaque, layer=layer, confinement=kept_in):
             return e.AttemptSucceeded(
@@ -550,5 +557,5 @@ def _compensation(saga: Saga, step: Step, command: c.RecordCompensation, moment:
 def _lost(saga: Saga, step: StepId, moment: c.Moment) -> e.Event:
     lost = Lost(error=_CRASHED)
     if saga.steps[step].status is _S.RUNNING:
-        return _outcome(saga, c.RecordOutcome(step=step, outcome=lost), moment)
+        return _outcome(saga, on_record(saga, step), lost, moment)
     return _compensation(saga, saga.steps[step], c.RecordCompensation(step=step, outcome=lost), moment)

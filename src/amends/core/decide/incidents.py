@@ -304,6 +304,11 @@ def open_incident(saga: Saga, command: c.OpenIncident) -> tuple[e.Event, ...]:
     return (_opened(saga, command.kind, step.id, command.why, left), e.SagaHalted())
 
 
+def opened_idle(saga: Saga, why: str) -> e.IncidentOpened:
+    """An incident that only tells a person: it stops nothing."""
+    return _opened(saga, e.IncidentKind.IDLE, None, why, _left(saga))
+
+
 def _opened(
     saga: Saga, kind: e.IncidentKind, step: StepId | None, why: str, left: tuple[StepId, ...], owner: str = ""
 ) -> e.IncidentOpened:

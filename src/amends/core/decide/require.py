@@ -99,9 +99,9 @@ def on_record(saga: Saga, step: StepId) -> Step:
     return found
 
 
-def fitting(saga: Saga, fact: _Fact) -> _Fact:
-    """The fact, if the table has it at this place."""
-    status = on_record(saga, fact.step).status
+def fitting(saga: Saga, fact: _Fact, step: Step | None = None) -> _Fact:
+    """The fact, if the table has it at this place; `step`: whose it is, where that is known."""
+    status = (step or on_record(saga, fact.step)).status
     if type(fact) not in STEP[status]:
         raise RefusedError(f"step {fact.step} of saga {saga.id} is {status}: it is too late for {type(fact).__name__}")
     return fact

@@ -99,6 +99,7 @@ class SagaStarted:
     own: bool = False  # it carries out what its actor decided about a saga that they had asked for themselves
     because: tuple[str, ...] = ()  # of a child that is called again: why those before it ended, the newest last
     module: str = ""  # the module that declared its definition, where another process could import it; for people
+    session: Json = None  # of an open saga, which has no function: how long it may stand idle, and what then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +210,8 @@ class StepProposed:
     """The steps that it was declared to be after, where its definition is a graph; None where nothing was declared."""
     ahead: bool = False
     """People are asked about it before it is to be done; where it is done, a `StepPlaced` says."""
+    call: str = ""
+    """The caller's own id of it, in an open saga."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +229,7 @@ class ActionDispatched:
     contract: Contract | None = None
     after: tuple[StepId, ...] | None = None
     told: Json = None  # what the gate was told of other sagas, by the names that rules use
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ class IncidentKind(StrEnum):
     CALLED = "called"
     LIMIT_REACHED = "limit_reached"
     VERIFICATION_FAILED = "verification_failed"
+    IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,9 +128,8 @@ class Saga:  # noqa: PLW1641 - it changes, so it has no hash
 
     @property
     def status(self) -> SagaStatus:
-        """The status that people see: `waiting` is running with nothing in flight and something to wait for.
-
-        A rewind, too, is seen as rolling back, though the work goes on after it; and so is waiting to begin with that.
+        """The status that people see: `waiting` is running with nothing in flight and something to wait for; a rewind,
+        though the work goes on after it, is seen as rolling back, and so is waiting to begin with one.
         """
         if self.phase is not SagaStatus.RUNNING:
             return self.phase
@@ -223,9 +222,7 @@ def replay(saga: SagaId, events: Iterable[e.Event]) -> Saga:
 
 
 def evolve(saga: Saga, event: e.Event) -> Saga:
-    """Add one fact to the state; gives the same state. Raises JournalDamagedError for a fact that the tables do not
-    know at this place.
-    """
+    """Add one fact to the state, and give that. Raises JournalDamagedError for what the tables do not know here."""
     if saga.begun is None and type(event) is not e.SagaStarted:
         raise _impossible(saga, event, "it has not started")
     _FOLD[type(event)](saga, event)
@@ -236,9 +233,7 @@ def evolve(saga: Saga, event: e.Event) -> Saga:
 def _start(saga: Saga, event: e.SagaStarted) -> None:
     if saga.begun is not None:
         raise _impossible(saga, event, "a second start")
-    if event.limits:
-        saga.budget = begun(event.limits)
-    saga.begun = event
+    saga.begun, saga.budget = event, begun(event.limits) if event.limits else None
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
@@ -253,22 +248,27 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> None:
         saga.contracts[name] = contract
     if saga.budget is not None:
         saga.budget = stepped(saga.budget, event.step, event.topic)
-    step = Step(
-        id=event.step,
+    step, status, entry = event.step, NEW_STEP[type(event)], saga.head + 1
+    number, attempts, key, ahead = 0, 0, "", None
+    if isinstance(event, e.ActionDispatched):
+        number, attempts, key = len(saga.order) + 1, 1, event.key
+        saga.top, saga.order[number], saga.live[step] = number, step, status
+    elif event.ahead:
+        ahead = Ahead(entry)
+    saga.steps[step] = Step(
+        id=step,
         contract=contract,
         args=event.args,
         digest=event.digest,
-        status=NEW_STEP[type(event)],
+        status=status,
+        number=number,
+        attempts=attempts,
+        key=key,
         after=event.after,
-        entry=saga.head + 1,
+        entry=entry,
+        ahead=ahead,
+        call=event.call,
     )
-    if isinstance(event, e.ActionDispatched):
-        saga.top = len(saga.order) + 1
-        saga.order[saga.top], saga.live[step.id] = step.id, step.status
-        step = altered(step, number=saga.top, attempts=1, key=event.key)
-    elif event.ahead:
-        step = altered(step, ahead=Ahead(step.entry))
-    saga.steps[step.id] = step
 
 
 def _evolve_counted(saga: Saga, event: e.AttemptStarted | e.AttemptFailed | e.AttemptLost) -> None:
@@ -295,8 +295,8 @@ def _place_step(saga: Saga, event: e.StepPlaced) -> None:
 
 
 def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
-    old = _known(saga, event, event.step)
-    new = changed(old, event, _next_status(saga, old, event))
+    old = saga.steps.get(event.step) or _known(saga, event, event.step)
+    new = changed(old, event, STEP[old.status].get(type(event)) or _next_status(saga, old, event))
     if new.rewind is not None and new.told is None:
         new = rewound.told_when_over(new)
     if new.contract.hold:
@@ -325,7 +325,8 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
         _put(saga.doubts, new.id, is_in=new.doubtful)
     if new.approval is not None:
         _put(saga.asked, new.id, is_in=new.approval.unsettled)
-    _walk(saga, again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled), moved=new.id)
+    if saga.rewinding or saga.phase is not SagaStatus.RUNNING:
+        _walk(saga, again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled), moved=new.id)
 
 
 def _known(saga: Saga, event: e.Event, step: StepId) -> Step:

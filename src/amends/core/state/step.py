@@ -176,6 +176,8 @@ class Step:
     """What the definition was told about it, kept from when it begins to be taken back, or a person vouches for it."""
     forgotten: bool = False
     """The definition, when it is called again, does not ask for it: it does it anew."""
+    call: str = ""
+    """The caller's own id of it, in an open saga; empty where it has none."""
 
     @property
     def why(self) -> str:
@@ -331,7 +333,11 @@ def located(error: str, where: str) -> str:
 def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
     step = step if step.throttle is None or isinstance(event, e.StepThrottled) else altered(step, throttle=None)
     match event:
-        case e.AttemptStarted() | e.AttemptSucceeded():
+        case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
+            return altered(
+                step, status=status, result=result, certain=True, unsure=False, error=opaque, where="", layer=layer
+            )
+        case e.AttemptStarted():
             return _attempted(step, event, status)
         case e.AttemptFailed() | e.AttemptLost():
             return _ended_badly(step, event, status)
@@ -374,27 +380,19 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             assert_never(event)
 
 
-def _attempted(step: Step, event: e.AttemptStarted | e.AttemptSucceeded, status: StepStatus) -> Step:
-    match event:
-        case e.AttemptStarted(attempt=attempt, key=key):
-            return altered(
-                step,
-                status=status,
-                attempts=attempt,
-                key=key,
-                retry_at=None,
-                probes=0,
-                fatal=False,
-                final=False,
-                given_up=False,
-                repeats=False,
-            )
-        case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
-            return altered(
-                step, status=status, result=result, certain=True, unsure=False, error=opaque, where="", layer=layer
-            )
-        case _:
-            assert_never(event)
+def _attempted(step: Step, event: e.AttemptStarted, status: StepStatus) -> Step:
+    return altered(
+        step,
+        status=status,
+        attempts=event.attempt,
+        key=event.key,
+        retry_at=None,
+        probes=0,
+        fatal=False,
+        final=False,
+        given_up=False,
+        repeats=False,
+    )
 
 
 def _probed(step: Step, event: e.ProbeFound | e.ProbeFoundNothing | e.ProbeUnanswered, status: StepStatus) -> Step:

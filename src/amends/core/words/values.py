@@ -35,7 +35,7 @@ _Way: TypeAlias = "tuple[_Way, str | int] | None"
 
 SECRET_MARK: Final = "$secret"  # noqa: S105 - a mark, not a password
 """The key under which a stored value says that a secret stood there."""
-_MARKED: Final = f'"{SECRET_MARK}"'
+_MARKED: Final = f'"{SECRET_MARK}"'.encode()
 RESOLVE: Final = "resolve "
 """How the signals begin by which people resolve the conflicts of a changeset."""
 BUILT_IN: Final = "amends."
@@ -54,6 +54,10 @@ OWN: Final = (POLICIES, CONTROL, DRILLS)
 """The definitions of the sagas that amends keeps for itself: nobody started them, and nothing of them is driven."""
 PARENT: Final = "amends.parent"
 """The label that says of which saga another is a child."""
+SESSION: Final = "amends.session"
+"""The label that says of a saga that it is open: driven from outside, step by step."""
+OPEN: Final = "*/0"
+"""All open sagas, for whoever claims some by definition: theirs has no code, and so no version but 0."""
 CALL: Final = "amends.call"
 """The topic of the built-in action that runs a child."""
 HOLDS: Final = "holds"
@@ -68,6 +72,8 @@ _PLAIN_FROM: Final = -6
 _CONTAINERS: Final = frozenset({dict, list})
 _kind_of: Final = cast("Callable[[object], type[object]]", type)
 _FLAGS: Final = frozenset({bool, type(None)})
+PLAIN: Final = frozenset[type]({bool, type(None), int, float, str})
+"""Types of JSON's values that hold no others: nobody can change one, so nobody needs a copy."""
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 1e-4, 1e15
 """Between these, a float that is not whole is spelled by everybody in the same way."""
 _AT_ONCE: Final = 256 * 1024
@@ -199,13 +205,18 @@ def size_of(text: str) -> int:
     return sum(len(text[start : start + _AT_ONCE].encode()) for start in range(0, len(text), _AT_ONCE))
 
 
-def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, str] | None:  # noqa: ANN401 - as `room_left`
+def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, bytes] | None:  # noqa: ANN401 - as `room_left`
     """A copy that nobody else holds and its text, of a value that is spelled quickly and holds nothing secret.
 
     None for any other: it is to be masked, and spelled in the exact way.
     """
-    text = _quick_text(value, most)
-    if text is None or _MARKED in text:
+    if room_left(value, min(_AT_ONCE, most)) < 0:
+        return None
+    try:
+        text = quick_spelling(value)
+    except UnicodeEncodeError:
+        return None  # half a character: the exact way says where
+    if _MARKED in text:
         return None
     return (_copied(value) if type(value) in _CONTAINERS else value), text
 

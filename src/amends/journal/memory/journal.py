@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
-from amends.core.words.values import SagaId
+from amends.core.words.values import OPEN, SagaId
 from amends.errors import AmendsError
 from amends.journal.codec import encode
 from amends.journal.memory import documents, lists, locks
@@ -203,7 +203,7 @@ class MemoryJournal(MemoryLog):
                 for record in self.memory.sagas.values()
                 if (saga is None or record.id == saga)
                 and record.summary.status in _CLAIMABLE
-                and (definitions is None or f"{record.begun.definition}/{record.begun.version}" in definitions)
+                and (definitions is None or _is_among(record, definitions))
                 and (due_by is None or record.summary.wake_at is None or record.summary.wake_at <= due_by)
                 and self._is_free(record, worker, elapsed, is_named=saga is not None)
             ]
@@ -225,6 +225,14 @@ class MemoryJournal(MemoryLog):
         """The worker that holds a saga, if it is alive."""
         life = self.memory.workers.get(record.worker)
         return None if life is None or life.is_over(NOBODY_KNOWN, elapsed()) else record.worker
+
+    async def release(self, lease: Lease) -> None:
+        self._require_open()
+        await self._have_lock()
+        with self.memory.lock:
+            record = self.memory.sagas.get(lease.saga)
+            if record is not None and (record.worker, record.epoch) == (lease.worker, lease.epoch):
+                record.worker = ""
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_open()
@@ -316,6 +324,11 @@ class MemoryJournal(MemoryLog):
         self._require_open()
         rows, cursor = lists.page(self.memory.approvals, query, lambda row: row.status == ApprovalStatus.REQUESTED)
         return ApprovalPage(rows=rows, cursor=cursor)
+
+
+def _is_among(record: KeptSaga, definitions: Collection[str]) -> bool:
+    version = record.begun.version
+    return f"{record.begun.definition}/{version}" in definitions or (version == 0 and OPEN in definitions)
 
 
 def _has_slept(record: KeptSaga, now: int) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from typing import Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from amends.core.events import Event
 from amends.core.state.saga import Saga, evolve
@@ -12,6 +11,9 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import PARENT as _PARENT, SagaId
 from amends.errors import PayloadRemovedError
 from amends.journal.port.leases import Lease
+
+if TYPE_CHECKING:
+    import asyncio
 
 PARENT: Final = _PARENT
 """The label that says of which saga another is a child."""
@@ -95,7 +97,9 @@ class Appending:
 
     def __await__(self) -> Generator[object, None, tuple[Entry, ...]]:
         if not self._settled:
-            self._future = asyncio.get_running_loop().create_future()
+            from asyncio import get_running_loop
+
+            self._future = get_running_loop().create_future()
             self.then(_answer_future)
             return (yield from self._future)
         if self.error is not None:

@@ -80,12 +80,16 @@ class Leases(Protocol):
     ) -> tuple[Lease, ...]:
         """Take the leases of sagas that have something to do and no living worker, oldest first.
 
-        Something to do: neither ended nor in an incident. `definitions` are written `name/version`; `due_by` leaves out
-        those that sleep until later.
+        Something to do: neither ended nor in an incident. `definitions` are written `name/version`; OPEN stands for
+        all open sagas, whose version is 0. `due_by` leaves out those that sleep until later.
         Who is alive is told by the time at which this is carried out, however long that took. Who claims is alive,
         whatever was last heard of it: the one that `saga` names may be the worker's own, since only it knows whether it
         drives it just now; no other may.
         """
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give one lease back: nobody has that saga then. Nothing where it is not the newest any more."""
         ...
 
     async def holder(self, saga: SagaId) -> str | None:

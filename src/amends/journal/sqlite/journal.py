@@ -6,7 +6,6 @@ append needs no question first; what is remembered can be old (another process w
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.core.words.verdict import Rate
 from amends.errors import AmendsError, ForkedError
-from amends.journal.codec import FIRST, chain, encode
+from amends.journal.codec import FIRST, link
 from amends.journal.port import refusals
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
 from amends.journal.port.entries import Appending, Entry, Summary
@@ -55,11 +54,12 @@ _GOING: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 class SqliteJournal:
     """A journal in one file. Made by `open`. Its methods stand in the order of the port's parts."""
 
-    def __init__(self, path: Path, clock: Clock, writer: Writer, reader: Reader) -> None:
+    def __init__(self, path: Path, clock: Clock, writer: Writer, reader: Reader, *, inline: bool = False) -> None:
         self._path = path
         self._clock = clock
         self._writer = writer
         self._reader = reader
+        self._inline = inline
         self._pid = os.getpid()
         self._identity = own_identity()
         self._heads: dict[SagaId, Head] = {}
@@ -77,18 +77,21 @@ class SqliteJournal:
         checked: bool = True,
         vfs: str | None = None,
         group: int | None = None,
+        inline: bool = False,
     ) -> SqliteJournal:
         """Open a journal, or make one. Without a notary nothing is signed.
 
         `checked`: its newest entries and checkpoint are verified. `vfs` names an apsw VFS to go through, which then
         holds the file alone. `group`: the number of the group that shares it; otherwise it is its owner's alone.
+        `inline`: without threads, each question is answered where it is asked, and no loop is needed to await it; for
+        programs that look once and end.
         """
         place = _absolute(path)
         if vfs is None:
             claim_journal(place)
         attestation = Attestation(notary, pace, now=clock.now, new_id=clock.new_id)
         how = partial(file.open_to_write, place, busy_timeout_s=busy_timeout_s, vfs=vfs, checked=checked, group=group)
-        writer = Writer(place, how, attestation)
+        writer = Writer(place, how, attestation, inline=inline)
         try:
             await writer.ask(_adopt)
             if isinstance(clock, SteadyClock):
@@ -96,8 +99,8 @@ class SqliteJournal:
         except BaseException:  # whatever it was, it flies on; the thread must not stay
             writer.close()
             raise
-        reads = Reader(place, partial(file.open_to_read, place, busy_timeout_s=busy_timeout_s, vfs=vfs))
-        return cls(place, clock, writer, reads)
+        how_to_read = partial(file.open_to_read, place, busy_timeout_s=busy_timeout_s, vfs=vfs)
+        return cls(place, clock, writer, Reader(place, how_to_read, inline=inline), inline=inline)
 
     def __repr__(self) -> str:
         return str(self._path)
@@ -125,13 +128,16 @@ class SqliteJournal:
         summary: Summary,
         lease: Lease | None = None,
     ) -> Awaitable[tuple[Entry, ...]]:
-        self._require_home()  # at once: after a fork there is no loop that could be waited on
+        if os.getpid() != self._pid:
+            self._require_home()  # at once: after a fork there is no loop that could be waited on
         try:
             if lease is not None and lease.saga != saga:
                 raise refusals.wrong_lease(saga, lease)
             head = self._heads.get(saga)
             if (head is None or head.number < after) and after > 0:
-                return asyncio.shield(self._look_then_append(saga, events, after, summary, lease))
+                from asyncio import shield
+
+                return shield(self._look_then_append(saga, events, after, summary, lease))
             return self._append(head, saga, events, after, summary, lease)
         except AmendsError as exc:
             failed = Appending()
@@ -144,8 +150,13 @@ class SqliteJournal:
         head = await self._reader.ask(partial(reader.head, saga=saga))
         return await self._append(head, saga, events, after, summary, lease)
 
-    async def _refuse(self, saga: SagaId, after: int, lease: Lease | None) -> tuple[Entry, ...]:
-        raise await self._reader.ask(partial(append.refusal, saga=saga, after=after, lease=lease))
+    def _refuse(self, saga: SagaId, after: int, lease: Lease | None) -> Awaitable[tuple[Entry, ...]]:
+        from asyncio import ensure_future
+
+        async def refuse() -> tuple[Entry, ...]:
+            raise await self._reader.ask(partial(append.refusal, saga=saga, after=after, lease=lease))
+
+        return ensure_future(refuse())
 
     def _append(
         self,
@@ -158,7 +169,7 @@ class SqliteJournal:
     ) -> Awaitable[tuple[Entry, ...]]:
         """`head` is where the saga stands, which must be at `after`; None for one that is to begin."""
         if head is not None and head.number != after:
-            return asyncio.ensure_future(self._refuse(saga, after, lease))
+            return self._refuse(saga, after, lease)
         place = refusals.begun(saga, events, after, lease) if head is None else head.row
         answer = Appending()
         if not events:
@@ -174,14 +185,11 @@ class SqliteJournal:
         entries: list[Entry] = []
         blobs: dict[str, str] = {}
         for event in events:
-            wire = encode(event)
             number += 1
-            hashed = chain(hashed, saga, number, at, wire.name, wire.body)
-            entries.append(
-                Entry(saga, number, at, wire.name, wire.body, hashed, event)
-            )  # by place: quicker than by name
-            if wire.blobs:
-                blobs.update(wire.blobs)
+            name, body, beside, hashed = link(event, saga, number, at, hashed)
+            entries.append(Entry(saga, number, at, name, body, hashed, event))
+            if beside:
+                blobs.update(beside)
         asked = append.Append(
             saga=saga,
             place=place,
@@ -210,11 +218,12 @@ class SqliteJournal:
 
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads
-        heads.pop(saga, None)
         if head.status in _GOING:  # one that waits for others is a row, and nobody's memory
             heads[saga] = head
             if len(heads) > REMEMBERED:
                 del heads[next(iter(heads))]
+        else:
+            heads.pop(saga, None)
 
     async def read(self, saga: SagaId, *, after: int = 0) -> AsyncIterator[Entry]:
         self._require_home()
@@ -227,7 +236,13 @@ class SqliteJournal:
 
     async def close(self) -> None:
         self._require_home()
-        loop = asyncio.get_running_loop()
+        if self._inline:
+            self._reader.close()
+            self._writer.close()
+            return
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
         self._writer.hand_over()
         await loop.run_in_executor(None, self._reader.close)
         await loop.run_in_executor(None, self._writer.close)
@@ -300,6 +315,10 @@ class SqliteJournal:
         )
         elapsed = reading(self._clock)
         return await self._writer.ask(partial(leases.claim, wanted=wanted, us=self._identity, elapsed=elapsed))
+
+    async def release(self, lease: Lease) -> None:
+        self._require_home()
+        await self._writer.ask(partial(leases.release, lease=lease))
 
     async def holder(self, saga: SagaId) -> str | None:
         self._require_home()

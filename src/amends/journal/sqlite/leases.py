@@ -29,6 +29,10 @@ def retire(batch: Batch, worker: str) -> None:
     batch.database.run("DELETE FROM worker WHERE name = ?", (worker,))
 
 
+def release(batch: Batch, lease: Lease) -> None:
+    batch.database.run("UPDATE saga SET worker = '' WHERE name = ? AND worker = ? AND epoch = ?", tuple(lease))
+
+
 def nudged(database: Database, worker: str, now: Callable[[], int]) -> tuple[SagaId, ...]:
     found = database.rows(_NUDGED, (worker, now()))
     return tuple([SagaId(name) for (name,) in found])
@@ -113,7 +117,11 @@ _NUDGED: Final = """
 """
 _CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
 _WANTED: Final = f"""{_CLAIMABLE}
-    AND (:definitions IS NULL OR definition || '/' || version IN (SELECT value FROM json_each(:definitions)))
+    AND (
+        :definitions IS NULL
+        OR definition || '/' || version IN (SELECT value FROM json_each(:definitions))
+        OR (version = 0 AND '*/0' IN (SELECT value FROM json_each(:definitions)))
+    )
     AND (:due_by IS NULL OR wake_at IS NULL OR wake_at <= :due_by)
 """  # noqa: S608 - all of it is constant
 _NAMED: Final = f"SELECT id, worker FROM saga WHERE name = :saga AND {_WANTED}"  # noqa: S608 - all of it is constant

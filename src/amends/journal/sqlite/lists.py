@@ -3,7 +3,9 @@
 A page is asked for by the key at which the one before ended. Several statuses are several ranges of an index, merged:
 an `IN` would make SQLite sort all of them. Of several filters the one that finds the fewest sagas is read off its
 index, and the others are checked row by row: so many of each are counted first, and where one of them is rarer than
-that, no more rows are looked at than it has. A definition and a status are one filter, with an index of both.
+that, no more rows are looked at than it has. A definition and a status are one filter, with an index of both. There are
+so few statuses that a definition alone, or nothing at all, is asked for as every status of it: each index less is room
+in the file, and time of every saga.
 """
 
 from __future__ import annotations
@@ -91,14 +93,18 @@ def _shortest(database: Database, query: SagaQuery) -> int:
 
 def _length(database: Database, one: Filter) -> int:
     sql = f"SELECT count(*) FROM (SELECT 1 FROM {one.table} WHERE {one.term} LIMIT {COUNTED})"  # noqa: S608 - names of columns; every value is bound
-    return sum(int(database.rows(sql, values)[0][0]) for values in one.wanted)
+    length = 0
+    for values in one.wanted:
+        if length < COUNTED:
+            length += int(database.rows(sql, values)[0][0])
+    return min(length, COUNTED)
 
 
 def saga_statement(query: SagaQuery, lead: int = 0) -> Statement:
     """One filter leads, by its index; a plus keeps SQLite from reading another one. How an id begins is the rarest of
     all: what it finds is sorted.
     """
-    filters = _filters(query) or [_ANY]
+    filters = _filters(query) or [_EVERY]
     by_name = bool(query.starts_with) and filters[lead].alias == "saga"
     first = _ANY if by_name else filters.pop(lead)
     in_order = first.is_sorted and not by_name
@@ -144,7 +150,7 @@ def _filters(query: SagaQuery) -> list[Filter]:
     elif statuses is not None:
         filters.append(_of_status(statuses))
     elif query.definition is not None:
-        filters.append(_equal("saga.definition", query.definition))
+        filters.append(_of_definition(query.definition))
     if query.env is not None:
         filters.append(_equal("saga.env", query.env))
     if query.ended_from is not None or query.ended_until is not None:
@@ -168,6 +174,10 @@ def _of_status(statuses: tuple[str, ...], definition: str | None = None) -> Filt
     )
 
 
+def _of_definition(definition: str) -> Filter:
+    return _of_status(_STATUSES, definition)._replace(check="+saga.definition = ?", values=(definition,))
+
+
 def _joined(table: str, alias: str, key: Mapping[str, str]) -> Filter:
     """By a table of its own, which has the start of each saga too."""
     values = tuple(key.values())
@@ -182,12 +192,15 @@ def _ended(since: int | None, until: int | None) -> list[Filter]:
     term = "{0}saga.ended_at >= ? AND {0}saga.ended_at < ?"
     values = (since or 0, _END_OF_TIME if until is None else until)
     check = term.format("+")
-    return [_ANY, Filter(term.format(""), (values,), check, values, is_sorted=False)]
+    return [_EVERY, Filter(term.format(""), (values,), check, values, is_sorted=False)]
 
 
 _END_OF_TIME: Final = 2**62
-_ANY: Final = Filter("1 = ?", ((1,),), "1", ())
-"""Any saga: read in the order of their start."""
+_STATUSES: Final = tuple([status.value for status in SagaStatus])
+_EVERY: Final = _of_status(_STATUSES)._replace(check="1", values=())
+"""Every saga, in the order of their start."""
+_ANY: Final = Filter("1 = ?", ((1,),), "1", (), is_sorted=False)
+"""Any saga, in no order."""
 
 
 def _saga_row(found: Row) -> SagaRow:

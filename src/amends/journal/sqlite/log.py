@@ -125,7 +125,7 @@ def hashes(database: Database, after: int) -> tuple[tuple[int, bytes], ...]:
 
 
 def payload(database: Database, digest: str) -> str | None:
-    found = database.first("SELECT data FROM blob WHERE digest = ?", (digest,))
+    found = database.first("SELECT CAST(data AS TEXT) FROM blob WHERE digest = ?", (digest,))
     return None if found is None else found[0]
 
 

@@ -23,7 +23,7 @@ from amends.journal.port.entries import Entry, RemovedEntry
 from amends.journal.port.evidence import Stored
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import Ask, Lane
+from amends.journal.sqlite.thread import Ask, Inline, Lane
 
 T = TypeVar("T")
 
@@ -34,11 +34,15 @@ CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
 class Reader:
     """The file is opened with the first question."""
 
-    def __init__(self, path: Path, open_file: Callable[[], Database]) -> None:
+    def __init__(self, path: Path, open_file: Callable[[], Database], *, inline: bool = False) -> None:
         self._path = path
         self._open_file = open_file
         self._database: Database | None = None
-        self._lane = Lane[Database]("amends-reader", most=1, serve=self._serve, rest=lambda: None, leave=self._leave)
+        self._lane: Lane[Database] | Inline[Database] = (
+            Inline[Database](serve=self._serve, rest=lambda: None, leave=self._leave)
+            if inline
+            else Lane[Database]("amends-reader", most=1, serve=self._serve, rest=lambda: None, leave=self._leave)
+        )
 
     async def ask(self, work: Callable[[Database], T]) -> T:
         return await self._lane.ask(work)
@@ -155,7 +159,10 @@ def _hash_of(database: Database, saga: SagaId, row: int, number: int) -> bytes:
 
 
 class _Blobs:
-    """Payloads kept beside a body, asked for by digest; `characters`: how much that was in all."""
+    """Payloads kept beside a body, asked for by digest; `characters`: how much that was in all.
+
+    One that a bad disk made something else than text is read as text, which has another digest.
+    """
 
     __slots__ = ("_database", "characters")
 
@@ -164,7 +171,7 @@ class _Blobs:
         self.characters = 0
 
     def get(self, digest: str, /) -> str | None:
-        found = self._database.first("SELECT data FROM blob WHERE digest = ?", (digest,))
+        found = self._database.first("SELECT CAST(data AS TEXT) FROM blob WHERE digest = ?", (digest,))
         if found is None:
             return None
         text: str = found[0]

@@ -5,21 +5,25 @@ What is submitted in one turn of a loop is handed over once, at the end of that 
 the last batch was of one, nobody else seems to write, and it is handed over at once. A blocking caller waits on its own
 thread. The thread is a daemon: a program that forgets to close does not hang, and what was acknowledged is safe all the
 same.
+
+Who looks once and waits for nothing else needs neither thread nor loop: an `Inline` answers where it is asked. So
+asyncio, half of what such a program would import, is imported by a `Lane` alone.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import copy
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from amends.errors import AmendsError
 from amends.journal.port import refusals
+
+if TYPE_CHECKING:
+    import asyncio
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -87,6 +91,9 @@ class Lane(Generic[C]):
         rest: Callable[[], None],
         leave: Callable[[], None],
     ) -> None:
+        from asyncio import get_running_loop
+
+        self._running_loop = get_running_loop
         self._most = most
         self._serve, self._rest, self._leave = serve, rest, leave
         self._queue = queue.SimpleQueue[list[Ask[C, Any]] | None]()
@@ -99,7 +106,7 @@ class Lane(Generic[C]):
         self._thread.start()
 
     async def ask(self, work: Callable[[C], T]) -> T:
-        loop = asyncio.get_running_loop()
+        loop = self._running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if loop in self._turns:  # what was submitted before it is asked before it
             self.hand_over(loop)
@@ -108,7 +115,7 @@ class Lane(Generic[C]):
 
     def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
         """Ask, without waiting; `finish` makes the answer of what the thread found, on the loop."""
-        loop = asyncio.get_running_loop()
+        loop = self._running_loop()
         ask = Ask(work, answer, loop, finish)
         turn = self._turns.get(loop)
         if turn is not None:
@@ -121,8 +128,9 @@ class Lane(Generic[C]):
             self._turns[loop] = [ask]
             loop.call_soon(self.hand_over, loop)
 
-    def hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the thread answer what was submitted in this turn of a loop."""
+    def hand_over(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Have the thread answer what was submitted in this turn of a loop: this one, or the one that runs here."""
+        loop = loop or self._running_loop()
         asks = self._turns.pop(loop, None)
         if asks is None:
             return
@@ -134,7 +142,9 @@ class Lane(Generic[C]):
 
     def ask_blocking(self, work: Callable[[C], T]) -> T:
         """Ask from any thread but this one, and wait."""
-        future = concurrent.futures.Future[T]()
+        from concurrent.futures import Future
+
+        future = Future[T]()
         self._put([Ask(work, future)])
         return future.result()
 
@@ -178,6 +188,64 @@ class Lane(Generic[C]):
             except queue.Empty:
                 return asks, False
         return asks, True
+
+
+class Inline(Generic[C]):
+    """A lane without a thread, for one who asks and waits for nothing else: what it awaits is there at once."""
+
+    def __init__(
+        self,
+        *,
+        serve: Callable[[Sequence[Ask[C, Any]]], None],
+        rest: Callable[[], None],
+        leave: Callable[[], None],
+    ) -> None:
+        self._serve, self._rest, self._leave = serve, rest, leave
+        self._closed = False
+
+    async def ask(self, work: Callable[[C], T]) -> T:
+        return self.ask_blocking(work)
+
+    def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
+        ask = Ask(work, answer, finish=finish)
+        self._answer(ask)
+        ask.settle()
+
+    def hand_over(self) -> None:
+        """Nothing was kept back."""
+
+    def ask_blocking(self, work: Callable[[C], T]) -> T:
+        ask = Ask(work, NOBODY)
+        self._answer(ask)
+        if ask.trouble is not None:
+            raise ask.trouble
+        answer: T = ask.result
+        return answer
+
+    def _answer(self, ask: Ask[C, Any]) -> None:
+        if self._closed:
+            raise refusals.closed()
+        self._serve([ask])
+        self._rest()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._leave()
+
+
+class Nobody:
+    """The reply of a question whose answer is taken from itself."""
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, result: object, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
+NOBODY = Nobody()
 
 
 def fail(asks: Sequence[Ask[Any, Any]], trouble: Exception) -> None:

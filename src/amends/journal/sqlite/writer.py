@@ -25,8 +25,6 @@ Checkpoints are made here too, after the batch has been told, and an I/O error i
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +37,7 @@ from amends.errors import JournalStoppedError
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import Ask, Lane, Reply, fail
+from amends.journal.sqlite.thread import NOBODY, Ask, Inline, Lane, Reply, fail
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -71,7 +69,9 @@ class Batch:
 class Writer:
     """`commits` counts transactions; `stopped` says why there will be no more."""
 
-    def __init__(self, path: Path, open_file: Callable[[], Database], attestation: Attestation) -> None:
+    def __init__(
+        self, path: Path, open_file: Callable[[], Database], attestation: Attestation, *, inline: bool = False
+    ) -> None:
         self.commits = 0
         self.stopped: JournalStoppedError | None = None
         self._path = path
@@ -81,8 +81,12 @@ class Writer:
         self._log_pages = 0
         self._cuts_log = False
         self._checkpoint_at = CHECKPOINT_PAGES
-        self._lane = Lane[Batch](
-            "amends-writer", most=LARGEST_BATCH, serve=self._serve, rest=self._checkpoint, leave=self._leave
+        self._lane: Lane[Batch] | Inline[Batch] = (
+            Inline[Batch](serve=self._serve, rest=self._checkpoint, leave=self._leave)
+            if inline
+            else Lane[Batch](
+                "amends-writer", most=LARGEST_BATCH, serve=self._serve, rest=self._checkpoint, leave=self._leave
+            )
         )
 
     async def ask(self, work: Callable[[Batch], T]) -> T:
@@ -93,7 +97,7 @@ class Writer:
 
     def hand_over(self) -> None:
         """Have what this turn of the loop submitted written now."""
-        self._lane.hand_over(asyncio.get_running_loop())
+        self._lane.hand_over()
 
     def ask_blocking(self, work: Callable[[Batch], T]) -> T:
         return self._lane.ask_blocking(work)
@@ -167,7 +171,7 @@ class Writer:
 
     def _leave(self) -> None:
         if self._attestation.is_unsigned and self.stopped is None:
-            self._serve([Ask(_end, concurrent.futures.Future[None]())])
+            self._serve([Ask(_end, NOBODY)])
         if self._database is not None:
             with suppress(apsw.Error):  # what was acknowledged is in the log, and whoever opens next finds it there
                 self._database.close()

@@ -26,6 +26,7 @@ from amends.runtime.coordinator.couriers import Couriers
 from amends.runtime.coordinator.people import Answering
 from amends.runtime.coordinator.preview import RollbackPlan, planned
 from amends.runtime.coordinator.retention import Retention
+from amends.runtime.coordinator.sessions import Sessions
 from amends.runtime.coordinator.starting import Starting
 from amends.runtime.coordinator.upgrade import Unresumable, unresumable
 from amends.runtime.declare.action import outside
@@ -43,6 +44,7 @@ from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.engine.resume import require_same
 from amends.runtime.engine.worker import WorkerLoop
+from amends.runtime.saga.session import Session
 from amends.runtime.settings import Bounds, Settings, bounded
 from amends.runtime.values.bounded import Kept, keep, small_or_off_loop
 from amends.secrets import DigestKey, Secret, digests_by, is_alike, unmask
@@ -51,7 +53,7 @@ _log = logger("amends.gate")
 R = TypeVar("R")
 
 
-class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
+class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
     def __init__(  # noqa: PLR0913 - each is a part that somebody may want another one of
@@ -215,6 +217,12 @@ class Coordinator(Starting, Answering, Signalling, Pausing, Retention):
             self._said.add(taken.message)
             _log.warning("%s", taken.message)
         return word, taken.for_record
+
+    def _begin_session(self, session: Session, start: c.StartSaga) -> None:
+        if self._closing is not None:
+            raise RefusedError("this coordinator is closed; open another")
+        digests_by.set(self._digest_key)
+        _ = self._begin(session.definition, start, session.id, ())
 
     def _begin(
         self, definition: SagaDefinition, start: c.StartSaga, saga: SagaId, secrets: tuple[Secret, ...]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from amends.core.words.contracts import Topic
-from amends.core.words.values import BUILT_IN
+from amends.core.words.values import BUILT_IN, OPEN
 from amends.errors import UnknownActionError, UnknownDefinitionError
 from amends.logs import logger
 from amends.runtime.declare.action import Action
@@ -90,8 +90,11 @@ class Registry:
         return frozenset(f"{name}/{version}" for name, version in self._definitions)
 
     def resumable_names(self) -> frozenset[str]:
-        """Declared names with the runtime's own, which whoever resumes takes up, and nobody else by the way."""
-        return self.definition_names() | {f"{name}/{version}" for name, version in self._built_in_definitions}
+        """Declared names with the runtime's own and all open sagas: whoever resumes takes those up, and nobody else by
+        the way.
+        """
+        built_in = {f"{name}/{version}" for name, version in self._built_in_definitions}
+        return self.definition_names() | built_in | {OPEN}
 
 
 def _home(action: Action[..., Any]) -> str:

@@ -74,7 +74,7 @@ async def wait_outside(run: Run, until: int, looked: int | None = None) -> None:
     head, clock = run.book.saga.head, run.around.clock
     await wait(run, min(until, clock.now() + round(run.around.settings.park_s * 1000)))
     wake_at = wakes_at(run.book.saga, run.looks, run.left_alone)
-    idle = run.book.saga.head == head and not run.is_busy and clock.now() < until
+    idle = run.book.saga.head == head and not run.is_busy and clock.now() < until and not run.attended
     if idle and wake_at is not None and await run.book.rest(wake_at) and not run.is_busy:
         run.parked = run.draining = True
         if run.on_parked():

@@ -31,6 +31,7 @@ from amends.core.words.values import LARGEST_VALUE, SagaId, StepId, name_of
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
 from amends.process.threads import start
 from amends.runtime.declare.action import Happened, NotHappened, Pending, current_call, current_feedback
+from amends.runtime.drive.deadlines import Deadlines
 from amends.runtime.drive.exceptions import Tracebacks, is_bug, place_of
 from amends.runtime.values.bounded import ON_LOOP, off_loop, small_or_off_loop, stored
 from amends.secrets import Secret, is_certified, kept_words, told
@@ -49,7 +50,7 @@ class Knows(Protocol):
     def secrets_of(self, step: StepId) -> Iterable[Secret]: ...
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Call:
     """Something to call once. `late` hears of a thread that ended after it had been given up."""
 
@@ -81,45 +82,6 @@ class Call:
     @property
     def secrets(self) -> Iterable[Secret]:
         return () if self.knows is None else self.knows.secrets_of(self.step)
-
-
-class Deadlines:
-    """Time limits of calls under way, on one timer for each length: most calls end long before, and of all that have
-    the same length the oldest is due first. What a limit does is asyncio's own.
-    """
-
-    def __init__(self) -> None:
-        self._running: dict[float, dict[asyncio.Timeout, float]] = {}
-        self._timers: dict[float, asyncio.TimerHandle] = {}
-
-    def begin(self, seconds: float) -> asyncio.Timeout:
-        """A limit that ends what is done within it after so long; `end` has to follow."""
-        limit, loop = asyncio.Timeout(None), asyncio.get_running_loop()
-        at = loop.time() + seconds
-        running = self._running.get(seconds)
-        if running is None:
-            running = self._running[seconds] = {}
-        running[limit] = at
-        if seconds not in self._timers:
-            self._timers[seconds] = loop.call_at(at, self._look, seconds)
-        return limit
-
-    def end(self, seconds: float, limit: asyncio.Timeout) -> None:
-        """The call has ended. Its timer stays for the next one, and finds nothing to do or the oldest of those."""
-        self._running[seconds].pop(limit, None)
-
-    def _look(self, seconds: float) -> None:
-        """End what is over; then wait for the next one."""
-        loop, running = asyncio.get_running_loop(), self._running[seconds]
-        now = loop.time()
-        for limit, at in tuple(running.items()):
-            if at > now:
-                break
-            del running[limit]
-            limit.reschedule(now)
-        del self._timers[seconds]
-        if running:
-            self._timers[seconds] = loop.call_at(next(iter(running.values())), self._look, seconds)
 
 
 class Executor:
@@ -167,12 +129,17 @@ class Executor:
         try:
             if call.timeout_s is None:
                 return await (call.function() if call.is_async else self._in_a_thread(call, read))
-            limit = self._deadlines.begin(call.timeout_s)
+            deadline = self._deadlines.begin(call.timeout_s)
+            was_cancelled = False
             try:
-                async with limit:
-                    return await (call.function() if call.is_async else self._in_a_thread(call, read))
+                return await (call.function() if call.is_async else self._in_a_thread(call, read))
+            except asyncio.CancelledError:
+                was_cancelled = True
+                raise
             finally:
-                self._deadlines.end(call.timeout_s, limit)
+                self._deadlines.end(call.timeout_s, deadline)
+                if deadline.is_over and deadline.take_back() and was_cancelled:
+                    raise TimeoutError
         finally:
             current_call.reset(token)
             if told is not None:

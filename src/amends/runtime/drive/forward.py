@@ -13,9 +13,9 @@ There are two ways into RUNNING, and both end in `_perform`:
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, assert_never, cast
 
 from amends.core import commands as c
@@ -45,22 +45,23 @@ from amends.core.state.step import Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Failed, Outcome, Succeeded
-from amends.core.words.values import Json, StepId
+from amends.core.words.values import PLAIN, Json, StepId
 from amends.core.words.verdict import Decision, Verdict
 from amends.errors import DivergedError, NotJsonError, RefusedError, TooLargeError
 from amends.journal.port.locks import LocksQueued, LocksRefused, LocksTaken
-from amends.runtime.declare.action import Action, captures
+from amends.runtime.declare.action import Action
 from amends.runtime.declare.parts import CheckArguments
 from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
+from amends.runtime.drive.before import capture
 from amends.runtime.drive.exceptions import step_error
 from amends.runtime.drive.executor import Call
 from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates, unless_made_up, void_outlived
 from amends.runtime.drive.late import end_of_thread, ended_late, note_thread, report_unrecorded
 from amends.runtime.drive.limits import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.drive.locks import HeldLocks, why_refused
-from amends.runtime.drive.positions import Alike, Places, Scope, Spot
+from amends.runtime.drive.positions import Alike, Scope, Spot, places_of
 from amends.runtime.drive.reread import keep_after
-from amends.runtime.drive.run import Run, let_cancellation_go_on
+from amends.runtime.drive.run import Flight, Run, let_cancellation_go_on
 from amends.runtime.drive.validation import examined, judged
 from amends.runtime.values.bounded import ON_LOOP, off_loop, small_or_off_loop
 from amends.secrets import Secret, is_alike, unmask
@@ -82,7 +83,7 @@ class Forward:
         """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
         self._ahead: set[StepId] = set()
         """All of them, done since or not: judged again, it still is somebody's wish that people are asked."""
-        self.places = Places(run.book.saga, run.around.settings.replay_s)
+        self.places = places_of(run.book.saga, run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
         self.closed: list[Scope] = []
         """The parts of the work that were taken back: whatever of them still runs begins nothing new."""
@@ -135,18 +136,16 @@ class Forward:
                     await self._begin(step, action, args, digest, after)
             if action.contract.hold:
                 return await self._hold(step, action)
-            while (
-                not _is_done(state := book.saga.steps[step])
-                and (effect := forward(state, run.around.clock.now())) is not None
-            ):
+            done = book.saga.steps[step]
+            while not _is_done(done) and (effect := forward(done, run.around.clock.now())) is not None:
                 if isinstance(effect, GiveUp):
                     book.commit_soon()
                     raise step_error(book.saga.steps[step])
                 await self.go(effect, step, action)
+                done = book.saga.steps[step]
         except asyncio.CancelledError:
             run.left_alone.add(step)
             raise
-        done = book.saga.steps[step]
         status, error = (done.status, done.error) if done.told is None else done.told[:2]
         if status is not StepStatus.SUCCEEDED:
             raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
@@ -155,6 +154,8 @@ class Forward:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
         if action.parts.typed.result.loads:
             return await self._restored(step, action, done.result)
+        if type(done.result) in PLAIN:
+            return done.result
         try:
             return unmask(done.result, book.saga.id, most=ON_LOOP)
         except TooLargeError:
@@ -295,7 +296,7 @@ class Forward:
         verdict = judge_at_sight(self._run, contract)
         if verdict is None or verdict.decision is not Decision.ALLOW:
             return None
-        return c.DispatchStep(step, contract, args, digest, verdict, after)
+        return c.DispatchStep(step, contract, args, digest, verdict, after, self.places.call_of(step))
 
     async def _begin(
         self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None = None
@@ -311,10 +312,10 @@ class Forward:
         if run.book.saga.budget is not None:
             await keep(run, step, contract.topic, args)
         if straight:
-            start = c.DispatchStep(step, contract, args, digest, verdict, after)
+            start = c.DispatchStep(step, contract, args, digest, verdict, after, self.places.call_of(step))
             await self._perform(step, action, start)
         else:
-            run.book.tell(c.ProposeStep(step, contract, args, digest, after))
+            run.book.tell(c.ProposeStep(step, contract, args, digest, after, call=self.places.call_of(step)))
             await self._judged(step, action, verdict)
 
     async def _judge(self, step: StepId, action: Action[..., Any], *, ahead: bool) -> None:
@@ -385,7 +386,7 @@ class Forward:
             return
         start = c.StartAttempt(step=step, policy=policy, contract=action.contract if policy else None)
         if action.parts.before is not None and run.state(step).number == 0:
-            taken = await self._capture(step, action.parts.before, action, start)
+            taken = await capture(run, step, action.parts.before, action, start)
             if not taken:
                 if run.state(step).attempts:
                     await keep_failure(run, is_over=note_failure(run))
@@ -464,9 +465,9 @@ class Forward:
             return
         if self.over or self.closed:
             self._refuse_if_taken_back(step if isinstance(start, c.DispatchStep) else run.state(step).place)
-        with run.flight(step):
+        with Flight(run.in_flight, step):
             run.book.tell(start)
-            if run.state(step).status is not StepStatus.RUNNING:
+            if run.book.saga.steps[step].status is not StepStatus.RUNNING:
                 return  # what was approved is not what would run now, or it is too late
             outcome = await self._attempt(step, action)
             if outcome is None:
@@ -534,60 +535,32 @@ class Forward:
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
         if book.saga.called_back:
             return Failed(error="it was not dispatched: the saga had begun to go back")
-        contract = state.contract
-        layered = run.layers.attempt(state, action, args) if action.parts.on_files else None
+        contract, parts = state.contract, action.parts
+        layered = run.layers.attempt(state, action, args) if parts.on_files else None
         call = Call(
-            saga=book.saga.id,
-            step=step,
-            topic=contract.topic,
-            part="action",
-            function=layered or (lambda: action.parts.signature.call(action.parts.function, args)),
-            is_async=action.parts.is_async or layered is not None,
-            key=run.key(state),
-            timeout_s=contract.timeout_s,
-            certain_failure=contract.atomic or not contract.side_effect,
-            repeats_bugs=action.parts.repeats_bugs,
-            knows=run,
-            feedback=reasons_for(book.saga, state) if run.was_tried(state) else (),
-            late=lambda outcome: ended_late(run, step, state.attempts, outcome),
-            store=action.parts.typed.store_result if action.parts.typed.result.stores else None,
+            book.saga.id,
+            step,
+            contract.topic,
+            "action",
+            layered or partial(parts.signature.call, parts.function, args),
+            parts.is_async or layered is not None,
+            state.key or run.key(state),
+            contract.timeout_s,
+            contract.atomic or not contract.side_effect,
+            parts.repeats_bugs,
+            run,
+            reasons_for(book.saga, state) if state.reasons or run.was_tried(state) else (),
+            partial(ended_late, run, step, state.attempts),
+            parts.typed.store_result if parts.typed.result.stores else None,
         )
         outcome = await run.around.executor.perform(call)
         if call.running:
             note_thread(run, step)
         if layered is not None:
             outcome = layered.ended(outcome)
-        if action.parts.is_assertion:
+        if parts.is_assertion:
             return judged(outcome)
-        return outcome if action.parts.validation is None else await examined(run, action, state, outcome)
-
-    async def _capture(
-        self, step: StepId, capture: Callable[..., object], action: Action[..., Any], start: c.StartAttempt
-    ) -> bool:
-        """Take the before-image; whether it could be had. If not, the step certainly failed, and that goes on record.
-
-        The function is told, and may go on without it: called again, it has to find the same. Where the approval has
-        expired meanwhile, that is on record instead, and the step is planned again.
-        """
-        run = self._run
-        await run.book.commit()
-        state = run.state(step)
-        asked = await run.asked(state, action)
-        function = captures(capture, action.parts.signature.names, asked)
-        call = run.call(state, "before", function, key=asked.key, timeout_s=state.contract.timeout_s)
-        call.is_async = inspect.iscoroutinefunction(capture)
-        call.store = action.parts.typed_before.store_result
-        outcome = await run.around.executor.perform(call)
-        let_cancellation_go_on()
-        if isinstance(outcome, Succeeded) and not outcome.opaque:
-            run.book.tell(c.KeepBefore(step=step, before=outcome.result))
-            return True
-        why, where = (outcome.opaque, "") if isinstance(outcome, Succeeded) else (outcome.error, outcome.where)
-        failed = Failed(error=f"its before-image could not be captured: {why}", final=True, where=where)
-        run.book.tell(start)
-        if run.state(step).status is StepStatus.RUNNING:
-            run.book.tell(c.RecordOutcome(step=step, outcome=failed))
-        return False
+        return outcome if parts.validation is None else await examined(run, action, state, outcome)
 
 
 def _is_done(step: Step) -> bool:

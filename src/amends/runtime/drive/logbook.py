@@ -44,8 +44,26 @@ _NONE: Final[Mapping[StepId, int]] = {}
 _MAY_BE_DONE: Final = frozenset(
     {SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED, SagaStatus.WAITING}
 )
+_SUMMARIES: Final = {status: Summary(status) for status in SagaStatus}
 _Told: TypeAlias = tuple[int, Command, Moment, tuple[Event, ...]]
 _Waiter: TypeAlias = tuple[int, "asyncio.Future[None]"]
+
+
+class Turn:
+    """The end of a turn of the loop, for all pens of one worker that write then: one call of the loop for all."""
+
+    def __init__(self) -> None:
+        self._books: list[Logbook] = []
+
+    def add(self, book: Logbook) -> None:
+        if not self._books:
+            asyncio.get_running_loop().call_soon(self._end)
+        self._books.append(book)
+
+    def _end(self) -> None:
+        books, self._books = self._books, []
+        for book in books:
+            book.begin_append()
 
 
 class Logbook:
@@ -56,6 +74,7 @@ class Logbook:
         lease: Lease | None,
         observers: Observers,
         moment: Callable[[], Moment],
+        turn: Turn | None = None,
     ) -> None:
         self.saga = saga
         self.lease = lease
@@ -64,6 +83,7 @@ class Logbook:
         self._journal = journal
         self._observers = observers
         self._moment = moment
+        self._turn = turn or Turn()
         self._head: int = saga.head
         """The number of the newest entry that is durable."""
         self.newest = 0
@@ -80,7 +100,7 @@ class Logbook:
         """Decide, fold, and queue for the next append. Raises RefusedError; then nothing has changed."""
         if self.broken is not None:
             raise self.broken
-        moment = self._moment()
+        moment = c.NEVER if c.is_timeless(command) else self._moment()
         saga = self.saga
         events = decide(saga, command, moment)
         self.newest += 1
@@ -108,12 +128,12 @@ class Logbook:
     def commit_soon(self) -> None:
         """Write what was told, unless someone commits it sooner: the next step's intent usually does."""
         if not self._busy:
-            asyncio.get_running_loop().call_soon(self._begin_append)
+            self._turn.add(self)
 
     async def commit(self) -> None:
         """All that was told is durable when this returns, with what was told meanwhile."""
         while self._told and self.broken is None:
-            self._begin_append()
+            self.begin_append()
             if self._busy:  # else it was refused at once, and nobody would wake us
                 await self._next_answer()
         if self.broken is not None:
@@ -132,7 +152,7 @@ class Logbook:
         there is nothing to wait for.
         """
         while self._told and self._told[0][0] <= last and self.broken is None:
-            self._begin_append()
+            self.begin_append()
             if self._busy:  # else it was refused at once, and nobody would wake us
                 answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiters.append((last, answered))
@@ -147,12 +167,15 @@ class Logbook:
 
     # -- the append under way -----------------------------------------------------------------------------------------
 
-    def _begin_append(self) -> None:
+    def begin_append(self) -> None:
+        """Have what was told written, unless an append is under way."""
         if self._busy or not self._told or self.broken is not None:
             return
         self._busy = True
         self._asked = len(self._told)
-        events = [event for _, _, _, made in self._told for event in made]
+        events: list[Event] = []
+        for told in self._told:
+            events += told[3]
         try:
             asked = self._ask_for(events)
         except AmendsError as exc:
@@ -178,7 +201,7 @@ class Logbook:
     def _ask_for(self, events: Sequence[Event]) -> Awaitable[tuple[Entry, ...]]:
         saga = self.saga
         status = saga.status
-        summary = Summary(status, wakes=woken_by(saga) if status in _MAY_BE_DONE else None)
+        summary = Summary(status, None, woken_by(saga)) if status in _MAY_BE_DONE else _SUMMARIES[status]
         return self._journal.append(saga.id, events, after=self._head, summary=summary, lease=self.lease)
 
     def _answered(self, answer: Appending) -> None:
@@ -214,7 +237,7 @@ class Logbook:
             elif not answered.done():
                 answered.set_result(None)
         if self._waiters:  # after those who were woken: they may have more to write
-            asyncio.get_running_loop().call_soon(self._begin_append)
+            asyncio.get_running_loop().call_soon(self.begin_append)
 
     def _break(self, error: AmendsError) -> None:
         self.broken = error

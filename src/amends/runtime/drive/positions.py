@@ -78,18 +78,24 @@ class Scope(NamedTuple):
 class Places:
     def __init__(self, saga: Saga, patience_s: float) -> None:
         self._patience_s = patience_s
-        steps = tuple(saga.steps.values())  # once: each walk over the map copies its keys, and every saga begins here
+        self._branches: dict[str, int] = {}
+        if saga.head <= 1:  # as every saga begins: there is nothing to remember
+            self._unclaimed: dict[StepId, tuple[str, str]] = {}
+            self._forgotten = self._set_aside = _NONE
+            self._entries: dict[StepId, int] = {}
+            self._claimed: asyncio.Event | None = None
+            return
+        steps = tuple(saga.steps.values())
         self._unclaimed = dict(_remembered(saga, steps))
         self._forgotten = frozenset(_forgotten(saga, steps)) or _NONE
         aside = (step for step in steps if step.rewind is not None)
         self._set_aside = frozenset(name for step in aside for name in (step.id, step.place)) or _NONE
-        self._branches: dict[str, int] = {}
         for step in (*self._unclaimed, *self._forgotten):
             fork, number = _fork_of(step)
             if fork:
                 self._branches[fork] = max(self._branches.get(fork, 0), number)
         self._entries = dict(_entries(saga, steps)) if saga.rewinds else {}
-        self._claimed: asyncio.Event | None = asyncio.Event() if self._unclaimed else None
+        self._claimed = asyncio.Event() if self._unclaimed else None
 
     def enter(self) -> None:
         """The calling task is the saga's own; its steps are 1, 2, 3."""
@@ -163,6 +169,10 @@ class Places:
         """Steps that it is after, by the names that those have now."""
         return tuple(map(self._anew, spot.after)) if self._forgotten else spot.after
 
+    def call_of(self, step: StepId) -> str:
+        """The caller's own id of a step."""
+        return ""
+
     def _anew(self, step: StepId) -> StepId:
         turn, name = 1, step
         while name in self._forgotten:
@@ -216,6 +226,65 @@ class Places:
             except TimeoutError:
                 return most_s
         return loop.time() - since
+
+
+@dataclass(slots=True)
+class StepRequest:
+    """One request of whoever drives an open saga: their own id of it, and the step that it has become."""
+
+    call: str = ""
+    step: StepId | None = None
+
+
+step_request: ContextVar[StepRequest | None] = ContextVar("amends_step_request", default=None)
+
+
+class OpenPlaces(Places):
+    """Places of an open saga. Nothing is asked for again, so each is a new number, whichever task asks."""
+
+    def __init__(self, saga: Saga) -> None:
+        super().__init__(saga, 0.0)
+        steps = tuple(saga.steps.values())
+        known = (*(name for name, _ in _entries(saga, steps)), *saga.rewinds)
+        self._made = max((int(first[1]) for name in known if (first := _FIRST.match(name))), default=0)
+        self._known: set[StepId] = {*self._unclaimed, *(step.id for step in steps)}
+        self._unclaimed = dict[StepId, tuple[str, str]]()
+        self._forgotten = _NONE
+        self._calls: dict[StepId, str] = {}
+
+    def here(self) -> tuple[str, int]:
+        return "", self._made
+
+    def remembers(self, topic: str, digest: str, at: Spot | None, alike: Alike | None) -> bool:
+        return at is not None and at.step in self._known
+
+    def next_new(self) -> StepId:
+        self._made += 1
+        step = StepId(str(self._made))
+        self._known.add(step)
+        asked = step_request.get()
+        if asked is not None and asked.step is None:
+            asked.step = step
+            if asked.call:
+                self._calls[step] = asked.call
+        return step
+
+    async def next(self, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
+        return self.next_new(), False
+
+    def at(self, spot: Spot, topic: str, digest: str, alike: Alike | None = None) -> tuple[StepId, bool]:
+        is_known = spot.step in self._known
+        self._known.add(spot.step)
+        return spot.step, is_known
+
+    def call_of(self, step: StepId) -> str:
+        return self._calls.get(step, "")
+
+
+def places_of(saga: Saga, patience_s: float) -> Places:
+    """Places of a saga: of one that has a function, which is called again, or of an open one."""
+    is_open = saga.begun is not None and saga.begun.session is not None
+    return OpenPlaces(saga) if is_open else Places(saga, patience_s)
 
 
 def _remembered(saga: Saga, steps: tuple[Step, ...]) -> Iterator[tuple[StepId, tuple[str, str]]]:

@@ -132,6 +132,8 @@ class Run:
         """Stops the function, and says whether it was still running."""
         self.on_stopped: Callable[[], None] = self.news.tell
         """The function may not act any more, and does not know it yet."""
+        self.attended = False
+        """Somebody has this open saga open: it waits in memory, with them."""
         self.over = False
         self.counted: frozenset[StepId] = _NONE
         """The steps that those above have counted already, and that are not on record here yet."""

@@ -19,7 +19,7 @@ Backward, the function is not asked: `plan.plan` names what is due, from the jou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,9 +58,10 @@ from amends.runtime.drive.run import Run
 from amends.runtime.drive.validation import verify
 from amends.runtime.drive.worker_context import WorkerContext
 from amends.runtime.saga.documents import Office, office
+from amends.runtime.saga.open import Drive, OpenDefinition
 from amends.runtime.saga.rewind import Rewinds, first
 from amends.runtime.saga.waits import Waiting
-from amends.runtime.saga.work import Work, perform
+from amends.runtime.saga.work import Work, performed
 from amends.runtime.values.bounded import give, keep_off_loop, small_or_off_loop
 from amends.secrets import Secret, told_by_name
 
@@ -174,8 +175,15 @@ class Driver:
             self._keeper.stop()
 
     async def _call_and_record(self) -> None:
-        """Told in the same breath as the function's end, so that it shares the last outcome's write."""
-        ended = await self._call_definition()
+        """Told in the same breath as the function's end, so that it shares the last outcome's write.
+
+        Only a broken pen, or being stopped from outside, raises.
+        """
+        ended: c.Command
+        try:
+            ended = await self._result()
+        except Exception as exc:  # noqa: BLE001 - whatever leaves a saga's function starts its rollback: the contract
+            ended = self._ended_badly(exc)
         self._forward.places.leave()
         self._record(ended)
 
@@ -189,33 +197,32 @@ class Driver:
         """Whether somebody else had the function stopped: the saga was to go back, or no further."""
         return self._stopping is not None
 
-    async def _call_definition(self) -> c.Command:
-        """How the function ended, as a command. Only a broken pen, or being stopped from outside, raises."""
-        try:
-            return await self._result()
-        except UnverifiedError as exc:
-            if exc.calls:
-                why = self.run.kept_words(exc.reason)
-                return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(exc.step), why=why)
-            return self._failed(Cause.UNVERIFIED, exc.reason, StepId(exc.step))
-        except Abort as exc:
-            return self._failed(Cause.ABORTED, str(exc) or "the agent gave up", None)
-        except StepError as exc:
-            return self._failed(_cause(exc), str(exc), StepId(exc.step))
-        except DivergedError as exc:
-            return self._failed(Cause.ERROR, str(exc), None, exc)
-        # Whatever leaves a saga's function starts its rollback; that is the contract.
-        except Exception as exc:
-            if self.book.broken is not None:  # whatever the function made of that, this is why it ended
-                raise self.book.broken from exc
-            if (gave_up := first(Abort, exc)) is not None:
-                return self._failed(Cause.ABORTED, str(gave_up), None)
-            if (call := first(CallPerson, exc)) is not None:
-                return self._failed(Cause.ERROR, str(call), StepId(call.step) if call.step else None, calls=True)
-            cause = first(StepError, exc)
-            if cause is not None:
-                return self._failed(_cause(cause), str(cause), StepId(cause.step))
-            return self._failed(Cause.ERROR, self._raised(exc), None)
+    def _ended_badly(self, raised: Exception) -> c.Command:
+        """Say as a command what left the function. A broken pen is raised."""
+        match raised:
+            case UnverifiedError(calls=True, step=step, reason=reason):
+                why = self.run.kept_words(reason)
+                return c.OpenIncident(kind=IncidentKind.VERIFICATION_FAILED, step=StepId(step), why=why)
+            case UnverifiedError(step=step, reason=reason):
+                return self._failed(Cause.UNVERIFIED, reason, StepId(step))
+            case Abort():
+                return self._failed(Cause.ABORTED, str(raised) or "the agent gave up", None)
+            case StepError(step=step):
+                return self._failed(_cause(raised), str(raised), StepId(step))
+            case DivergedError():
+                return self._failed(Cause.ERROR, str(raised), None, raised)
+            case _:
+                pass
+        if self.book.broken is not None:  # whatever the function made of that, this is why it ended
+            raise self.book.broken from raised
+        if (gave_up := first(Abort, raised)) is not None:
+            return self._failed(Cause.ABORTED, str(gave_up), None)
+        if (call := first(CallPerson, raised)) is not None:
+            return self._failed(Cause.ERROR, str(call), StepId(call.step) if call.step else None, calls=True)
+        cause = first(StepError, raised)
+        if cause is not None:
+            return self._failed(_cause(cause), str(cause), StepId(cause.step))
+        return self._failed(Cause.ERROR, self._raised(raised), None)
 
     def _raised(self, exc: Exception) -> str:
         """Words of an exception that left the function, and where it was raised; its traceback is in the log."""
@@ -234,6 +241,7 @@ class Driver:
         self._forward.places.enter()
         current_call.set(InFunction(begun.definition))
         named = cast("dict[str, Any]", await give(begun.input, name, self.run.given))
+        rewinds = Rewinds(self.run, self._forward, self.stop_children)
         work = Work(
             name,
             self._forward.step,
@@ -242,10 +250,21 @@ class Driver:
             self._keeper,
             self.run.in_flight.__contains__,
             lambda: cast("Layers", self.run.layers),
-            rewinds=Rewinds(self.run, self._forward, self.stop_children),
+            rewinds=rewinds,
         )
+        if isinstance(definition, OpenDefinition):
+            definition.drive = Drive(self.run, self._forward, rewinds, work)
         await self._keeper.report()
-        result, early = await self._ended(definition, work, named)
+        early = ""
+        try:
+            result = await performed(definition, work, named)
+        except Exception as exc:  # a TaskGroup wraps what its branches raised
+            done = first(Complete, exc)
+            if done is None:
+                raise
+            result, early = done.result, done.why
+        if definition.typed.result.stores:
+            result = await small_or_off_loop(partial(definition.typed.store_result, result))
         if self._forward.diverged is not None:
             raise self._forward.diverged
         checks = definition.checks
@@ -257,20 +276,6 @@ class Driver:
                 self._require_all_asked_for()
         kept = await keep_off_loop(result, name, "the saga's result")
         return c.FinishWork(result=kept.value, early=self.run.kept_words(early) if early else "")
-
-    async def _ended(self, definition: SagaDefinition, work: Work, named: Mapping[str, Any]) -> tuple[object, str]:
-        """The definition's result and, where it ended early, why."""
-        try:
-            performed = perform(definition, work, named)
-            result = await (performed if definition.rehearsal is None else definition.rehearsal(performed))
-            why = ""
-        except Exception as exc:  # a TaskGroup wraps what its branches raised
-            early = first(Complete, exc)
-            if early is None:
-                raise
-            result, why = early.result, early.why
-        typed = definition.typed
-        return await small_or_off_loop(partial(typed.store_result, result)) if typed.result.stores else result, why
 
     def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
         for step in self._forward.places.missing:

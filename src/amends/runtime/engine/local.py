@@ -49,7 +49,7 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.drills import Drills
 from amends.runtime.drive.executor import Executor
-from amends.runtime.drive.logbook import Logbook, due_in, evidence, load, requested, unrecorded_ends
+from amends.runtime.drive.logbook import Logbook, Turn, due_in, evidence, load, requested, unrecorded_ends
 from amends.runtime.drive.observers import Observers
 from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.worker_context import LockQueue, WorkerContext
@@ -59,6 +59,7 @@ from amends.runtime.engine.driver import Driver
 from amends.runtime.engine.handle import Ended, Handle, at_its_end, ended, halted, parent_of
 from amends.runtime.engine.leases import SIDE_BY_SIDE, Claims
 from amends.runtime.engine.resume import Driven, Seats, driven_or_joined, followed, resumed, taken_up
+from amends.runtime.engine.sessions import OpenSagas
 from amends.runtime.settings import Settings
 from amends.runtime.values.bounded import small_or_off_loop
 from amends.secrets import DigestKey, Secret, digests_by, unmask
@@ -98,6 +99,8 @@ class LocalEngine:
         self._claims = Claims()
         self._requests = asyncio.Semaphore(SIDE_BY_SIDE)  # each has a saga's state at hand
         self._queued: set[SagaId] = set()  # nudged, and not looked at yet
+        self._turn = Turn()
+        self.sessions = OpenSagas(journal, clock, self.drive)
         self._background = BackgroundTasks()
         self._renew_at = 0.0
         self._beat_s = min(settings.poll_s, settings.lease_s / 4)
@@ -171,7 +174,7 @@ class LocalEngine:
     ) -> Handle:
         """Start a new saga; its first entry goes out together with its first step's intent."""
         lease = Lease(saga=saga, worker=self.worker, epoch=1)
-        book = Logbook(self._journal, unstarted(saga), lease, self._observers, self._around.moment)
+        book = Logbook(self._journal, unstarted(saga), lease, self._observers, self._around.moment, self._turn)
         book.tell(start)
         return self._launch(book, definition, secrets)
 
@@ -256,6 +259,7 @@ class LocalEngine:
                 driver = Driver(self._around, book, definition, secrets)
                 self._runs[book.saga.id] = (driver, self._runs[book.saga.id][1])
                 await driver.drive()
+            await self.sessions.let_go(book, is_parked=driver.run.parked)
             if secrets and (driver.run.parked or book.saga.phase is SagaStatus.PAUSED):
                 self._parked_secrets[book.saga.id] = secrets
         except LeaseLostError:
@@ -313,6 +317,9 @@ class LocalEngine:
     async def drive(self, saga: SagaId) -> Ended | None:
         """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
         handle = await self._begin_driving(saga)
+        state = self.driven(saga) if saga in self.sessions.here else None
+        if handle is not None and state is not None and not await self.sessions.has_halted(handle, state):
+            return await self.told(state)  # its agent has it open, and it goes on when that takes a step
         return None if handle is None else await handle.halt()
 
     async def _begin_driving(self, saga: SagaId) -> Handle | None:
@@ -322,6 +329,16 @@ class LocalEngine:
                 leases = await self._journal.claim(self.worker, saga=saga)
                 handle = await self._take_up(leases[0]) if leases else None
             return handle
+
+    async def holder(self, saga: SagaId) -> str | None:
+        """The living worker that has a saga."""
+        return await self._journal.holder(saga)
+
+    async def take_up_session(self, saga: SagaId) -> Handle | None:
+        """Drive an open saga that somebody has open here; None where it is driven, here or by another worker."""
+        async with self._claims.of(saga):
+            leases = () if saga in self._runs else await self._journal.claim(self.worker, saga=saga)
+            return await self._take_up(leases[0]) if leases else None
 
     async def go_on(self, saga: SagaId) -> None:
         """Take a saga up in the background, where something is due, nobody has it, and its definition is known."""
@@ -396,9 +413,11 @@ class LocalEngine:
 
     async def _take_up(self, lease: Lease) -> Handle:
         saga = await self.load(lease.saga)
-        book = Logbook(self._journal, saga, lease, self._observers, self._around.moment)
-        definition = None
-        if saga.begun is not None and saga.phase is SagaStatus.RUNNING and not saga.finished:
+        book = Logbook(self._journal, saga, lease, self._observers, self._around.moment, self._turn)
+        definition: SagaDefinition | None = self.sessions.definition_of(saga)
+        if definition is not None and not await self.sessions.may_drive(book, self._registry):
+            return Handle(saga.id, asyncio.ensure_future(at_its_end(await self.told(saga))), self._watch)
+        if definition is None and saga.begun is not None and saga.phase is SagaStatus.RUNNING and not saga.finished:
             try:
                 definition = self._registry.definition(saga.begun.definition, saga.begun.version)
             except UnknownDefinitionError as exc:
@@ -528,6 +547,7 @@ class LocalEngine:
     async def stop(self) -> None:
         """Drain, write what is known, give the leases back. Correctness does not depend on it."""
         self._children.closing.set()
+        self.sessions.close()
         runs = list(self._runs.values())
         for driver, _ in runs:
             driver.run.draining = True

@@ -135,6 +135,10 @@ class Rewinds:
         self._passed.append(passed)
         return passed
 
+    def know(self, passed: Passed) -> None:
+        """Take a checkpoint of an open saga for passed, which whoever had it open before has made."""
+        self._passed.append(passed)
+
     async def rollback_to(self, name: str, why: str) -> Feedback:
         passed = self._find(name)
         scope = self.since(passed)

@@ -115,7 +115,7 @@ class Work(OnFiles):
 
         Returns what the action returned, from the journal if it was done before. Raises StepError when it ended badly.
         """
-        return self._with(self._step, action, _bound(action, args, kwargs))
+        return self._with(self._step, action, bound(action, args, kwargs))
 
     def do_named(
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None
@@ -137,7 +137,7 @@ class Work(OnFiles):
         Await it: it gives the names of those who approved. Raises StepDeniedError when they refuse, or do not answer in
         time.
         """
-        return self._with(self._ask, action, _bound(action, args, kwargs))
+        return self._with(self._ask, action, bound(action, args, kwargs))
 
     async def sleep(self, seconds: float | timedelta) -> None:
         """Go on after that long, whatever becomes of this process: the time runs from the first call, on record."""
@@ -341,7 +341,15 @@ class Work(OnFiles):
             raise action.parts.typed.not_json(named, exc) from None
 
 
-def _bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:
+def begin_with(
+    work: Work, begin: DoStep, action: Action[..., Any], named: Mapping[str, object], at: Spot | None = None
+) -> Coroutine[Any, Any, Any]:
+    """Do one step in another way than `do` does; `begin` is given what is kept of the arguments."""
+    return work._with(begin, action, named, at)  # pyright: ignore[reportPrivateUsage] - of this module
+
+
+def bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:
+    """The arguments of a step by name. Raises DeclarationError or InputError."""
     if not isinstance(cast("object", action), Action):
         raise DeclarationError(
             f"{action!r} is not an action; decorate it with @action(topic), or register(topic, function)"
@@ -368,8 +376,17 @@ def saga(
     return declare
 
 
-async def perform(definition: SagaDefinition, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
-    """Run a definition with this input to its end; its result."""
+def performed(definition: SagaDefinition, s: Work, named: Mapping[str, Any]) -> Awaitable[Any]:
+    """A definition on its way with this input: awaited, it gives its result."""
+    options = definition.options
+    if definition.rehearsal is not None:
+        return definition.rehearsal(_perform(definition, s, named))
+    if definition.resources or options.files or definition.steps or definition.typed.loads or options.lands is not None:
+        return _perform(definition, s, named)
+    return cast("Awaitable[Any]", definition.signature.call(definition.function, named, s))
+
+
+async def _perform(definition: SagaDefinition, s: Work, named: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the user's own type
     options = definition.options
     if definition.resources:
         given = cast("Json", dict(definition.given(named)))

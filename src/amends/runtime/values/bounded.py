@@ -68,27 +68,23 @@ def weigh(value: object, weight: Weight, depth: int = 0) -> None:
 
 def stored(
     value: object, salt: str, what: str, most: int = LARGEST_VALUE, found: list[Secret] | None = None
-) -> tuple[Json, str]:
+) -> tuple[Json, bytes]:
     """A copy that nobody else holds, and its text. Raises NotJsonError or TooLargeError."""
     plain = payload(value, most)
     if plain is not None:
         return plain
     masked = mask(value, salt, what=what, most=most, found=found)
-    return cast("Json", masked), spell_once(masked, what=what)
+    return cast("Json", masked), spell_once(masked, what=what).encode()
 
 
 def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE) -> Kept:
     """A stored copy, with what a step has to know of its arguments besides."""
     plain = payload(value, most)
     if plain is not None:
-        return Kept(plain[0], _short_digest(plain[1]), ())
+        return Kept(plain[0], hashlib.sha256(plain[1]).hexdigest()[:32], ())
     found: list[Secret] = []
     masked, text = stored(value, salt, what, most, found)
-    return Kept(masked, _short_digest(text), tuple(found))
-
-
-def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return Kept(masked, hashlib.sha256(text).hexdigest()[:32], tuple(found))
 
 
 async def keep_off_loop(value: object, salt: str, what: str) -> Kept:

@@ -1,0 +1,69 @@
+"""Time limits of calls, on few timers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+class Deadline:
+    """The time that one call has, in the task that waits for it. It ends as `asyncio.timeout` does, by the same rules:
+    a task that somebody else has cancelled meanwhile stays cancelled.
+    """
+
+    __slots__ = ("_cancels", "_task", "at", "is_over")
+
+    def __init__(self, task: asyncio.Task[Any], at: float) -> None:
+        self._task, self._cancels = task, task.cancelling()
+        self.at = at
+        self.is_over = False
+
+    def run_out(self) -> None:
+        self.is_over = True
+        self._task.cancel()
+
+    def take_back(self) -> bool:
+        """Take its own cancellation back; whether nobody else wants the task cancelled."""
+        return self._task.uncancel() <= self._cancels
+
+
+class Deadlines:
+    """The deadlines of calls under way, on one timer for each length: most calls end long before, and of all that have
+    the same length the oldest is due first.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[float, dict[Deadline, None]] = {}
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+
+    def begin(self, seconds: float) -> Deadline:
+        """A deadline that cancels the calling task after so long; `end` has to follow."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a call is made in a task")
+        loop = task.get_loop()
+        deadline = Deadline(task, loop.time() + seconds)
+        running = self._running.get(seconds)
+        if running is None:
+            running = self._running[seconds] = {}
+        running[deadline] = None
+        if seconds not in self._timers:
+            self._timers[seconds] = loop.call_at(deadline.at, self._look, seconds)
+        return deadline
+
+    def end(self, seconds: float, deadline: Deadline) -> None:
+        """The call has ended. Its timer stays for the next one, and finds nothing to do or the oldest of those."""
+        self._running[seconds].pop(deadline, None)
+
+    def _look(self, seconds: float) -> None:
+        """End what is over; then wait for the next one."""
+        loop, running = asyncio.get_running_loop(), self._running[seconds]
+        now = loop.time()
+        for deadline in tuple(running):
+            if deadline.at > now:
+                break
+            del running[deadline]
+            deadline.run_out()
+        del self._timers[seconds]
+        if running:
+            self._timers[seconds] = loop.call_at(next(iter(running)).at, self._look, seconds)
