@@ -22,7 +22,9 @@ MUTANTS ?=
 
 # One worker more than there are processors: many tests wait for processes, disks and clocks.
 WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
+# A test that hangs ends its worker with a traceback, and has failed; the longest takes some two minutes.
+BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(BOUNDED)
 
 # The program and node as they are in the wheels, which the lock has by their hashes. Else it would fetch another version
 # from npm where a variable asks for one, and would ask the registry for news of itself on each run.

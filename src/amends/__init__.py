@@ -38,7 +38,7 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") and name != "__all__":
+    if (name.startswith("__") and name != "__all__") or _is_module(name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MOVED:
         return _moved(name)
@@ -49,6 +49,13 @@ def __getattr__(name: str) -> object:
         return names[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def _is_module(name: str) -> bool:
+    """Whether it is one of our modules that nobody has imported yet: `from amends import text` asks here first."""
+    from importlib.util import find_spec  # the command line gets by without
+
+    return name.islower() and find_spec(f"{__name__}.{name}") is not None
 
 
 def _moved(name: str) -> object:

@@ -64,7 +64,7 @@ def test_a_journal_in_memory_leaves_nobody_to_answer(amends: Shell) -> None:
 def test_a_saga_that_waits_in_another_process_is_joined_and_told_of(amends: Shell) -> None:
     with amends.started("run", "office:leave", "--id", "l-1", "--wait", *TO_COMPLETE) as process:
         while "approval requested" not in cast("IO[str]", process.stdout).readline():
-            pass
+            assert process.poll() is None
         joined = amends("run", "office:leave", "--id", "l-1", *TO_COMPLETE)
         assert (joined.code, joined.out.splitlines()[-3]) == (6, "    amends approval show l-1/2")
         assert amends("resume", "office").err.endswith("waits for people: amends approval show l-1/2\n")
@@ -347,7 +347,7 @@ def test_one_process_waits_and_another_one_grants(amends: Shell) -> None:
     with amends.started("run", "office:leave", "--id", "l-1", "--wait", *TO_COMPLETE) as process:
         stdout = cast("IO[str]", process.stdout)
         while "approval requested" not in stdout.readline():
-            pass
+            assert process.poll() is None
         assert amends("approval", "grant", "l-1/2", "--yes", "--by", "person:ann").code == 0
         assert process.wait(PATIENCE_S) == 0
         told = stdout.read()
@@ -359,7 +359,7 @@ def test_one_process_waits_and_another_one_grants(amends: Shell) -> None:
 def test_one_process_waits_and_another_one_refuses(amends: Shell) -> None:
     with amends.started("run", "office:leave", "--id", "l-1", "--wait", *TO_COMPLETE) as process:
         while "approval requested" not in cast("IO[str]", process.stdout).readline():
-            pass
+            assert process.poll() is None
         assert amends("approval", "refuse", "l-1/2", "--why", "no", "--by", "person:ann").code == 0
         assert process.wait(PATIENCE_S) == 5
     assert amends.world == ["+ cleared", "- cleared"]

@@ -113,7 +113,7 @@ def test_on_a_sigterm_what_runs_is_drained(amends: Shell) -> None:
     with amends.started("work", "--module", "shop", "--json") as worker:
         stderr = cast("IO[str]", worker.stderr)
         while "the lorry is awaited" not in stderr.readline():
-            pass
+            assert worker.poll() is None
         worker.terminate()
         amends.let_lorry_come()
         assert worker.wait(PATIENCE_S) == -signal.SIGTERM

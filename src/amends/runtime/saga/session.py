@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from amends.core import commands as c
 from amends.core.state.saga import Saga, Step
@@ -26,13 +26,15 @@ from amends.runtime.declare.action import Action, InFunction, current_call
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Amount
 from amends.runtime.drive.positions import Spot, StepRequest, step_request
-from amends.runtime.files.given import SagaFiles
 from amends.runtime.saga.documents import State
 from amends.runtime.saga.open import Drive, Idle, OpenDefinition, rest, settle, stop_timer, tell_idle
 from amends.runtime.saga.rewind import Feedback, Passed
 from amends.runtime.saga.work import begin_with, bound, take_resources
 from amends.runtime.values.bounded import keep_off_loop
 from amends.secrets import Secret, is_alike, unmask
+
+if TYPE_CHECKING:
+    from amends.runtime.files.given import SagaFiles
 
 P = ParamSpec("P")
 T = TypeVar("T")
