@@ -191,10 +191,11 @@ def _had_no_turn(parent: Saga, step: Step, child: Saga) -> bool:
     """Whether the parent's window had passed before this child heard of it, which rests as it did before.
 
     A person is called because of the time, and whoever lets the parent go on has the child taken back too. The parent
-    may have begun to take it back, and have died or slept before it told the child.
+    may have begun to take it back, and have died or slept before it told the child; not have tried, and raised.
     """
+    unheard = step.undo_attempts == 0 or (step.undo_attempts == 1 and not step.where)
     kinds = {one.kind for one in parent.open_incidents if one.step == step.id}
-    return child.rests and step.undo_attempts <= 1 and kinds == {e.IncidentKind.COMPENSATION_TIMED_OUT}
+    return child.rests and unheard and kinds == {e.IncidentKind.COMPENSATION_TIMED_OUT}
 
 
 def _landed_late(account: Account) -> bool:
