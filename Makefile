@@ -35,10 +35,11 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all security soak simulate images mutants spin model check format coverage bench docs lock clean
+.PHONY: help venv demo test test-all security soak simulate images mutants spin model check format coverage bench \
+	bench-peers docs lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 
@@ -111,6 +112,15 @@ coverage: $(VENV)/.dev ## Run all tests; fail if a branch of the core or of the 
 bench: $(VENV)/.run ## Measure.
 	@$(BIN)/python -m bench $(ARGS)
 
+bench-peers: $(VENV)/.run $(VENV).peers/.made ## Measure beside LangGraph, DBOS and agent-saga, in an environment of their own.
+	@$(BIN)/python -m bench.peers $(VENV).peers/bin/python
+
+$(VENV).peers/.made: $(VENV)/.made requirements-peers.lock
+	@echo "installing the peers into $(VENV).peers"
+	@$(BIN)/python -m venv --clear $(VENV).peers
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).peers/bin/python -m pip --quiet install --require-hashes -r requirements-peers.lock
+	@touch $@
+
 docs: $(VENV)/.dev ## Make the site of the pages, in dist/site.
 	@$(BIN)/python tools/site.py
 
@@ -120,6 +130,7 @@ lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,pyproject.toml --group build,requirements.lock)
 	@$(call compile,pyproject.toml --group dev,requirements-dev.lock,--constraints requirements.lock)
 	@$(call compile,pyproject.toml --group mutants,requirements-mutants.lock,--constraints requirements.lock)
+	@$(call compile,--group peers,requirements-peers.lock)
 	@$(call compile,--group boot,requirements-boot.lock)
 	@$(call compile,--group resolver,requirements-resolver.lock)
 
@@ -128,7 +139,7 @@ compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
-	rm -rf $(VENV) $(VENV).boot $(VENV).mutants .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
