@@ -21,6 +21,7 @@ from amends.gate.policy import Policy
 from amends.notify.target import Target
 from amends.runtime.coordinator import coordinator as runtime
 from amends.runtime.coordinator.starting import checked_definition
+from amends.runtime.declare.action import Action
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.names import login
@@ -28,6 +29,7 @@ from amends.runtime.declare.options import RUN_OPTIONS, START_OPTIONS, StartOpti
 from amends.runtime.declare.registry import PROCESS, Registry
 from amends.runtime.drive.policies import Policies
 from amends.runtime.engine.handle import Ended
+from amends.runtime.saga.tool import make_tool
 from amends.runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -147,6 +149,15 @@ class Coordinator(runtime.Coordinator):
             self._restore_signals = None
         if self._terminated is not None:
             signal.raise_signal(signal.SIGTERM)
+
+
+def tool(action: Action[P, R], *, coordinator: Coordinator | None = None) -> Callable[P, R]:
+    """A callable with the action's signature, annotations and docstring, which any agent framework takes as a tool.
+
+    Called in a session, it is a step of that. Anywhere else it opens a session of one step, with this coordinator, or
+    on the journal that `amends.run` uses where none is named. What is sync stays sync, and what is async, async.
+    """
+    return make_tool(action, lambda: Coordinator.open(signals=False), coordinator=coordinator)
 
 
 class Opening(Awaitable[Coordinator]):

@@ -70,6 +70,8 @@ AmendsError
     ├── JournalVersionError     written by a newer version
     ├── PayloadRemovedError     what an entry held was removed, as retention asks; only its digest is kept
     └── ForkedError             used in a child of the process that opened it
+
+ApprovalPending                 no error, and no Exception: people are asked, and a step's caller does not wait
 """
 
 from __future__ import annotations
@@ -145,6 +147,22 @@ class CallPerson(AmendsError):  # noqa: N818 - the product's word, said by users
 
 class Detach(AmendsError):  # noqa: N818 - no error: the product's word, said by whoever leaves a session for a while
     """Leaves a session's block, and the session stays open. Also for a framework's own pause to be derived from."""
+
+
+class ApprovalPending(BaseException):
+    """A step waits for people, and its caller does not wait with it: asked for again under the same call, it goes on.
+
+    No Exception, because frameworks tell a model of those as if the tool had answered. It leaves a session's block as
+    `Detach` does. `approval` is the id to answer by, and `digest` of exactly what is shown.
+    """
+
+    def __init__(
+        self, *, approval: str, topic: str, arguments: object, rule: str, why: str, digest: str, expires_at: int
+    ) -> None:
+        super().__init__(f"{topic} waits for a person's approval, {approval}" + (f": {why}" if why else ""))
+        self.approval, self.topic, self.arguments = approval, topic, arguments
+        self.rule, self.why = rule, why
+        self.digest, self.expires_at = digest, expires_at
 
 
 class StepError(AmendsError):

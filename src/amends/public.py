@@ -1,6 +1,6 @@
 """The public names: all that `import amends` gives, each from its own home. More: `types`, `errors`, `notify`."""
 
-from amends.bootstrap import Coordinator, run
+from amends.bootstrap import Coordinator, run, tool
 from amends.core.transitions import SagaStatus
 from amends.core.words.contracts import Retries, Reversibility
 from amends.errors import (
@@ -54,6 +54,7 @@ __all__ = [  # noqa: RUF022 - in four groups, as one looks for them
     "Registry",
     "Settings",
     "run",
+    "tool",
     # hold in your hand
     "Action",
     "Asked",

@@ -119,6 +119,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention)
         return f"<Coordinator {state} on {self.journal!r}, env {self.env}>"
 
     async def __aenter__(self) -> Self:
+        self.loop = asyncio.get_running_loop()
         await self._engine.start()
         self._couriers.start(self.observe)
         if isinstance(self._gate, Policies) and self._gate.has_adopted:

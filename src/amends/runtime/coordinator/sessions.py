@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ class Sessions(ABC):
     """Opens sessions. They are sagas: listed, shown, cancelled and proved as all others are."""
 
     settings: Settings
+    loop: asyncio.AbstractEventLoop
     _engine: LocalEngine
     _clock: Clock
 

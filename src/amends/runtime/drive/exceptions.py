@@ -18,12 +18,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, Literal, cast
 
-from amends.core.state.saga import Step
+from amends.core.state.saga import Saga, Step
 from amends.core.state.step import located
 from amends.core.transitions import StepStatus
 from amends.core.words.values import name_of
 from amends.errors import (
     AmendsError,
+    ApprovalPending,
     DeadlockError,
     StepDeniedError,
     StepError,
@@ -169,6 +170,22 @@ class Tracebacks:
         if len(self._told) > _MOST_REMEMBERED:
             del self._told[next(iter(self._told))]
         return logging.WARNING
+
+
+def pending(saga: Saga, step: Step) -> ApprovalPending:
+    """The sign to a caller that does not wait for the people who are asked. Secrets are not among the arguments."""
+    asked = step.approval
+    if asked is None:
+        raise AssertionError(f"nobody is asked about step {step.id}")
+    return ApprovalPending(
+        approval=f"{saga.id}/{step.id}",
+        topic=step.topic,
+        arguments=step.args,
+        rule=asked.rule,
+        why=f"rule {asked.rule} asks for a person",
+        digest=asked.digest,
+        expires_at=asked.expires_at,
+    )
 
 
 def step_error(step: Step) -> StepError:

@@ -53,13 +53,13 @@ from amends.runtime.declare.action import Action
 from amends.runtime.declare.parts import CheckArguments
 from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
 from amends.runtime.drive.before import capture
-from amends.runtime.drive.exceptions import step_error
+from amends.runtime.drive.exceptions import pending, step_error
 from amends.runtime.drive.executor import Call
 from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates, unless_made_up, void_outlived
 from amends.runtime.drive.late import end_of_thread, ended_late, note_thread, report_unrecorded
 from amends.runtime.drive.limits import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.drive.locks import HeldLocks, why_refused
-from amends.runtime.drive.positions import Alike, Scope, Spot, places_of
+from amends.runtime.drive.positions import Alike, Scope, Spot, places_of, step_request
 from amends.runtime.drive.reread import keep_after
 from amends.runtime.drive.run import Flight, Run, let_cancellation_go_on
 from amends.runtime.drive.validation import examined, judged
@@ -349,6 +349,9 @@ class Forward:
                 await self._judge(step, action, ahead=ahead)
             case Await(until=until):
                 if not await void_outlived(run) and run.state(step).status is StepStatus.AWAITING:
+                    if (asked := step_request.get()) is not None and not asked.waits:
+                        await run.book.commit()
+                        raise pending(run.book.saga, run.state(step))
                     await wait_outside(run, until)
             case Queue(until=until):
                 nudges = run.nudges

@@ -230,10 +230,14 @@ class Places:
 
 @dataclass(slots=True)
 class StepRequest:
-    """One request of whoever drives an open saga: their own id of it, and the step that it has become."""
+    """One request of whoever drives an open saga: their own id of it, and the step that it has become.
+
+    waits: whether it waits for people with the step; else `ApprovalPending` says that they are asked.
+    """
 
     call: str = ""
     step: StepId | None = None
+    waits: bool = True
 
 
 step_request: ContextVar[StepRequest | None] = ContextVar("amends_step_request", default=None)

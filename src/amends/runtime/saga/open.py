@@ -35,6 +35,7 @@ from amends.runtime.declare.graph import Graph
 from amends.runtime.declare.options import Options
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.forward import Forward
+from amends.runtime.drive.judging import void_outlived
 from amends.runtime.drive.positions import Spot
 from amends.runtime.drive.run import Run
 from amends.runtime.saga.rewind import Rewinds
@@ -196,6 +197,17 @@ def tell_idle(run: Run, idle: Idle) -> None:
     run.book.tell(c.ReportIdle(idle.words))
 
 
+async def _expire(run: Run) -> bool:
+    """Whether something that people were asked has come to its end, as nobody has answered in time."""
+    now, saga = run.around.clock.now(), run.book.saga
+    late = [step for step in sorted(saga.asked) if (at := saga.steps[step].wake_at) is not None and at <= now]
+    if not late or await void_outlived(run):
+        return False
+    for step in late:
+        run.book.tell(c.ExpireApproval(step=step))
+    return True
+
+
 async def rest(drive: Drive, idle: Idle) -> None:
     """Leave only its row, until somebody takes it up, or it has stood idle for too long. It does not return."""
     run, book, clock = drive.run, drive.run.book, drive.run.around.clock
@@ -204,6 +216,8 @@ async def rest(drive: Drive, idle: Idle) -> None:
         timer = timer_of(book.saga)
         if waits_for_people(book.saga):
             stop_timer(run)
+            if await _expire(run):
+                continue
             asked = (book.saga.steps[step].wake_at for step in book.saga.asked)
             wake_at = min((at for at in asked if at is not None), default=later(clock.now(), float("inf")))
         elif timer is None:

@@ -27,7 +27,7 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Amount
 from amends.runtime.drive.positions import Spot, StepRequest, step_request
 from amends.runtime.saga.documents import State
-from amends.runtime.saga.open import Drive, Idle, OpenDefinition, rest, settle, stop_timer, tell_idle
+from amends.runtime.saga.open import Drive, Idle, OpenDefinition, rest, settle, stop_timer, tell_idle, waits_for_people
 from amends.runtime.saga.rewind import Feedback, Passed
 from amends.runtime.saga.work import begin_with, bound, take_resources
 from amends.runtime.values.bounded import keep_off_loop
@@ -272,7 +272,7 @@ class Session:
         while not self._leaving.done():
             self._stirred.clear()
             left_s = None
-            if not self._under_way and not is_told:
+            if not self._under_way and not is_told and not waits_for_people(drive.run.book.saga):
                 left_s = self._idle.seconds - (clock.elapsed() - self._last)
                 if left_s <= 0:
                     tell_idle(drive.run, self._idle)
@@ -374,13 +374,21 @@ class Session:
         return self.do_named(action, bound(action, args, kwargs), call=call)
 
     async def do_named(
-        self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None, call: str = ""
+        self,
+        action: Action[..., Any],
+        named: Mapping[str, object],
+        *,
+        at: Spot | None = None,
+        call: str = "",
+        waits: bool = True,
     ) -> Any:  # noqa: ANN401 - the action's own type
-        """Do one step with all arguments by name."""
+        """Do one step with all arguments by name. Where `waits` is false it raises ApprovalPending once people are
+        asked: the same call again, after they have answered, goes on.
+        """
         shared = self._shared
         while call and (under_way := shared.get(call)) is not None:
             await asyncio.wait({under_way})  # then the journal answers, and compares
-        asked = StepRequest(call)
+        asked = StepRequest(call, waits=waits)
         if call:
             shared[call] = asyncio.ensure_future(
                 self._act(lambda drive: self._step(drive, action, named, at, asked), asked)
@@ -467,6 +475,17 @@ class Session:
     def documents(self) -> SessionState:
         """All documents, by their full names."""
         return SessionState(self._act, own=False)
+
+    def tool(self, action: Action[P, T]) -> Callable[P, T]:
+        """A callable with the action's signature that any framework takes as a tool: called, it is a step of this."""
+        from amends.runtime.saga.tool import make_tool  # which is made of sessions
+
+        return make_tool(action, session=self)
+
+    @property
+    def env(self) -> str:
+        """The environment that it began in."""
+        return self._now.run.begun.env
 
     @property
     def feedback(self) -> Feedback | None:
