@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -43,13 +44,11 @@ class SystemClock:
     """The machine's own."""
 
     def __init__(self) -> None:
-        self._source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        self.elapsed: Callable[[], float] = partial(time.clock_gettime, source)
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def elapsed(self) -> float:
-        return time.clock_gettime(self._source)
 
     def jitter(self) -> float:
         return random.random()  # noqa: S311 - spreads retries; guards nothing

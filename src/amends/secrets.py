@@ -33,6 +33,7 @@ from amends.core.words.values import (
     Json,
     Weight,
     canonical,
+    kind_of,
     name_of,
     shown_key,
 )
@@ -165,10 +166,10 @@ def _small_copy(items: dict[Any, Any]) -> object:
     """The copy of a small flat object, as most arguments and results are; None for any other."""
     if len(items) > _SMALL:
         return None
-    item: object
+    item: Any
     for key, item in items.items():
-        kind = type(item)
-        if kind is str and isinstance(item, str):
+        kind = kind_of(item)
+        if kind is str:
             if len(item) > _SHORT:
                 return None
         elif kind not in _BARE:

@@ -568,11 +568,7 @@ Command: TypeAlias = (
     | Recover
 )
 
-_TIMELESS: Final = frozenset[type]({StartSaga, DispatchStep, FinishWork})
-
-
-def is_timeless(command: Command) -> bool:
-    """Whether it is decided in the same way at any time: nobody has to look at a clock for it."""
-    if type(command) is RecordOutcome:
-        return type(command.outcome) is Succeeded
-    return type(command) in _TIMELESS
+TIMELESS: Final = frozenset[type]({StartSaga, DispatchStep, FinishWork})
+"""Commands that are decided in the same way at any time, as a RecordOutcome of a success is: nobody has to look at a
+clock for them.
+"""

@@ -21,7 +21,7 @@ from msgspec import NODEFAULT
 
 from amends.core.events import Cause, IncidentKind
 from amends.core.words.contracts import Contract, OnIncident, Retries, Reversibility
-from amends.core.words.values import LARGEST_INT, canonical, room_left
+from amends.core.words.values import LARGEST_INT, canonical, newest_plain, room_left
 from amends.core.words.verdict import Need
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, NotJsonError
@@ -340,7 +340,7 @@ def _are_plain_labels(labels: dict[object, object]) -> bool:
 
 
 def _is_plain_payload(value: object) -> bool:
-    return room_left(value, INLINE) >= 0
+    return value is newest_plain[0] or room_left(value, INLINE) >= 0
 
 
 # By annotation, as it is written in core.events and core.contracts.

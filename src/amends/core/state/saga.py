@@ -250,10 +250,10 @@ def _add_step(saga: Saga, event: e.StepProposed | e.ActionDispatched) -> None:
         saga.budget = stepped(saga.budget, event.step, event.topic)
     step, status, entry = event.step, NEW_STEP[type(event)], saga.head + 1
     number, attempts, key, ahead = 0, 0, "", None
-    if isinstance(event, e.ActionDispatched):
+    if type(event) is e.ActionDispatched:
         number, attempts, key = len(saga.order) + 1, 1, event.key
         saga.top, saga.order[number], saga.live[step] = number, step, status
-    elif event.ahead:
+    elif isinstance(event, e.StepProposed) and event.ahead:
         ahead = Ahead(entry)
     saga.steps[step] = Step(
         id=step,

@@ -70,7 +70,7 @@ DEEPEST: Final = 64
 _PLAIN_UP_TO: Final = 21
 _PLAIN_FROM: Final = -6
 _CONTAINERS: Final = frozenset({dict, list})
-_kind_of: Final = cast("Callable[[object], type[object]]", type)
+kind_of: Final = cast("Callable[[object], type[object]]", type)
 _FLAGS: Final = frozenset({bool, type(None)})
 PLAIN: Final = frozenset[type]({bool, type(None), int, float, str})
 """Types of JSON's values that hold no others: nobody can change one, so nobody needs a copy."""
@@ -205,12 +205,18 @@ def size_of(text: str) -> int:
     return sum(len(text[start : start + _AT_ONCE].encode()) for start in range(0, len(text), _AT_ONCE))
 
 
+newest_plain: Final[list[object]] = [None]
+"""The newest copy that `payload` has made: whoever has the same object need not look through it again, for it is
+spelled quickly and nobody changes it. Mostly that is who stores it, in the same breath.
+"""
+
+
 def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, bytes] | None:  # noqa: ANN401 - as `room_left`
     """A copy that nobody else holds and its text, of a value that is spelled quickly and holds nothing secret.
 
     None for any other: it is to be masked, and spelled in the exact way.
     """
-    if room_left(value, min(_AT_ONCE, most)) < 0:
+    if room_left(value, min(most, _AT_ONCE)) < 0:
         return None
     try:
         text = quick_spelling(value)
@@ -218,7 +224,10 @@ def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, bytes] | None:
         return None  # half a character: the exact way says where
     if _MARKED in text:
         return None
-    return (_copied(value) if type(value) in _CONTAINERS else value), text
+    if type(value) not in _CONTAINERS:
+        return value, text
+    copy = newest_plain[0] = _copied(value)
+    return copy, text
 
 
 def _copied(value: Any) -> Any:  # noqa: ANN401 - told by its type; a `cast` would be a call more
@@ -248,7 +257,7 @@ def room_left(value: Any, room: int = LARGEST_VALUE, levels: int = DEEPEST) -> i
     That is what takes more, is nested deeper, holds what JSON does not, or what msgspec spells in a way of its own: a
     float that is whole or has an exponent, keys that are not ASCII (it sorts them by code points).
     """
-    kind = _kind_of(value)
+    kind = kind_of(value)
     if kind is dict:
         room -= 5 * len(value)
         if room < 0 or not levels:
@@ -266,7 +275,7 @@ def room_left(value: Any, room: int = LARGEST_VALUE, levels: int = DEEPEST) -> i
     else:
         items = (value,)
     for item in items:
-        kind = _kind_of(item)
+        kind = kind_of(item)
         if kind is str:
             room -= len(item)
         elif kind is int:

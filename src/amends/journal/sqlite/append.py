@@ -7,12 +7,13 @@ fence and the projection at once, and touches no index. Anything else looks firs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.words.parts import named_by
 from amends.core.words.values import SagaId, canonical
+from amends.dataclass import dataclass
 from amends.errors import JournalConflictError
 from amends.journal import projection
 from amends.journal.port import refusals
@@ -24,7 +25,8 @@ from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
 
-class Append(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
     """Everything that the writer needs, worked out before it is asked. `place` is the saga's row, or its start."""
 
     saga: SagaId

@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from amends.clock import Clock, SteadyClock
 from amends.core.events import Event
@@ -41,6 +41,7 @@ from amends.journal.sqlite import (
     reader,
     retention,
 )
+from amends.journal.sqlite.append import Append
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
@@ -48,6 +49,8 @@ from amends.journal.tree import Subtree, Tree
 from amends.private import claim_journal
 
 REMEMBERED: Final = 65_536
+_new: Final = cast("Callable[[type[Any], tuple[Any, ...]], Any]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType] - of any tuple
+"""What a NamedTuple does to make one, less a call: this runs for every entry."""
 _GOING: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 
 
@@ -187,10 +190,10 @@ class SqliteJournal:
         for event in events:
             number += 1
             name, body, beside, hashed = link(event, saga, number, at, hashed)
-            entries.append(Entry(saga, number, at, name, body, hashed, event))
+            entries.append(_new(Entry, (saga, number, at, name, body, hashed, event)))
             if beside:
                 blobs.update(beside)
-        asked = append.Append(
+        asked = Append(
             saga=saga,
             place=place,
             after=after,
@@ -205,16 +208,22 @@ class SqliteJournal:
             hash=hashed,
         )
 
-        def remembered(row: int) -> tuple[Entry, ...]:
-            self._remember(saga, Head(row, number, hashed, summary.status, summary.wake_at))
-            return asked.entries
-
+        remembered = partial(self._written, asked)
         if not self._told_time:  # once, with whatever this process writes first
             self._told_time = True
             self._writer.submit(partial(_write_first, asked=asked, elapsed=self._clock.elapsed()), remembered, answer)
         else:
             self._writer.submit(partial(append.write, append=asked), remembered, answer)
         return answer
+
+    def _written(self, asked: Append, row: int) -> tuple[Entry, ...]:
+        status = asked.summary.status
+        head: Head = _new(Head, (row, asked.head, asked.hash, status, asked.summary.wake_at))
+        if status in _GOING and asked.saga in self._heads:
+            self._heads[asked.saga] = head
+        else:
+            self._remember(asked.saga, head)
+        return asked.entries
 
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads

@@ -37,7 +37,7 @@ from amends.errors import JournalStoppedError
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import NOBODY, Ask, Inline, Lane, Reply, fail
+from amends.journal.sqlite.thread import NOBODY, Ask, Inline, Lane, fail
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,11 +89,10 @@ class Writer:
             )
         )
 
+        self.submit = self._lane.submit
+
     async def ask(self, work: Callable[[Batch], T]) -> T:
         return await self._lane.ask(work)
-
-    def submit(self, work: Callable[[Batch], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
-        self._lane.submit(work, finish, answer)
 
     def hand_over(self) -> None:
         """Have what this turn of the loop submitted written now."""

@@ -36,11 +36,8 @@ class Deadlines:
         self._running: dict[float, dict[Deadline, None]] = {}
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
-    def begin(self, seconds: float) -> Deadline:
+    def begin(self, seconds: float, task: asyncio.Task[Any]) -> Deadline:
         """A deadline that cancels the calling task after so long; `end` has to follow."""
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a call is made in a task")
         loop = task.get_loop()
         deadline = Deadline(task, loop.time() + seconds)
         running = self._running.get(seconds)

@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from amends.core.words.contracts import Topic
 from amends.core.words.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.core.words.values import LARGEST_VALUE, SagaId, StepId, name_of
+from amends.core.words.values import LARGEST_VALUE, SagaId, StepId, kind_of, name_of
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
 from amends.process.threads import start
 from amends.runtime.declare.action import Happened, NotHappened, Pending, current_call, current_feedback
@@ -41,6 +41,7 @@ Read = Callable[["Call", object], object]
 """What looks at what a call returned."""
 Part = Literal["action", "compensation", "mitigation", "probe", "before", "reread", "validate"]
 """Which of an action's functions is called."""
+_SHORT: Final = 512
 _PARTS: Final = {"before": "before-image", "validate": "validation"}
 
 
@@ -70,6 +71,8 @@ class Call:
     late: LateReport | None = None
     store: Callable[[Any, int], object] | None = None
     """What makes JSON of what is returned, where that is declared to be more. Raises InputError."""
+    task: asyncio.Task[Any] | None = None
+    """The task that makes the call, where it is known already."""
     running: bool = field(default=False, init=False)
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
 
@@ -129,7 +132,7 @@ class Executor:
         try:
             if call.timeout_s is None:
                 return await (call.function() if call.is_async else self._in_a_thread(call, read))
-            deadline = self._deadlines.begin(call.timeout_s)
+            deadline = self._deadlines.begin(call.timeout_s, call.task or _own_task())
             was_cancelled = False
             try:
                 return await (call.function() if call.is_async else self._in_a_thread(call, read))
@@ -210,13 +213,23 @@ def _is_awaitable(value: object) -> bool:
         return False
 
 
-def _succeeded(call: Call, value: object, most: int = LARGEST_VALUE) -> Outcome:
+def _own_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a call is made in a task")
+    return task
+
+
+def _succeeded(call: Call, value: Any, most: int = LARGEST_VALUE) -> Outcome:  # noqa: ANN401 - told by its type; a `cast` would be a call more
     """The call returned; whatever is wrong with what it returned, the effect has happened.
 
     Raises TooLargeError where there is more to look at than `most`, and that is less than may be kept.
     """
-    if call.store is None and (value is None or type(value) is bool):
+    kind = kind_of(value)
+    if call.store is None and (value is None or kind is bool):
         return Succeeded(value)
+    if call.store is None and kind is str and len(value) <= _SHORT and value.isascii():
+        return Succeeded(value)  # as most results are: nobody can change it, and it is spelled as it stands
     try:
         made = value if call.store is None else call.store(value, most)
         return Succeeded(stored(made, call.saga, "the result", most)[0])

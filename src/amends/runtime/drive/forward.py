@@ -63,7 +63,7 @@ from amends.runtime.drive.positions import Alike, Scope, Spot, places_of, step_r
 from amends.runtime.drive.reread import keep_after
 from amends.runtime.drive.run import Flight, Run, let_cancellation_go_on
 from amends.runtime.drive.validation import examined, judged
-from amends.runtime.values.bounded import ON_LOOP, off_loop, small_or_off_loop
+from amends.runtime.values.bounded import ON_LOOP, give, off_loop, small_or_off_loop
 from amends.secrets import Secret, is_alike, unmask
 
 _BREATH = 64
@@ -113,7 +113,8 @@ class Forward:
             fits = not secrets and action.parts.typed.fits_at_sight(named)
             if not fits:
                 await self._check(action.parts.check, args, secrets)
-        if at is None and self.diverged is None and not self._asked and (new := self.places.next_new()) is not None:
+        task = asyncio.current_task()
+        if at is None and self.diverged is None and not self._asked and (new := self.places.next_new(task)) is not None:
             step, is_remembered = new, False
         elif self._asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
@@ -129,9 +130,10 @@ class Forward:
                 await self._breathe()
             else:
                 after = None if at is None else self.places.after(at)
-                start = self._start_at_once(step, action, args, digest, after)
+                elapsed = run.around.clock.elapsed()
+                start = self._start_at_once(step, action, args, digest, after, elapsed)
                 if start is not None:
-                    await self._perform(step, action, start)
+                    await self._perform(step, action, start, task, elapsed)
                 else:
                     await self._begin(step, action, args, digest, after)
             if action.contract.hold:
@@ -152,14 +154,14 @@ class Forward:
         book.commit_soon()
         if error:
             raise NotJsonError(f"{action.topic} (step {step}) took effect, but {error}")
+        is_plain = type(done.result) in PLAIN and not action.parts.typed.result.loads
+        return done.result if is_plain else await self._given(step, action, done.result)
+
+    async def _given(self, step: StepId, action: Action[..., Any], result: Json) -> Any:  # noqa: ANN401 - the action's own type
+        """A result as the function gets it: a fresh copy, and what it is declared to be."""
         if action.parts.typed.result.loads:
-            return await self._restored(step, action, done.result)
-        if type(done.result) in PLAIN:
-            return done.result
-        try:
-            return unmask(done.result, book.saga.id, most=ON_LOOP)
-        except TooLargeError:
-            return await off_loop(lambda: unmask(done.result, book.saga.id))
+            return await self._restored(step, action, result)
+        return await give(result, self._run.book.saga.id)
 
     async def _hold(self, step: StepId, action: Action[..., Any]) -> None:
         """Bring a step to where it is held: allowed, and approved where that is needed. Raises StepDeniedError."""
@@ -286,14 +288,20 @@ class Forward:
             await self._run.around.clock.sleep(0)
 
     def _start_at_once(
-        self, step: StepId, action: Action[..., Any], args: Json, digest: str, after: tuple[StepId, ...] | None
+        self,
+        step: StepId,
+        action: Action[..., Any],
+        args: Json,
+        digest: str,
+        after: tuple[StepId, ...] | None,
+        elapsed: float,
     ) -> c.DispatchStep | None:
         """The intent of a new step that nothing stands in the way of; else None, and `_begin` finds out what does."""
         contract, parts = action.contract, action.parts
         is_plain = not (contract.hold or contract.resources or parts.sourced) and parts.before is None
         if not is_plain or self._run.book.saga.budget is not None:
             return None
-        verdict = judge_at_sight(self._run, contract)
+        verdict = judge_at_sight(self._run, contract, elapsed)
         if verdict is None or verdict.decision is not Decision.ALLOW:
             return None
         return c.DispatchStep(step, contract, args, digest, verdict, after, self.places.call_of(step))
@@ -313,7 +321,7 @@ class Forward:
             await keep(run, step, contract.topic, args)
         if straight:
             start = c.DispatchStep(step, contract, args, digest, verdict, after, self.places.call_of(step))
-            await self._perform(step, action, start)
+            await self._perform(step, action, start, asyncio.current_task(), run.around.clock.elapsed())
         else:
             run.book.tell(c.ProposeStep(step, contract, args, digest, after, call=self.places.call_of(step)))
             await self._judged(step, action, verdict)
@@ -396,7 +404,7 @@ class Forward:
                 return
         if run.book.saga.budget is not None and run.state(step).attempts:
             await keep_retry(run, action.topic)
-        await self._perform(step, action, start)
+        await self._perform(step, action, start, asyncio.current_task(), run.around.clock.elapsed())
 
     async def _require_fitting(self, step: StepId, action: Action[..., Any]) -> None:
         """Raises DivergedError where the arguments on record are not what the action takes by now."""
@@ -459,30 +467,41 @@ class Forward:
             await look_at(run, step, until)
         return not until
 
-    async def _perform(self, step: StepId, action: Action[..., Any], start: c.DispatchStep | c.StartAttempt) -> None:
-        """One attempt: intent durable, lease still ours, then the call, then its outcome."""
+    async def _perform(
+        self,
+        step: StepId,
+        action: Action[..., Any],
+        start: c.DispatchStep | c.StartAttempt,
+        task: asyncio.Task[Any] | None,
+        elapsed: float,
+    ) -> None:
+        """One attempt: intent durable, lease still ours, then the call, then its outcome.
+
+        `task` is the calling one, and `elapsed` the time now, by the clock that no one sets.
+        """
         run = self._run
         if run.draining:
             raise asyncio.CancelledError
-        if run.may_be_held and not await self._heed_pauses(action):
+        if run.may_be_held(elapsed) and not await self._heed_pauses(action):
             return
         if self.over or self.closed:
             self._refuse_if_taken_back(step if isinstance(start, c.DispatchStep) else run.state(step).place)
-        with Flight(run.in_flight, step):
+        with Flight(run.in_flight, step, task):
             run.book.tell(start)
             if run.book.saga.steps[step].status is not StepStatus.RUNNING:
                 return  # what was approved is not what would run now, or it is too late
-            outcome = await self._attempt(step, action)
+            outcome = await self._attempt(step, action, task)
             if outcome is None:
                 return  # another author's news came first, and it is not due any more: plan again
             if run.book.broken is not None:
                 report_unrecorded(run, step, outcome)
             run.book.tell(c.RecordOutcome(step=step, outcome=outcome))
-            if action.parts.reread is not None and isinstance(outcome, Succeeded):
+            succeeded = type(outcome) is Succeeded
+            if action.parts.reread is not None and succeeded:
                 await keep_after(run, step)
-            is_over = not isinstance(outcome, Succeeded) and note_failure(run)
+            is_over = not succeeded and note_failure(run)
         run.news.tell()
-        if not isinstance(outcome, Succeeded):
+        if not succeeded:
             run.book.commit_soon()
             let_cancellation_go_on()
             if run.book.saga.budget is not None:
@@ -512,7 +531,7 @@ class Forward:
         """Whether the intent on record is not this one: it was dropped, and the function, called again, has another."""
         return self.over and self._run.in_flight[step].task is not asyncio.current_task()
 
-    async def _attempt(self, step: StepId, action: Action[..., Any]) -> Outcome | None:
+    async def _attempt(self, step: StepId, action: Action[..., Any], task: asyncio.Task[Any] | None) -> Outcome | None:
         """From the durable intent to the outcome; None where what another wrote meanwhile does not go with that."""
         run, book = self._run, self._run.book
         begun = book.saga.steps[step]
@@ -545,7 +564,7 @@ class Forward:
             step,
             contract.topic,
             "action",
-            layered or partial(parts.signature.call, parts.function, args),
+            layered or parts.signature.caller(parts.function, args),
             parts.is_async or layered is not None,
             state.key or run.key(state),
             contract.timeout_s,
@@ -555,6 +574,7 @@ class Forward:
             reasons_for(book.saga, state) if state.reasons or run.was_tried(state) else (),
             partial(ended_late, run, step, state.attempts),
             parts.typed.store_result if parts.typed.result.stores else None,
+            task,
         )
         outcome = await run.around.executor.perform(call)
         if call.running:

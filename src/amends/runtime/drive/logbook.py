@@ -50,20 +50,34 @@ _Waiter: TypeAlias = tuple[int, "asyncio.Future[None]"]
 
 
 class Turn:
-    """The end of a turn of the loop, for all pens of one worker that write then: one call of the loop for all."""
+    """The end of a turn of the loop, for all pens of one worker that write then: one call of the loop for all.
+
+    Who is woken by an answer mostly has something to write in the same turn, so `expect` has it end after them: asked
+    for by the first `add` alone, it would take another turn of the loop, and a look at all its files.
+    """
 
     def __init__(self) -> None:
         self._books: list[Logbook] = []
+        self._is_expected = False
 
     def add(self, book: Logbook) -> None:
-        if not self._books:
-            asyncio.get_running_loop().call_soon(self._end)
+        if not self._is_expected:
+            self.expect()
         self._books.append(book)
 
+    def expect(self) -> None:
+        """End after all that the loop has to do by now."""
+        if not self._is_expected:
+            self._is_expected = True
+            asyncio.get_running_loop().call_soon(self._end)
+
     def _end(self) -> None:
-        books, self._books = self._books, []
-        for book in books:
-            book.begin_append()
+        self._is_expected = False
+        if self._books:
+            books, self._books = self._books, []
+            for book in books:
+                if not book.is_writing:
+                    book.begin_append()
 
 
 class Logbook:
@@ -88,8 +102,11 @@ class Logbook:
         """The number of the newest entry that is durable."""
         self.newest = 0
         """The number of the newest command that was told."""
+        self.durable = 0
+        """All commands up to this number are durable, and more may be: `written` knows."""
         self._told: list[_Told] = []
-        self._busy = False
+        self.is_writing = False
+        """The journal is being asked to write, or for what others wrote."""
         self._asked = 0
         """How many of the commands that were told the append under way is of."""
         self._since = 0.0
@@ -100,7 +117,10 @@ class Logbook:
         """Decide, fold, and queue for the next append. Raises RefusedError; then nothing has changed."""
         if self.broken is not None:
             raise self.broken
-        moment = c.NEVER if c.is_timeless(command) else self._moment()
+        is_timeless = type(command) in c.TIMELESS or (
+            type(command) is RecordOutcome and type(command.outcome) is Succeeded
+        )
+        moment = c.NEVER if is_timeless else self._moment()
         saga = self.saga
         events = decide(saga, command, moment)
         self.newest += 1
@@ -116,25 +136,20 @@ class Logbook:
         return tuple(command for _, command, _, _ in self._told)
 
     @property
-    def is_writing(self) -> bool:
-        """Whether the journal is being asked to write, or for what others wrote."""
-        return self._busy
-
-    @property
     def is_unborn(self) -> bool:
         """Whether nothing of its saga is durable that this pen knows of."""
         return self._head == 0
 
     def commit_soon(self) -> None:
         """Write what was told, unless someone commits it sooner: the next step's intent usually does."""
-        if not self._busy:
+        if not self.is_writing:
             self._turn.add(self)
 
     async def commit(self) -> None:
         """All that was told is durable when this returns, with what was told meanwhile."""
         while self._told and self.broken is None:
             self.begin_append()
-            if self._busy:  # else it was refused at once, and nobody would wake us
+            if self.is_writing:  # else it was refused at once, and nobody would wake us
                 await self._next_answer()
         if self.broken is not None:
             raise self.broken
@@ -153,7 +168,7 @@ class Logbook:
         """
         while self._told and self._told[0][0] <= last and self.broken is None:
             self.begin_append()
-            if self._busy:  # else it was refused at once, and nobody would wake us
+            if self.is_writing:  # else it was refused at once, and nobody would wake us
                 answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiters.append((last, answered))
                 return answered
@@ -169,9 +184,9 @@ class Logbook:
 
     def begin_append(self) -> None:
         """Have what was told written, unless an append is under way."""
-        if self._busy or not self._told or self.broken is not None:
+        if self.is_writing or not self._told or self.broken is not None:
             return
-        self._busy = True
+        self.is_writing = True
         self._asked = len(self._told)
         events: list[Event] = []
         for told in self._told:
@@ -183,7 +198,7 @@ class Logbook:
             return
         if self._observers.listen:
             self._since = self._observers.asked()
-        if isinstance(asked, Appending):
+        if type(asked) is Appending:
             asked.then(self._answered)
         else:
             asyncio.ensure_future(asked).add_done_callback(self._future_done)
@@ -228,20 +243,23 @@ class Logbook:
 
     def _over(self) -> None:
         """The append has been answered: wake those who waited for that, and write on for the others."""
-        self._busy = False
+        self.is_writing = False
         written = self._told[0][0] - 1 if self._told and self.broken is None else self.newest
+        if self.broken is None:
+            self.durable = written
         waiters, self._waiters = self._waiters, []
         for to, answered in waiters:
             if to > written:
                 self._waiters.append((to, answered))
             elif not answered.done():
                 answered.set_result(None)
+        self._turn.expect()
         if self._waiters:  # after those who were woken: they may have more to write
             asyncio.get_running_loop().call_soon(self.begin_append)
 
     def _break(self, error: AmendsError) -> None:
         self.broken = error
-        if not self._busy:
+        if not self.is_writing:
             self._over()
         self.on_moved()
 
@@ -254,8 +272,8 @@ class Logbook:
 
     async def refresh(self) -> None:
         """Fold in what others wrote."""
-        if not self._busy and self.broken is None:
-            self._busy = True
+        if not self.is_writing and self.broken is None:
+            self.is_writing = True
             self._errand = asyncio.ensure_future(self._catch_up_then_over())
             await self._next_answer()
 

@@ -132,12 +132,11 @@ class Places:
             for step, kept in self._unclaimed.items()
         )
 
-    def next_new(self) -> StepId | None:
+    def next_new(self, task: asyncio.Task[Any] | None) -> StepId | None:
         """The name of the step that the calling task asks for, where nothing is on record that it may be, and the task
         has taken a place before; else None, and no place is taken.
         """
         here = _here.get(None)
-        task = asyncio.current_task()
         if self._unclaimed or self._forgotten or here is None or here.owner is not self or here.task is not task:
             return None
         _here.set(TaskPlace(self, here.branch, here.made + 1, task))
@@ -262,7 +261,7 @@ class OpenPlaces(Places):
     def remembers(self, topic: str, digest: str, at: Spot | None, alike: Alike | None) -> bool:
         return at is not None and at.step in self._known
 
-    def next_new(self) -> StepId:
+    def next_new(self, task: asyncio.Task[Any] | None = None) -> StepId:
         self._made += 1
         step = StepId(str(self._made))
         self._known.add(step)

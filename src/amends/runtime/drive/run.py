@@ -82,9 +82,9 @@ class Flight:
 
     __slots__ = ("_ended", "_flights", "_is_over", "_step", "task")
 
-    def __init__(self, flights: dict[StepId, Flight], step: StepId) -> None:
+    def __init__(self, flights: dict[StepId, Flight], step: StepId, task: asyncio.Task[Any] | None) -> None:
         self._flights, self._step = flights, step
-        self.task = asyncio.current_task()
+        self.task = task
         self._is_over = False
         self._ended: asyncio.Future[None] | None = None
 
@@ -175,10 +175,11 @@ class Run:
 
     def was_tried(self, step: Step) -> bool:
         """Whether there may be earlier attempts to tell of: of the step, of its part of the work, or of the saga."""
-        return bool(step.reasons or self.book.saga.rewinds or self.begun.because)
+        saga = self.book.saga
+        return bool(step.reasons or saga.rewinds or (saga.begun is not None and saga.begun.because))
 
     def flight(self, step: StepId) -> Flight:
-        return Flight(self.in_flight, step)
+        return Flight(self.in_flight, step, asyncio.current_task())
 
     @property
     def flights(self) -> tuple[asyncio.Future[None], ...]:
@@ -188,7 +189,7 @@ class Run:
         """The intent is durable, and nothing says that the lease under which it was written has ended since."""
         around, book = self.around, self.book
         lapses, last = around.lapses, book.newest
-        while (written := book.written(last)) is not None:
+        while book.durable < last and (written := book.written(last)) is not None:
             await written
         if book.broken is not None:
             raise book.broken
@@ -196,13 +197,13 @@ class Run:
         if not in_time or around.lapses != lapses:
             await self.book.still_held()
 
-    @property
-    def may_be_held(self) -> bool:
-        """Whether to look before a dispatch: something is paused, or nobody has looked for pauses for a while."""
+    def may_be_held(self, elapsed: float) -> bool:
+        """Whether to look before a dispatch: something is paused, or nobody has looked for pauses for a while.
+
+        `elapsed`: the time now, by the clock that no one sets.
+        """
         pauses = self.around.pauses
-        if pauses.active or self.book.saga.phase is not SagaStatus.RUNNING:
-            return True
-        return self.around.clock.elapsed() >= pauses.stale_at
+        return bool(pauses.active) or self.book.saga.phase is not SagaStatus.RUNNING or elapsed >= pauses.stale_at
 
     async def hold_back(self, topic: str, *, back: bool = False) -> bool:
         """Whether dispatch of this topic is paused for this saga; the saga is then paused too, and that is on record.

@@ -320,9 +320,14 @@ class Work(OnFiles):
         if action.parts.on_files or FILES in named:
             named = self._with_files(action, named)
         try:
-            kept = self._kept(action, named, ON_LOOP)
+            if action.parts.typed.stores:
+                kept = self._kept(action, named, ON_LOOP)
+            else:  # as `_kept` does, less a call
+                kept = keep(named, self.id, f"{action.topic}: args", ON_LOOP)
         except TooLargeError:
             return self._with_large(begin, action, named, at)
+        except NotJsonError as exc:
+            raise exc if action.parts.typed.stores else action.parts.typed.not_json(named, exc) from None
         return begin(action, kept.value, kept.digest, kept.secrets, at)
 
     async def _with_large(
@@ -350,7 +355,7 @@ def begin_with(
 
 def bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, object]:
     """The arguments of a step by name. Raises DeclarationError or InputError."""
-    if not isinstance(cast("object", action), Action):
+    if not isinstance(action, Action):  # pyright: ignore[reportUnnecessaryIsInstance] - users may give anything
         raise DeclarationError(
             f"{action!r} is not an action; decorate it with @action(topic), or register(topic, function)"
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.core.words.values import DEEPEST, LARGEST_VALUE, SECRET_MARK, Weight
@@ -40,6 +41,7 @@ class Signature:
         self._whole = inspect.Signature(parameters[skip:])
         self._parameters = self._whole.parameters
         self.names = tuple(self._parameters)
+        self._count = len(self.names)
         kinds = {parameter.kind for parameter in self._parameters.values()}
         self._simple = kinds <= {_P.POSITIONAL_OR_KEYWORD}
         self._by_keyword = kinds <= {_P.POSITIONAL_OR_KEYWORD, _P.KEYWORD_ONLY}
@@ -62,7 +64,7 @@ class Signature:
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The arguments by name, defaults that can be stored included. Raises TypeError as a call would."""
-        if self._simple and not kwargs and len(args) == len(self.names):
+        if self._simple and not kwargs and len(args) == self._count:
             return dict(zip(self.names, args, strict=True))
         bound = self._whole.bind(*args, **kwargs)
         given = cast("dict[str, object]", bound.arguments)
@@ -107,6 +109,10 @@ class Signature:
             return False
         given[name] = default
         return True
+
+    def caller(self, function: Callable[..., Any], named: Mapping[str, Any]) -> Callable[[], Any]:
+        """A call with arguments by name that waits to be made."""
+        return partial(function, **named) if self._by_keyword else partial(self.call, function, named)
 
     def call(self, function: Callable[..., Any], named: Mapping[str, Any], *first: object) -> Any:  # noqa: ANN401 - the user's own type
         """Call with arguments by name, as `bind` gave them."""
