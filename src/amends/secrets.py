@@ -179,6 +179,11 @@ def _small_copy(items: dict[Any, Any]) -> object:
     return items.copy()
 
 
+def _is_flat(value: Json) -> bool:
+    """Whether it is a small object of plain values: then no secret is in it, for a secret's mark is an object."""
+    return type(value) is dict and _small_copy(value) is not None
+
+
 class _Masking:
     """One walk. Only exact types are looked into: no code of whoever made the value is called."""
 
@@ -262,7 +267,7 @@ def secrets_in(value: object) -> Iterator[Secret]:
 def secrets_on_record(salt: str, *values: Json) -> Iterator[Secret]:
     """The secrets of values on record, of which a process that was never given them has what it can have."""
     for value in values:
-        if type(value) in _CONTAINERS:
+        if type(value) in _CONTAINERS and not _is_flat(value):
             yield from secrets_in(unmask(value, salt))
 
 

@@ -569,6 +569,6 @@ Command: TypeAlias = (
 )
 
 TIMELESS: Final = frozenset[type]({StartSaga, DispatchStep, FinishWork})
-"""Commands that are decided in the same way at any time, as a RecordOutcome of a success is: nobody has to look at a
-clock for them.
+"""Commands that are decided in the same way at any time, as what records a success is: nobody has to look at a clock
+for them.
 """

@@ -45,7 +45,7 @@ from amends.runtime.drive.asking import LOOK_AGAIN_S, look_again, probe, wait
 from amends.runtime.drive.children import ends_with, release
 from amends.runtime.drive.executor import Part
 from amends.runtime.drive.forward import Forward
-from amends.runtime.drive.judging import judge, keep_rates
+from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates
 from amends.runtime.drive.late import end_of_thread, note_thread, thread_ended
 from amends.runtime.drive.parallel import Parallel
 from amends.runtime.drive.reread import changed_since
@@ -240,7 +240,10 @@ class Backward:
         """One attempt: judged, intent durable, lease still ours, then the call, then its outcome."""
         run, book = self._run, self._run.book
         approved = state.approval is not None and state.approval.status is ApprovalStatus.USED
-        verdict = await judge(run, state.id, state.contract, state.args, back=True, approval_present=approved)
+        at_sight = None if approved else judge_at_sight(run, state.contract, run.around.clock.elapsed(), back=True)
+        verdict = at_sight or await judge(
+            run, state.id, state.contract, state.args, back=True, approval_present=approved
+        )
         if verdict.decision is not Decision.DENY and (until := await keep_rates(run, state.id, verdict)):
             await wait(run, min(until, _window_end(book.saga, state) or until))
             run.stop_if_draining()

@@ -24,8 +24,9 @@ _MADE_UP: Final = "amends-sourced"
 """The rule by which an argument is denied that `sourced=` names, and that has no source on record."""
 
 
-def judge_at_sight(run: Run, contract: Contract, elapsed: float) -> Verdict | None:
-    """The verdict on a new step, where the policy in force says the same of every step of its action; else None.
+def judge_at_sight(run: Run, contract: Contract, elapsed: float, *, back: bool = False) -> Verdict | None:
+    """The verdict on a step that nobody was asked about, where the policy in force says the same of every step of its
+    action; else None.
 
     `elapsed`: the time now, by the clock that no one sets.
     """
@@ -36,7 +37,7 @@ def judge_at_sight(run: Run, contract: Contract, elapsed: float) -> Verdict | No
             return None
         gate = policies.gate or gate
     begun = run.book.saga.begun
-    return gate.kept(contract, begun, back=False) if isinstance(gate, PolicyGate) and begun is not None else None
+    return gate.kept(contract, begun, back=back) if isinstance(gate, PolicyGate) and begun is not None else None
 
 
 async def judge(

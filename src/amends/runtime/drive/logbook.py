@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from typing import Final, TypeAlias, cast
 
 from amends.core import commands as c, events as e
-from amends.core.commands import Command, EnrolLate, Moment, RecordOutcome
+from amends.core.commands import Command, EnrolLate, Moment, RecordCompensation, RecordOutcome
 from amends.core.decide import decide
 from amends.core.events import Event
 from amends.core.plan import next_back
@@ -117,9 +117,8 @@ class Logbook:
         """Decide, fold, and queue for the next append. Raises RefusedError; then nothing has changed."""
         if self.broken is not None:
             raise self.broken
-        is_timeless = type(command) in c.TIMELESS or (
-            type(command) is RecordOutcome and type(command.outcome) is Succeeded
-        )
+        ended = command.outcome if type(command) is RecordOutcome or type(command) is RecordCompensation else None
+        is_timeless = type(command) in c.TIMELESS or type(ended) is Succeeded
         moment = c.NEVER if is_timeless else self._moment()
         saga = self.saga
         events = decide(saga, command, moment)
