@@ -35,11 +35,11 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all security soak simulate images mutants spin model check format coverage bench \
+.PHONY: help venv demo test test-all security soak simulate images mutants spin model check format coverage bench test-adapters \
 	bench-peers docs lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 
@@ -124,6 +124,24 @@ $(VENV).peers/.made: $(VENV)/.made requirements-peers.lock
 docs: $(VENV)/.dev ## Make the site of the pages, in dist/site.
 	@$(BIN)/python tools/site.py
 
+# A framework that agents are written in, with its oldest or newest version: each in an environment of its own, in which
+# its tests are found, which are left out everywhere else.
+ADAPTERS := langchain-oldest langchain-newest
+
+test-adapters: $(ADAPTERS:%=$(VENV).adapters/%) ## Run each adapter's tests with the oldest and the newest version of its framework.
+	@set -e; for one in $(ADAPTERS); do \
+		echo "adapters: $$one"; \
+		AMENDS_ADAPTER=$${one%-*} $(VENV).adapters/$$one/bin/python -m pytest -q -n 2 -p no:cacheprovider tests/adapters $(ARGS); \
+	done
+
+$(VENV).adapters/%: requirements-adapters-%.lock pyproject.toml $(VENV)/.made
+	@echo "installing $* into $@"
+	@$(BIN)/python -m venv --clear $@
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $@/bin/python -m pip --quiet install --require-hashes \
+		-r requirements-adapters-$*.lock
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $@/bin/python -m pip --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
 # uv resolves for every supported Python and platform at once, so one lock serves them all.
 lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(PIP) install --require-hashes -r requirements-resolver.lock
@@ -131,6 +149,7 @@ lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,pyproject.toml --group dev,requirements-dev.lock,--constraints requirements.lock)
 	@$(call compile,pyproject.toml --group mutants,requirements-mutants.lock,--constraints requirements.lock)
 	@$(call compile,--group peers,requirements-peers.lock)
+	@$(foreach one,$(ADAPTERS),$(call compile,pyproject.toml --group adapters-$(one),requirements-adapters-$(one).lock,--constraints requirements.lock) && ) true
 	@$(call compile,--group boot,requirements-boot.lock)
 	@$(call compile,--group resolver,requirements-resolver.lock)
 
@@ -139,7 +158,7 @@ compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
-	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock

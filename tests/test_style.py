@@ -65,14 +65,15 @@ BANNED_VERBS = listed("process handle manage")
 # Of which words a module's name is made: those of the glossary, and these of the trade.
 TRADE_WORDS = listed(
     """
-    access addresses amends ancestors annotations append apply asking attest background backward bootstrap
+    access adapters addresses amends ancestors annotations append apply asking attest background backward bootstrap
     bounded branches built by cases checks children choices cli clock clocks cloudevents codec command commands
     compatibility completing conditions config confining conflicts contents context control core courier
     couriers covering crash database dataclass deadlines decide deciders declare decorators definition delta demo
     described diff disk displaced doctor drilling drive driver dry ed effects engine entries environment
     environments errors events examine exceptions executor explain exporting facts families family faults fields
     file files findings fixture fork forward frontier given globs graph groups hand handle health hidden hints
-    home ids in inputs judging keys kinds kinship language late launch library life lines lists live load local
+    home ids in inputs judging keys kinds kinship langchain
+    language late launch library life lines lists live load local
     lock locks log logbook logs loop main marked memory merge merging metrics misfit model modules mortal names
     net new note notify objects observers operate options os outline output outside overlay ownership page pages
     parallel parts paths patterns people plan plans port preview private process program programs progress

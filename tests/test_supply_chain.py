@@ -115,4 +115,5 @@ def test_ci_asks_for_the_model_checker_and_leaves_nothing_out() -> None:
         "make check",
         "make test",
         "make test-all",
+        "make test-adapters",
     ]

@@ -22,6 +22,7 @@ AmendsError
 │   └── UnverifiedError         an assertion of `verify=` does not hold
 ├── RefusedError                a request that the saga's state does not allow
 │   ├── PastPivotError          it would roll back over an irreversible step
+│   ├── SessionOverError        a session that has ended, goes back or was left is asked for another step
 │   ├── PolicyNotInForceError   a policy is named that nobody has adopted on this journal
 │   └── DivergedError           the code asks for something else than the journal remembers
 ├── WaitTimeoutError            nobody sent what a saga waited for in time; also a TimeoutError
@@ -205,9 +206,13 @@ class StepLostError(StepError):
 
 
 class StepDeniedError(StepError):
-    """The gate said no; nothing was dispatched."""
+    """The gate said no; nothing was dispatched. `rule` is the one that spoke; empty where people refused."""
 
     happened = False
+
+    def __init__(self, message: str, *, step: str, topic: str, rule: str = "") -> None:
+        super().__init__(message, step=step, topic=topic)
+        self.rule = rule
 
 
 class UnverifiedError(StepError):
@@ -236,6 +241,10 @@ class PastPivotError(RefusedError):
 
 class PolicyNotInForceError(RefusedError):
     """The policy that is named is not the one in force; nothing was opened. The message has the command to adopt it."""
+
+
+class SessionOverError(RefusedError):
+    """The session has ended, goes back, or was left: it takes no more steps. The message says why."""
 
 
 class DivergedError(RefusedError):

@@ -62,7 +62,7 @@ FRESH = altered(USED, unsure=False, certain=True, late=False, given_up=False, fa
         (e.LockTaken(step=FLIGHT), {}),
         (e.LockRefused(step=FLIGHT, error="x", deadlock=True),
          {"error": "x", "deadlocked": True, "retry_at": None, "given_up": True}),
-        (e.ActionDenied(step=FLIGHT, rule="r", policy="p", why="x"), {"error": "x"}),
+        (e.ActionDenied(step=FLIGHT, rule="r", policy="p", why="x"), {"error": "x", "denied_by": "r"}),
         (e.ActionAllowed(step=FLIGHT, rule="r", policy="p"), {}),
         (e.StepPlaced(step=FLIGHT, place=FLIGHT), {}),
         (e.StepDropped(step=FLIGHT, why="x"), {}),

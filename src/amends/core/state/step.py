@@ -176,6 +176,8 @@ class Step:
     """What the definition was told about it, kept from when it begins to be taken back, or a person vouches for it."""
     forgotten: bool = False
     """The definition, when it is called again, does not ask for it: it does it anew."""
+    denied_by: str = ""
+    """The rule that denied it; empty where people did, or nobody."""
     call: str = ""
     """The caller's own id of it, in an open saga; empty where it has none."""
 
@@ -422,8 +424,8 @@ def _held_up(
         case e.LockRefused(error=error, deadlock=deadlock):
             refused = altered(step, deadlocked=deadlock, retry_at=None, given_up=True)
             return altered(refused, status=status, error=error, where="")
-        case e.ActionDenied(why=why):
-            return altered(step, status=status, error=why, where="")
+        case e.ActionDenied(rule=rule, why=why):
+            return altered(step, status=status, error=why, where="", denied_by=rule)
         case _:
             assert_never(event)
 

@@ -192,7 +192,7 @@ def step_error(step: Step) -> StepError:
     """How a step that ended badly looks to the function: the same now and when it is called again."""
     status, error, fatal, where = step.told or (step.status, step.error, step.fatal, step.where)
     if status is StepStatus.DENIED:
-        return StepDeniedError(error, step=step.id, topic=step.topic)
+        return StepDeniedError(error, step=step.id, topic=step.topic, rule=step.denied_by)
     if fatal:
         happened = False if status is StepStatus.FAILED else None
         return StepFatalError(error, step=step.id, topic=step.topic, happened=happened, where=where)

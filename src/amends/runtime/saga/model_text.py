@@ -12,8 +12,10 @@ from amends.errors import (
     AmendsError,
     ApprovalPending,
     DeadlockError,
+    DivergedError,
     InputError,
     RefusedError,
+    SessionOverError,
     StepDeniedError,
     StepError,
     StepFailedError,
@@ -35,7 +37,10 @@ def text_for_model(error: BaseException) -> str:
                 "Asked for again under the same call, it goes on once they have answered."
             )
         case StepDeniedError():
-            said = f"Denied: {error.topic} was not done. {_sentence(error.reason)} Go another way, or ask the user."
+            rule = f"Rule {error.rule}: " if error.rule else ""
+            said = (
+                f"Denied: {error.topic} was not done. {rule}{_sentence(error.reason)} Go another way, or ask the user."
+            )
         case DeadlockError():
             said = f"Failed: {error.topic} was not done: what it needs is held by other work. Try again later."
         case StepFailedError():
@@ -58,6 +63,16 @@ def text_for_model(error: BaseException) -> str:
         case _:
             said = f"Failed: it raised {type(error).__name__}."
     return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+
+
+def text_or_raise(error: BaseException) -> str:
+    """The text for the model, where the run goes on. Raises the error where it has to end: what is fatal rolls it back,
+    a session that is over takes no more steps, and of anything else that was raised nobody knows what it means.
+    """
+    told = StepError | InputError | RefusedError | UnknownCheckpointError
+    if not isinstance(error, told) or isinstance(error, StepFatalError | SessionOverError | DivergedError):
+        raise error
+    return text_for_model(error)
 
 
 def text_of_rollback(feedback: Feedback) -> str:

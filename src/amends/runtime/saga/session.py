@@ -20,7 +20,7 @@ from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.values import Json, SagaId
 from amends.dataclass import dataclass
-from amends.errors import Abort, AmendsError, Detach, InputError, RefusedError
+from amends.errors import Abort, AmendsError, Detach, InputError, RefusedError, SessionOverError
 from amends.journal.port.locks import checked_resource
 from amends.runtime.declare.action import Action, InFunction, current_call
 from amends.runtime.declare.definition import SagaDefinition
@@ -297,7 +297,7 @@ class Session:
         """The drive to act through. Raises RefusedError where there is none, and none will come by itself."""
         while self._drive is None:
             if self._leaving.done():
-                raise RefusedError(f"session {self.id} was left; open it again to go on with it")
+                raise SessionOverError(f"session {self.id} was left; open it again to go on with it")
             opened: asyncio.Future[Any] = asyncio.ensure_future(self._opened.wait())
             halted: asyncio.Future[Any] = asyncio.ensure_future(self._host.halted(self.id))
             try:
@@ -305,7 +305,7 @@ class Session:
                 if not self._opened.is_set() and halted.done():
                     stands: Standing = halted.result()
                     if stands.status is not SagaStatus.PAUSED:
-                        raise RefusedError(f"session {self.id} is {_told(stands)}")
+                        raise SessionOverError(f"session {self.id} is {_told(stands)}")
                     await asyncio.wait({opened})
             finally:
                 opened.cancel()
@@ -332,7 +332,7 @@ class Session:
             if not task.cancelled():
                 return task.result()
             if self._leaving.done() or asked is None:
-                raise RefusedError(f"session {self.id}: it was stopped before this came to its end")
+                raise SessionOverError(f"session {self.id}: it was stopped before this came to its end")
             saga = await self._host.state(self.id)
             step = None if asked.step is None else saga.steps.get(asked.step)
             if step is None:
