@@ -57,7 +57,7 @@ def count(figures: Figures, revision: str, there: Path, folder: Path, goal: floa
         now, then = (between(tree, kind, small, large, folder) for tree in (HERE, there))
         figures.at_most(f"{name}: instructions now / at {revision}", now / then, BOUND)
         if goal is not None and name in TIMED:
-            figures.goal(f"{name}: instructions, what is aimed at", now / then, goal)
+            figures.goal(f"{name}: instructions", now / then, goal)
     now, then = (counted(tree, "-c", "from amends import Coordinator") for tree in (HERE, there))
     bare = counted(HERE, "-c", "pass")
     figures.at_most(f"the import: instructions now / at {revision}", (now - bare) / (then - bare), BOUND)
@@ -72,7 +72,7 @@ def take_time(figures: Figures, revision: str, there: Path, folder: Path, goal: 
         ratio = min(now) / min(then)
         figures.at_most(f"{name}: CPU now / at {revision}", ratio, BOUND)
         if goal is not None:
-            figures.goal(f"{name}: CPU, what is aimed at", ratio, goal)
+            figures.goal(f"{name}: CPU", ratio, goal)
 
 
 def cpu_s(tree: Path, kind: str, amount: int, folder: Path) -> float:

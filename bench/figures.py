@@ -28,10 +28,14 @@ class Figures:
     def at_least(self, name: str, value: float, bound: float, unit: str = "x") -> None:
         self._row(name, f"{value:.2f} {unit}", f">= {bound:g} {unit}", kept=value >= bound)
 
-    def goal(self, name: str, value: float, aim: float, unit: str = "x") -> None:
+    def goal(self, name: str, value: float, aim: float, unit: str = "x", *, at_least: bool = False) -> None:
         """A row that says how far it is to what is aimed at, and never fails."""
+        is_reached = value >= aim if at_least else value <= aim
         self.table.add_row(
-            name, f"{value:.2f} {unit}", f"goal {aim:g} {unit}", "reached" if value <= aim else "not yet"
+            f"{name}: what is aimed at",
+            f"{value:.2f} {unit}",
+            f"goal {aim:g} {unit}",
+            "reached" if is_reached else "not yet",
         )
 
     def shown(self, name: str, value: float, unit: str) -> None:
