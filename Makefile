@@ -35,7 +35,7 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all security soak simulate images mutants spin model check format coverage bench test-adapters \
+.PHONY: help venv demo test test-all test-postgres security soak simulate images mutants spin model check format coverage bench test-adapters \
 	bench-peers docs lock clean
 
 help: ## Show this list.
@@ -51,6 +51,17 @@ test: $(VENV)/.dev ## Run the tests; of crash points, schedules, pairs and other
 
 test-all: $(VENV)/.dev ## Run the rest: what `make test` leaves out, and nothing that it runs.
 	@AMENDS_TESTS=rest $(PYTEST) $(ARGS)
+
+# The tests start a server of their own: Debian's where it is installed, else the one of the wheel in that environment.
+test-postgres: $(VENV)/.dev $(VENV).postgres/.made ## Run the tests of the journal in PostgreSQL, on a server that they start.
+	@AMENDS_TEST_POSTGRES=1 $(PYTEST) tests/postgres $(ARGS)
+
+$(VENV).postgres/.made: $(VENV)/.made requirements-postgres.lock
+	@echo "installing a PostgreSQL server into $(VENV).postgres"
+	@$(BIN)/python -m venv --clear $(VENV).postgres
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).postgres/bin/python -m pip --quiet install --require-hashes \
+		-r requirements-postgres.lock
+	@touch $@
 
 security: $(VENV)/.dev ## Play every attack of SECURITY.md, and say how many there are.
 	@$(BIN)/python -m tests.security
@@ -150,6 +161,7 @@ lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,pyproject.toml --group mutants,requirements-mutants.lock,--constraints requirements.lock)
 	@$(call compile,--group peers,requirements-peers.lock)
 	@$(foreach one,$(ADAPTERS),$(call compile,pyproject.toml --group adapters-$(one),requirements-adapters-$(one).lock,--constraints requirements.lock) && ) true
+	@$(call compile,--group postgres,requirements-postgres.lock)
 	@$(call compile,--group boot,requirements-boot.lock)
 	@$(call compile,--group resolver,requirements-resolver.lock)
 
@@ -158,7 +170,7 @@ compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
-	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters $(VENV).postgres .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock

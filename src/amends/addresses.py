@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from amends.clock import Clock
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from amends.evidence.sign.notary import KeyNotary
 
 JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
+_DATABASES: Final = frozenset({"postgresql", "postgres"})
 _SQLITE: Final = b"SQLite format 3\0"
 
 
@@ -30,12 +32,14 @@ async def open_journal(
     checked: bool = True,
     inline: bool = False,
 ) -> Journal:
-    """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, or `:memory:`.
+    """The journal at an address: a path, `sqlite:///relative`, `sqlite:////absolute`, `postgresql://…` or `:memory:`.
 
     Whoever only looks does not sign, and needs no key. Only the store that is used is imported.
-    `inline`: a file is read where it is asked, without threads, and nothing of it needs a loop to be awaited.
+    `inline`: it is read where it is asked, without threads, and nothing of it needs a loop to be awaited.
     """
     path = journal_file(address)
+    if is_database(address):
+        return await _open_database(address, clock, evidence_key, signs=signs, checked=checked, inline=inline)
     group = sharing_group(journal_group)
     signs = signs and not has_another_key(path, evidence_key, group)
     notary = evidence_notary(path, evidence_key, group=group) if signs else None
@@ -52,6 +56,91 @@ async def open_journal(
         if is_new_here and _is_of_another_kind(path):  # else closing it would drop the locks that SQLite has on it here
             raise JournalAccessError(f"{path} is no journal, and no database at all; name another file") from None
         raise
+
+
+async def _open_database(
+    address: str, clock: Clock, evidence_key: str | None, *, signs: bool, checked: bool, inline: bool
+) -> Journal:
+    postgres = _postgres()
+    place = key_place(address) if signs else None
+    notary = None
+    if place is not None:
+        notary = evidence_notary(place, evidence_key)
+        if not _has_chosen_key(evidence_key):
+            _make_folder(place.parent)
+    journal: Journal = await postgres.PostgresJournal.open(
+        address, clock, notary=notary, checked=checked, may_differ=not _has_chosen_key(evidence_key), inline=inline
+    )
+    return journal
+
+
+def _postgres() -> ModuleType:
+    """The store in PostgreSQL, which not everybody has installed."""
+    from importlib import import_module
+
+    try:
+        import_module("amends.journal.postgres.address")
+        return import_module("amends.journal.postgres")
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise InputError(
+            "a journal in PostgreSQL needs psycopg, which is not installed here: pip install 'amends[postgres]'"
+        ) from None
+
+
+def migrate_database(address: str) -> tuple[int, int]:
+    """Make the tables of a journal in a database, or bring them forward: from which format to which."""
+    found: tuple[int, int] = _postgres().database.migrate(_postgres().address.PostgresAddress(address))
+    return found
+
+
+def is_database(address: str) -> bool:
+    """Whether the journal at an address is in PostgreSQL, and no file."""
+    return address.partition("://")[0] in _DATABASES and "://" in address
+
+
+def is_kept(address: str) -> bool:
+    """Whether the journal at an address outlives this process."""
+    return is_database(address) or journal_file(address) is not None
+
+
+def is_there(address: str) -> bool:
+    """Whether there is something to look at: a file that exists, or a database, which is asked when it is opened."""
+    path = journal_file(address)
+    return is_database(address) or (path is not None and path.exists())
+
+
+def shown(address: str) -> str:
+    """An address as it may be shown and logged: of a connection string, hosts and database alone."""
+    return str(_postgres().address.PostgresAddress(address)) if is_database(address) else address
+
+
+def key_place(address: str) -> Path | None:
+    """The path beside which the key of the journal at an address lies, where nobody chose another; None for one in
+    memory. A database has none beside it: its key is a file of this user's, named after hosts and database.
+    """
+    if not is_database(address):
+        return journal_file(address)
+    state = os.environ.get("XDG_STATE_HOME")
+    folder = Path(state) if state else Path("~/.local/state").expanduser()
+    return folder / "amends" / f"postgresql-{_postgres().address.PostgresAddress(address).digest}"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise EvidenceKeyError(
+            f"the key that signs would lie in {folder}, which cannot be made ({exc.strerror}); "
+            "say where it is: AMENDS_EVIDENCE_KEY_FILE"
+        ) from None
+
+
+def _has_chosen_key(evidence_key: str | None) -> bool:
+    from amends.evidence.sign.keys import KEY, KEY_FILE
+
+    return bool(evidence_key or os.environ.get(KEY) or os.environ.get(KEY_FILE))
 
 
 def _is_of_another_kind(path: Path) -> bool:
@@ -106,17 +195,22 @@ def digest_key(address: str, evidence_key: str | None = None, *, journal_group: 
     """
     try:
         group = sharing_group(journal_group)
-        notary = evidence_notary(journal_file(address), evidence_key, group=group)
+        notary = evidence_notary(key_place(address), evidence_key, group=group)
         return DigestKey.of(notary.derived("digests of secrets"))
     except EvidenceKeyError:
         return None
 
 
 def journal_file(address: str) -> Path | None:
-    """The file that an address names; None for `:memory:`. Raises InputError for a kind that amends does not know."""
-    if address == ":memory:":
+    """The file that an address names; None for `:memory:` and for a database. Raises InputError for a kind that amends
+    does not know.
+    """
+    if address == ":memory:" or is_database(address):
         return None
     scheme, found, rest = address.partition("://")
     if found and scheme != "sqlite":
-        raise InputError(f"{scheme}:// is no journal that amends knows; give a file's path, sqlite:///path or :memory:")
+        raise InputError(
+            f"{scheme}:// is no journal that amends knows; give a file's path, sqlite:///path, :memory:, or "
+            "postgresql://user@host/database"
+        )
     return Path(rest.removeprefix("/") if found else address)

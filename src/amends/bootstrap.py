@@ -13,7 +13,7 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from amends.addresses import digest_key, open_journal
+from amends.addresses import digest_key, open_journal, shown
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.words.values import Json, SagaId
 from amends.errors import PolicyNotInForceError, RefusedError
@@ -62,7 +62,8 @@ class Coordinator(runtime.Coordinator):
     ) -> Opening:
         """Open a coordinator: `async with Coordinator.open("amends.db") as coordinator`, or await it, then close it.
 
-        journal: a file's path, made where there is none; `:memory:` keeps nothing past this process.
+        journal: a file's path, made where there is none; `postgresql://…`, which `amends journal migrate` makes;
+            `:memory:` keeps nothing past this process.
         policy: the file that has to be the policy in force; a journal that holds nothing yet begins with it. Raises
             PolicyNotInForceError where another one judges: `adopt` changes that. Where none is named, what was adopted
             last judges, else the built-in one. Raises PolicyError.
@@ -191,10 +192,10 @@ def _not_in_force(gate: Policies, policy: str, journal: str) -> PolicyNotInForce
     judges = "the built-in one judges"
     if gate.adopted is not None:
         judges = f"{gate.digest[:12]} judges, adopted by {gate.adopted.by} ({gate.adopted.why})"
-    words = ["amends", "policy", "adopt", policy, "--journal", journal, "--why", "REASON"]
+    words = ["amends", "policy", "adopt", policy, "--journal", shown(journal), "--why", "REASON"]
     return PolicyNotInForceError(
-        f"{policy} is not the policy in force on {journal}: {judges}; adopt it, saying why: {shlex.join(words)}; or "
-        "leave it out, to go by the one in force"
+        f"{policy} is not the policy in force on {shown(journal)}: {judges}; adopt it, saying why: "
+        f"{shlex.join(words)}; or leave it out, to go by the one in force"
     )
 
 

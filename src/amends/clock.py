@@ -95,6 +95,16 @@ class SteadyClock:
         self._trusted_to = now + _TRUSTED_MS if now >= least else 0
         return self._least
 
+    def go_by(self, at: int, elapsed: float, *, anew: bool = False) -> None:
+        """Go by another clock on the wall from now on, which said `at` when the one that no one sets said `elapsed`.
+
+        `anew`: nothing was told by the one before, so that this one may be behind it.
+        """
+        if anew:
+            self._from, self._least = (at, elapsed), 0
+        self._wall = lambda: at + int((self.elapsed() - elapsed) * 1000)
+        self._trusted_to = 0
+
     def not_before(self, at: int) -> None:
         """It has been that late already."""
         if at > self.now():

@@ -69,6 +69,7 @@ AmendsError
     ├── JournalAccessError      the file or its directory cannot be read or written
     ├── JournalDamagedError     what is stored does not verify
     ├── JournalVersionError     written by a newer version
+    ├── JournalMovedError       copied to another place
     ├── PayloadRemovedError     what an entry held was removed, as retention asks; only its digest is kept
     └── ForkedError             used in a child of the process that opened it
 
@@ -452,6 +453,10 @@ class JournalDamagedError(JournalError):
 
 class JournalVersionError(JournalError):
     """The journal was written by a newer version of amends."""
+
+
+class JournalMovedError(JournalError):
+    """The journal was copied to another place, or is being copied; nothing is written here any more."""
 
 
 class PayloadRemovedError(JournalError):

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from amends.addresses import journal_file
+from amends.addresses import is_there
 from amends.cli import config
 from amends.journal.port.journal import Journal
 from amends.operate import reading
@@ -43,8 +43,7 @@ def opened_to_read(address: str) -> AbstractAsyncContextManager[Journal]:
 
 async def drilled_on(address: str) -> DrilledAt:
     """When each action last passed a drill, by the journal at this address; nothing where there is none."""
-    path = journal_file(address)
-    if path is None or not path.exists():
+    if not is_there(address):
         return {}
     async with opened_to_read(address) as journal:
         from amends.evidence.drills import last_passed

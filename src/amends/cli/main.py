@@ -58,6 +58,7 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("changeset", "amends.cli.commands.changeset", "Look at file work that has not landed, and decide about it."),
         ("document", "amends.cli.commands.document", "Read the documents of a journal, and who changed them."),
         ("lock", "amends.cli.commands.lock", "See who keeps a resource to itself, and who waits for it."),
+        ("worker", "amends.cli.commands.worker", "See who drives sagas on a journal."),
         ("action", "amends.cli.commands.action", "Look at actions, and check what they promise."),
     ),
     "Decide": (
@@ -78,6 +79,7 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     ),
     "Keep": (
         ("evidence", "amends.cli.commands.evidence", "Show what happened, so that others can check it."),
+        ("journal", "amends.cli.commands.journal", "Make a journal in PostgreSQL, or bring it forward."),
         ("prune", "amends.cli.commands.prune", "Remove for good what sagas held that ended long ago."),
     ),
 }

@@ -24,7 +24,7 @@ _journal = click.option(
     envvar="AMENDS_JOURNAL",
     show_default=config.JOURNAL,
     show_envvar=True,
-    help="The journal: a file's path.",
+    help="The journal: a file's path, or postgresql://user@host/database.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one object for each line of stdout.")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
-from amends.addresses import journal_file
+from amends.addresses import is_kept
 from amends.cli import config
 from amends.cli.journal import opened_to_read
 from amends.cli.show.hints import command, tell_review, unconfigured
@@ -384,21 +384,21 @@ def tell_ended(
         out.say(f"  {visible(command(journal, 'incident', 'show', incident))}")
     for name in ended.waits_for:
         out.say(f"  waits for {visible(name)}: {visible(command(journal, 'saga', 'signal', ended.id, name))}")
-    now, is_kept = SystemClock().now(), journal_file(journal) is not None
+    now, is_left = SystemClock().now(), is_kept(journal)
     if ended.due_at is not None:
-        again = f": {visible(command(journal, 'resume', *modules))}" if is_kept else ""
+        again = f": {visible(command(journal, 'resume', *modules))}" if is_left else ""
         out.say(f"  it may go on at {clock_time(ended.due_at, now)}{again}")
     for asked in waits_for:
         out.record("approval", asking_fields(asked))
         left = time_left(asked.expires_at, now)
         out.say(f"  {visible(asked.topic)} waits for {visible(lacking(asked))}; time left: {left}")
-        for verb in ("show", "grant") if is_kept else ():
+        for verb in ("show", "grant") if is_left else ():
             out.say(f"    {visible(command(journal, 'approval', verb, asked.id))}")
-    if waits_for and is_kept:
+    if waits_for and is_left:
         out.say(f"  once they have answered: {visible(command(journal, 'resume', *unconfigured(modules)))}")
     elif waits_for:
         out.say("  nobody can answer any more: a journal in memory is gone with its process")
-    if ended.status is SagaStatus.COMPLETED and is_kept:
+    if ended.status is SagaStatus.COMPLETED and is_left:
         finish(show_review(out, ended.id, journal))
     out.record("ended", ended_fields(ended))
 

@@ -5,7 +5,7 @@ Lives are told apart by how they end: one in a loop of its own (crash_life), one
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from amends.core.words.verdict import Rate
 from amends.dataclass import dataclass
 from amends.errors import JournalFullError
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
-from amends.journal.port.evidence import NOBODY, Notary, Removal, Signer, Spared, Stored, TreeHead
+from amends.journal.port.evidence import NOBODY, Notary, Removal, Signer, Spared, Stored, TreeHead, Unnumbered
 from amends.journal.port.journal import (
     ApprovalPage,
     Cursor,
@@ -32,6 +32,7 @@ from amends.journal.port.journal import (
     SagaRow,
     Summary,
 )
+from amends.journal.port.leases import WorkerRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.tree import Subtree, Tree
 
@@ -134,6 +135,12 @@ class Mortal:
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         return () if self._life.stopped else self._inner.nudged(worker)
 
+    def watch(self, told: Callable[[], object]) -> None:
+        self._inner.watch(told)
+
+    async def workers(self) -> tuple[WorkerRow, ...]:
+        return await self._answer(self._inner.workers())
+
     async def retire(self, worker: str) -> None:
         await self._answer(self._inner.retire(worker))
 
@@ -231,6 +238,9 @@ class Mortal:
 
     async def tree(self) -> Tree:
         return await self._answer(self._inner.tree())
+
+    async def unnumbered(self) -> Unnumbered:
+        return await self._answer(self._inner.unnumbered())
 
     async def positions(self, saga: SagaId) -> tuple[int, ...]:
         return await self._answer(self._inner.positions(saga))

@@ -8,7 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, overload
 
-from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.addresses import (
+    evidence_notary,
+    has_another_key,
+    is_database,
+    is_there,
+    journal_file,
+    key_place,
+    open_journal,
+    sharing_group,
+    shown,
+)
 from amends.changeset.views.probe import confinement_trouble
 from amends.clock import SystemClock
 from amends.core.events import PolicyAdopted
@@ -89,7 +99,9 @@ async def examine(asked: Checkup) -> list[HealthFinding]:
     address, policy, how_policy = asked.address, asked.policy, asked.how_policy
     found = [*_configuration(asked), *_place(address, asked.how_journal)]
     path = journal_file(address)
-    if path is None or not path.exists():
+    if is_database(address):
+        found += [each async for each in _inside(asked)]
+    elif path is None or not path.exists():
         found += [each async for each in _policy(None, policy, how_policy)]
     else:
         found += _rights(path, _shared(asked.group))
@@ -97,12 +109,15 @@ async def examine(asked: Checkup) -> list[HealthFinding]:
         inside = _policy(None, policy, how_policy) if is_refused else _inside(asked)
         found += [each async for each in inside]
     found.append(_confining())
-    found += _actions_without_journal() if path is None or not path.exists() else ()
+    found += () if is_there(address) else _actions_without_journal()
     return found
 
 
 def _place(address: str, how: str) -> Iterator[HealthFinding]:
     path = journal_file(address)
+    if is_database(address):
+        yield HealthFinding(name="journal", state="ok", found=f"{shown(address)}, {how}")
+        return
     if path is None:
         yield HealthFinding(
             name="journal", state="look", found=f"in memory, {how}", do="give --journal the path of a file"
@@ -194,13 +209,16 @@ async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
         yield HealthFinding(name="settings", state="wrong", found=str(exc), do=_about_opening(exc))
         return
     try:
-        durable = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
+        by_file = "WAL, synchronous=EXTRA, secure_delete; the newest entries verify"
+        by_server = "PostgreSQL, in this version's format; the newest entries verify"
+        durable = by_server if is_database(asked.address) else by_file
         yield HealthFinding(name="settings", state="ok", found=durable)
         looks = {
             "key": _key(journal, asked),
             "clock": _clock(journal),
             "file": _store(journal),
             "chain": _chain(journal),
+            "log": _numbers(journal),
             "leases": _leases(journal),
             "pauses": _paused(journal),
             "resume": _resumable(journal),
@@ -237,7 +255,7 @@ def _about_opening(trouble: JournalError) -> str:
 
 async def _key(journal: Journal, asked: Checkup) -> AsyncIterator[HealthFinding]:
     """Whether the key is there that signs: without it no process can write to the journal."""
-    signers, path, group = await journal.signers(), journal_file(asked.address), _shared(asked.group)
+    signers, path, group = await journal.signers(), key_place(asked.address), _shared(asked.group)
     if not signers or path is None or has_another_key(path, None, group):
         return  # it gets one with the first process that writes, or has none here; `rights` tells of another's
     try:
@@ -316,6 +334,19 @@ async def _chain(journal: Journal) -> AsyncIterator[HealthFinding]:
     if not wrong:
         what = f"{counted(entries, 'entry', 'entries')} of {counted(read, 'saga')} can be read and verify"
         yield HealthFinding(name="chain", state="ok", found=what)
+
+
+async def _numbers(journal: Journal) -> AsyncIterator[HealthFinding]:
+    """How far the positions in the log have come, where they are given after the append."""
+    behind, now = await journal.unnumbered(), SystemClock().now()
+    late_ms = 0 if behind.since_at is None else now - behind.since_at
+    what = f"{counted(behind.entries, 'entry', 'entries')} without a position in the log yet"
+    if late_ms > _GRACE_MS:
+        do = "see whether a worker runs that may write (amends worker list); any that does gives them theirs"
+        yield HealthFinding(name="log", state="wrong", found=f"{what}, the oldest for {span(late_ms)}", do=do)
+    else:
+        newest = (await journal.tree()).size
+        yield HealthFinding(name="log", state="ok", found=f"positions go up to {newest}; {what}")
 
 
 async def _each(journal: Journal, own: Sequence[SagaRow]) -> AsyncIterator[SagaRow]:

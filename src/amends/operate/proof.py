@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from amends.addresses import evidence_notary, has_another_key, journal_file, open_journal, sharing_group
+from amends.addresses import evidence_notary, has_another_key, journal_file, key_place, open_journal, sharing_group
 from amends.clock import SystemClock
 from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError
@@ -164,7 +164,7 @@ async def keys_of(place: SharedJournal) -> tuple[Signer, ...]:
 async def change_keys(place: SharedJournal, target: str | None, *, is_lost: bool) -> Signer:
     async with opened_to_read(place.address, group=place.group) if is_lost else _opened_to_sign(place) as journal:
         group = sharing_group(place.group)
-        heir = evidence_notary(journal_file(place.address), group=group).heir() if target is None else _kept_at(target)
+        heir = evidence_notary(key_place(place.address), group=group).heir() if target is None else _kept_at(target)
         await journal.hand_over(heir)
         heir.settle()
         return (await journal.signers())[-1]

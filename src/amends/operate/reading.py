@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
-from amends.addresses import journal_file, open_journal
+from amends.addresses import is_database, journal_file, open_journal
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.words.values import OWN, SagaId
@@ -24,6 +24,8 @@ _LOOKED_AT: Final = 500
 def require_journal(address: str) -> None:
     """Looking must not make a journal. Raises JournalAccessError where there is none."""
     path = journal_file(address)
+    if is_database(address):
+        return  # it is asked when it is opened, and opening makes none
     if path is None:
         raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
     try:

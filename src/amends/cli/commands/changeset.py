@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from amends.addresses import journal_file
+from amends.addresses import is_there, shown
 from amends.bootstrap import Coordinator
 from amends.changeset import (
     Changeset,
@@ -251,8 +251,7 @@ def _untold(text: str, changeset_id: str, root: str, state: str | None, journal:
             row = await owner_of(opened, library.show(root, changeset_id, state=state))
             return () if row is None else await secrets_of_owner(opened, row.id)
 
-    path = journal_file(journal)
-    return scrub(text, asyncio.run(known()) if path is not None and path.exists() else ())
+    return scrub(text, asyncio.run(known()) if is_there(journal) else ())
 
 
 def _owner(journal: str, found: Summary, *, orphan: bool) -> SagaRow | None:
@@ -262,12 +261,11 @@ def _owner(journal: str, found: Summary, *, orphan: bool) -> SagaRow | None:
         async with opened_to_read(journal) as opened:
             return await owner_of(opened, found)
 
-    path = journal_file(journal)
-    row = asyncio.run(asked()) if path is not None and path.exists() else None
+    row = asyncio.run(asked()) if is_there(journal) else None
     if row is None and found.saga and not orphan:
         raise RefusedError(
-            f"changeset {found.id} belongs to saga {found.saga}, which is not in the journal {journal}: name its "
-            "journal with --journal or AMENDS_JOURNAL; if that is gone for good, --orphan does it by hand"
+            f"changeset {found.id} belongs to saga {found.saga}, which is not in the journal {shown(journal)}: name "
+            "its journal with --journal or AMENDS_JOURNAL; if that is gone for good, --orphan does it by hand"
         )
     return row
 
@@ -524,6 +522,5 @@ def _other_trees(address: str) -> list[tuple[str, str | None]]:
         async with opened_to_read(address) as opened:
             return await trees_of(opened, _NEWEST)
 
-    path = journal_file(address)
-    trees = asyncio.run(asked()) if path is not None and path.exists() else ()
+    trees = asyncio.run(asked()) if is_there(address) else ()
     return [(each.root, each.state) for each in trees if tree_options(each.root, each.state)]

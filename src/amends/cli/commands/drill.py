@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from amends.addresses import journal_file, open_journal
+from amends.addresses import is_there, open_journal
 from amends.cli import config
 from amends.cli.inputs import read_input
 from amends.cli.journal import opened_to_read
@@ -199,8 +199,8 @@ async def _gate(policy_file: str | None, journal: str) -> Gate:
     """By the policy that is named, else by the one that was adopted on the journal, else by the built-in one."""
     if policy_file is not None:
         return PolicyGate(load_policy(policy_file))
-    path, clock = journal_file(journal), SystemClock()
-    if path is None or not path.exists():
+    clock = SystemClock()
+    if not is_there(journal):
         return BuiltinGate()
     opened = await open_journal(journal, clock, journal_group=config.journal_group(), signs=False)
     try:

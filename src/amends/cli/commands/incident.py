@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from amends.addresses import shown
 from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.groups import Nouns, show_help
@@ -109,7 +110,7 @@ def report(*, incident_id: str, form: str | None, target: str, journal: str, as_
 
     async def whole() -> dict[str, Json]:
         async with opened_to_read(journal) as opened:
-            return await incident_report(opened, incident_id, address=address)
+            return await incident_report(opened, incident_id, address=shown(address))
 
     write(Output(as_json=as_json), asyncio.run(whole()), form, target)
 

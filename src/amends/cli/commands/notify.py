@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 
 import click
 
+from amends.addresses import shown
 from amends.cli import session
 from amends.cli.groups import Nouns
 from amends.cli.journal import opened_to_read
@@ -202,7 +203,7 @@ def _tell(targets: list[Target], address: str, *, once: bool, as_json: bool) -> 
                 return session.DONE if await couriers.once() else session.NOT_OVER
             couriers.start()
             try:
-                await _until_terminated(f"telling {len(targets)} of what is new in {address}; Ctrl-C stops")
+                await _until_terminated(f"telling {len(targets)} of what is new in {shown(address)}; Ctrl-C stops")
             finally:
                 await couriers.close()
             return session.TERMINATED

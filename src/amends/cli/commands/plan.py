@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from amends.addresses import journal_file
+from amends.addresses import is_there, shown
 from amends.cli import config
 from amends.cli.inputs import read_policy
 from amends.cli.journal import opened_to_read
@@ -99,16 +99,15 @@ async def _looked(
     address: str, file: str | None, steps: Sequence[Outlined]
 ) -> tuple[Policy, dict[str, dict[str, Json]]]:
     """The policy, and what the gate would be told of other sagas, by topic; nothing is written."""
-    path = journal_file(address)
     given = None if file is None else read_policy(file)
-    if path is None or not path.exists():
+    if not is_there(address):
         return given or builtin_policy(), {}
     async with opened_to_read(address) as journal:
         in_force = await _in_force(journal)
         if given is not None and given.digest != in_force.digest:
             hint(
-                f"{given.name} is not the policy in force on {address}: it is what judges here, and a run is refused "
-                "until it is adopted (amends policy adopt)"
+                f"{given.name} is not the policy in force on {shown(address)}: it is what judges here, and a run is "
+                "refused until it is adopted (amends policy adopt)"
             )
         policy = given or in_force
         drills = Drills(journal, SystemClock())

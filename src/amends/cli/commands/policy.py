@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import click
 
-from amends.addresses import journal_file
+from amends.addresses import is_kept
 from amends.bootstrap import Coordinator
 from amends.cli import config
 from amends.cli.groups import Nouns, show_help
@@ -168,7 +168,7 @@ def adopt(*, file: str, why: str, by: str | None, journal: str, as_json: bool) -
     """
     if not why.strip():
         raise InputError("--why is empty; say why the policy changes")
-    if journal_file(journal) is None:
+    if not is_kept(journal):
         raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
     loaded, who = read_policy(file), author(by)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from amends.addresses import shown
 from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.commands.plan import PlannedRun, show_plan
@@ -233,7 +234,7 @@ def _interrupted(begun: list[str], journal: str, modules: list[str]) -> int:
     elif row.status.ended:
         hint(f"interrupted; saga {row.id} is {row.status} all the same")
     else:
-        again = shlex.join(["amends", "resume", *unconfigured(modules), "--journal", journal])
+        again = shlex.join(["amends", "resume", *unconfigured(modules), "--journal", shown(journal)])
         hint(f"interrupted; saga {row.id} is unfinished; go on with: {again}")
     return 130
 
@@ -275,7 +276,7 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
             coordinator.observe(note)
             await session.remember(coordinator.journal, show=out.show_output)
             beside = [asyncio.ensure_future(work) for work in (tell(coordinator), keep_remembering(coordinator))]
-            hint(f"driving what is due in {visible(journal)}; Ctrl-C stops")
+            hint(f"driving what is due in {visible(shown(journal))}; Ctrl-C stops")
             try:
                 await coordinator.work()
             finally:

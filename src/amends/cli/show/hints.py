@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Final
 
+from amends.addresses import shown
 from amends.cli import config
 from amends.cli.show.output import Output
 from amends.core.events import SagaStarted, declared_in
@@ -23,8 +24,12 @@ PLACEHOLDER: Final = "MODULE"
 
 
 def command(journal: str, *words: str) -> str:
-    """A command about this journal, to be shown and copied: an id that somebody chose cannot make it another one."""
-    return shlex.join(("amends", *words, *(() if journal == config.journal() else ("--journal", journal))))
+    """A command about this journal, to be shown and copied: an id that somebody chose cannot make it another one.
+
+    A connection string is shown without user and password: they are the reader's own, or AMENDS_JOURNAL has them.
+    """
+    named = () if journal == config.journal() else ("--journal", shown(journal))
+    return shlex.join(("amends", *words, *named))
 
 
 async def read_begun(journal: Journal, saga: str) -> SagaStarted | None:

@@ -26,6 +26,7 @@ from amends.journal.port.evidence import (
     Spared,
     Stored,
     TreeHead,
+    Unnumbered,
     origin_of,
     whole_families,
 )
@@ -112,6 +113,10 @@ class MemoryLog:
     async def payload(self, digest: str) -> str | None:
         self._require_open()
         return self.memory.blobs.get(digest)
+
+    async def unnumbered(self) -> Unnumbered:
+        self._require_open()
+        return Unnumbered()
 
     async def tree(self) -> Tree:
         self._require_open()

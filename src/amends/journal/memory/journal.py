@@ -8,7 +8,8 @@ where a simulation wants the write lock to be slow, it says how a handle waits f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -23,7 +24,16 @@ from amends.journal.memory.state import KeptSaga
 from amends.journal.port import lists as cursors, refusals
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
 from amends.journal.port.entries import Entry, Summary
-from amends.journal.port.leases import NOBODY_KNOWN, Lease, LeaseHolder, Reading, WorkerLife, reading
+from amends.journal.port.leases import (
+    NOBODY_KNOWN,
+    Lease,
+    LeaseHolder,
+    Reading,
+    WorkerLife,
+    WorkerRow,
+    began_at,
+    reading,
+)
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen, changes
@@ -179,6 +189,27 @@ class MemoryJournal(MemoryLog):
         with self.memory.lock:
             held = [one for one in self.memory.sagas.values() if one.worker == worker]
             return tuple(one.id for one in held if one.nudged or _has_slept(one, self._clock.now()))
+
+    def watch(self, told: Callable[[], object]) -> None:
+        self._require_open()
+
+    async def workers(self) -> tuple[WorkerRow, ...]:
+        self._require_open()
+        with self.memory.lock:
+            told, seen = self._clock.now(), reading(self._clock)()
+            held = Counter(one.worker for one in self.memory.sagas.values() if one.summary.status in _CLAIMABLE)
+            return tuple(
+                WorkerRow(
+                    name=name,
+                    host="",
+                    pid=0,
+                    since_at=began_at(name),
+                    until_at=told + round((life.until - seen) * 1000),
+                    is_gone=life.is_over(NOBODY_KNOWN, seen),
+                    sagas=held[name],
+                )
+                for name, life in sorted(self.memory.workers.items())
+            )
 
     async def retire(self, worker: str) -> None:
         self._require_open()

@@ -53,6 +53,13 @@ class Inspection(NamedTuple):
     is_whole: bool = True
 
 
+class Unnumbered(NamedTuple):
+    """Entries that are committed, and have no position in the log yet: how many, and since when the oldest waits."""
+
+    entries: int = 0
+    since_at: int | None = None
+
+
 class Pace(NamedTuple):
     """When a checkpoint is due though no saga has come to its end: after so many entries, or so long."""
 
@@ -151,6 +158,13 @@ class Evidence(Protocol):
 
     async def tree(self) -> Tree:
         """The tree as it stands."""
+        ...
+
+    async def unnumbered(self) -> Unnumbered:
+        """How far the positions are behind; nothing, where an entry gets its position with the append.
+
+        Such entries are covered by their saga's chain, and by no tree head yet. The log and the tree are without them.
+        """
         ...
 
     async def positions(self, saga: SagaId) -> tuple[int, ...]:

@@ -44,6 +44,18 @@ class LeaseHolder(NamedTuple):
     pid: int = 0
 
 
+class WorkerRow(NamedTuple):
+    """A worker as lists show it: who, where, since when, until when unless it is renewed, and what it holds."""
+
+    name: str
+    host: str
+    pid: int
+    since_at: int
+    until_at: int
+    is_gone: bool
+    sagas: int
+
+
 class Leases(Protocol):
     """Leases: who drives which saga; one worker at a time, as long as it lives."""
 
@@ -63,6 +75,17 @@ class Leases(Protocol):
 
         Blocking, from any thread.
         """
+        ...
+
+    def watch(self, told: Callable[[], object]) -> None:
+        """Call this, from any thread, when other workers say that there may be something to look at.
+
+        A hint and no promise: a store that cannot know never calls, and what is missed is found by looking.
+        """
+        ...
+
+    async def workers(self) -> tuple[WorkerRow, ...]:
+        """All workers that are known, living or gone, those that came first before the others."""
         ...
 
     async def retire(self, worker: str) -> None:
@@ -99,6 +122,22 @@ class Leases(Protocol):
     async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         """The drivers of these sagas, living or gone; those that nobody has, or that are not there, are left out."""
         ...
+
+
+def began_at(worker: str) -> int:
+    """When a worker began, as its name says: it ends in an id that was made then. 0 where it does not."""
+    name, moment = worker.rpartition("-")[2], 0
+    try:
+        for letter in name[:_MOMENT]:
+            moment = moment << 5 | _LETTERS.index(letter)
+    except ValueError:
+        return 0
+    return moment if len(name) == _ID else 0
+
+
+_LETTERS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_MOMENT: Final = 10
+_ID: Final = 26
 
 
 @dataclass(frozen=True, slots=True)

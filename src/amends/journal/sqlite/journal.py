@@ -22,8 +22,19 @@ from amends.journal.codec import FIRST, link
 from amends.journal.port import refusals
 from amends.journal.port.documents import Document, DocumentPage, DocumentWrite
 from amends.journal.port.entries import Appending, Entry, Summary
-from amends.journal.port.evidence import NOBODY, Inspection, Notary, Pace, Removal, Signer, Spared, Stored, TreeHead
-from amends.journal.port.leases import Lease, LeaseHolder, own_identity, reading
+from amends.journal.port.evidence import (
+    NOBODY,
+    Inspection,
+    Notary,
+    Pace,
+    Removal,
+    Signer,
+    Spared,
+    Stored,
+    TreeHead,
+    Unnumbered,
+)
+from amends.journal.port.leases import Lease, LeaseHolder, WorkerRow, own_identity, reading
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.port.log import Cursor, Logged
@@ -301,6 +312,14 @@ class SqliteJournal:
         self._require_home()
         return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now))
 
+    def watch(self, told: Callable[[], object]) -> None:
+        self._require_home()
+
+    async def workers(self) -> tuple[WorkerRow, ...]:
+        self._require_home()
+        elapsed, now = reading(self._clock), self._clock.now
+        return await self._reader.ask(partial(leases.workers, us=self._identity, elapsed=elapsed, now=now))
+
     async def retire(self, worker: str) -> None:
         self._require_home()
         await self._writer.ask(partial(leases.retire, worker=worker))
@@ -416,6 +435,10 @@ class SqliteJournal:
     async def payload(self, digest: str) -> str | None:
         self._require_home()
         return await self._reader.ask(partial(log.payload, digest=digest))
+
+    async def unnumbered(self) -> Unnumbered:
+        self._require_home()
+        return Unnumbered()
 
     async def tree(self) -> Tree:
         self._require_home()

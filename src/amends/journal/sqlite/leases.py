@@ -7,12 +7,13 @@ else here only decides how soon somebody else may try.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection
 from typing import Final
 
 from amends.core.words.values import SagaId, canonical
 from amends.dataclass import dataclass
-from amends.journal.port.leases import Identity, Lease, LeaseHolder, Reading, WorkerLife
+from amends.journal.port.leases import Identity, Lease, LeaseHolder, Reading, WorkerLife, WorkerRow, began_at
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
@@ -105,6 +106,30 @@ def drivers(
     return found
 
 
+def workers(database: Database, us: Identity, elapsed: Reading, now: Callable[[], int]) -> tuple[WorkerRow, ...]:
+    """Every worker that has a row, living or not, with how many sagas it holds. All of them are of this machine."""
+    rows = database.rows(_WORKERS)
+    told, seen = now(), elapsed()
+    return tuple(
+        WorkerRow(
+            name=name,
+            host=socket.gethostname(),
+            pid=pid,
+            since_at=began_at(name),
+            until_at=told + round((until - seen) * 1000),
+            is_gone=WorkerLife(Identity(boot, space, pid, started), until, ttl).is_over(us, seen),
+            sagas=sagas,
+        )
+        for name, until, ttl, boot, space, pid, started, sagas in rows
+    )
+
+
+_WORKERS: Final = """
+    SELECT name, until, ttl, boot, space, pid, started,
+           (SELECT count(*) FROM saga INDEXED BY saga_held
+             WHERE saga.worker = worker.name AND status IN ('running', 'waiting', 'rolling_back'))
+      FROM worker ORDER BY name
+"""
 _DRIVERS: Final = """
     SELECT saga.name, saga.worker, until, ttl, boot, space, pid, started
       FROM saga LEFT JOIN worker ON worker.name = saga.worker

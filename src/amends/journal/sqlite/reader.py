@@ -23,7 +23,7 @@ from amends.journal.port.entries import Entry, RemovedEntry
 from amends.journal.port.evidence import Stored
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import Ask, Inline, Lane
+from amends.journal.thread import Ask, Inline, Lane
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from amends.errors import JournalStoppedError
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.sqlite.thread import NOBODY, Ask, Inline, Lane, fail
+from amends.journal.thread import NOBODY, Ask, Inline, Lane, fail
 
 T = TypeVar("T")
 R = TypeVar("R")

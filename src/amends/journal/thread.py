@@ -44,7 +44,7 @@ class Reply(Protocol[R_contra]):
 class Ask(Generic[C, T]):
     """One question: what to do with the thread's context. Who waits has an answer, of `loop` or of no loop."""
 
-    __slots__ = ("_future", "_work", "finish", "loop", "result", "trouble")
+    __slots__ = ("_future", "finish", "loop", "result", "trouble", "work")
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Ask(Generic[C, T]):
         loop: asyncio.AbstractEventLoop | None = None,
         finish: Callable[[T], object] | None = None,
     ) -> None:
-        self._work = work
+        self.work = work
         self._future = future
         self.loop = loop
         self.finish = finish
@@ -63,7 +63,7 @@ class Ask(Generic[C, T]):
     def answer(self, context: C) -> None:
         """Work. What we raise on purpose is the answer; anything else is the whole batch's trouble, and flies."""
         try:
-            self.result = self._work(context)
+            self.result = self.work(context)
         except AmendsError as exc:
             self.trouble = exc
 
