@@ -334,7 +334,7 @@ class Run:
             topic=state.topic,
             part=part,
             function=lambda: function(*args),
-            is_async=_is_async(function),
+            is_async=_gives_coroutine(function),
             key=key,
             timeout_s=timeout_s,
             knows=self,
@@ -385,7 +385,7 @@ def let_cancellation_go_on() -> None:
         raise asyncio.CancelledError
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def _gives_coroutine(function: Callable[..., object]) -> bool:
     """Whether calling it gives a coroutine; told by its code, which the usual way looks for in five calls."""
     code = function.__code__ if type(function) is FunctionType else None
     return (code is not None and bool(code.co_flags & inspect.CO_COROUTINE)) or inspect.iscoroutinefunction(function)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from amends.core import commands as c
 from amends.core.decide.limits import FAMILY
+from amends.core.effects import End
 from amends.core.events import Cause, IncidentKind
 from amends.core.plan import plan
 from amends.core.state.step import located
@@ -111,11 +112,13 @@ class Driver:
                 if book.saga.works:
                     await self._work()
                 self.stop_children()
-                await Backward(self.run).walk()
-                await book.commit()
-                while plan(book.saga, self._around.clock.now()):  # someone asked for more during the last write
-                    await Backward(self.run).walk()
+                while due := plan(book.saga, self._around.clock.now()):  # again, where someone asks during the write
+                    if len(due) == 1 and type(due[0]) is End:  # as in most sagas: nothing goes back
+                        book.tell(c.EndSaga())
+                    else:
+                        await Backward(self.run).walk()
                     await book.commit()
+                await book.commit()
                 if self.run.parked or not book.saga.works:
                     return
         except asyncio.CancelledError:

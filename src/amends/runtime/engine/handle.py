@@ -76,6 +76,15 @@ def ended(saga: Saga, source: Source | None = None, restored: object = None) -> 
     """`restored`: the result as what it is declared to be, where that is more than what is on record."""
     result = saga.result if saga.phase is SagaStatus.COMPLETED else None
     rollback, incidents = saga.rollback, saga.open_incidents
+    if saga.phase is SagaStatus.COMPLETED and not incidents:  # as most end: nothing is left to look for
+        return Ended(
+            id=saga.id,
+            status=saga.status,
+            result=cast("Any", result if restored is None else restored),
+            recorded=result,
+            source=source,
+            parent=parent_of(saga),
+        )
     stopped = saga.paused if saga.phase is SagaStatus.PAUSED else rollback
     why = "; ".join(incident.why for incident in incidents) or (stopped.why if stopped else "")
     throttled = throttled_steps(saga)

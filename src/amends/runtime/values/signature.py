@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.core.words.values import DEEPEST, LARGEST_VALUE, SECRET_MARK, Weight
@@ -48,7 +48,7 @@ class Signature:
         self.takes_any = _P.VAR_KEYWORD in kinds
         """Whether it takes arguments of any name: it ends in `**more`."""
 
-    @property
+    @cached_property
     def by_keyword(self) -> tuple[str, ...]:
         """The parameters that a caller may give by keyword."""
         kinds = {_P.POSITIONAL_OR_KEYWORD, _P.KEYWORD_ONLY}
