@@ -330,10 +330,10 @@ class Schedule:
     async def _resumed(self, last: Process, over: asyncio.Future[None]) -> None:
         try:
             await last.coordinator.__aenter__()
-            if "paused" in self.faults:
-                await people.unpause(SAGA).run(last.coordinator, asyncio.Event())
             answers = self._answer() if "kind" in self._sagas[SAGA][1] else None
             for _ in range(_FINAL_TRIES):
+                if "paused" in self.faults:  # again: one that was taken back while it was paused is so once more then
+                    await people.unpause(SAGA).run(last.coordinator, asyncio.Event())
                 under_way = [saga for saga in self._ground.memory.sagas if last.drives(saga)]
                 await last.coordinator.resume()
                 if self._has_ended:
