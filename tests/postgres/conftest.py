@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,16 @@ def shared_server() -> Generator[PostgresServer]:
     """A server for tests of what it keeps while it runs: it does not wait for its disk."""
     with PostgresServer(durable=False) as server:
         yield server
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A world for sagas to change, and keys of the test's own, for this process and for those that it starts."""
+    (tmp_path / "world").mkdir()
+    environment = {"AMENDS_TEST_WORLD": str(tmp_path / "world"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return environment
 
 
 @pytest.fixture

@@ -135,8 +135,8 @@ class Mortal:
     def nudged(self, worker: str) -> tuple[SagaId, ...]:
         return () if self._life.stopped else self._inner.nudged(worker)
 
-    def watch(self, told: Callable[[], object]) -> None:
-        self._inner.watch(told)
+    def watch(self, told: Callable[[], object]) -> bool:
+        return self._inner.watch(told)
 
     async def workers(self) -> tuple[WorkerRow, ...]:
         return await self._answer(self._inner.workers())

@@ -190,8 +190,9 @@ class MemoryJournal(MemoryLog):
             held = [one for one in self.memory.sagas.values() if one.worker == worker]
             return tuple(one.id for one in held if one.nudged or _has_slept(one, self._clock.now()))
 
-    def watch(self, told: Callable[[], object]) -> None:
+    def watch(self, told: Callable[[], object]) -> bool:
         self._require_open()
+        return False
 
     async def workers(self) -> tuple[WorkerRow, ...]:
         self._require_open()

@@ -77,10 +77,10 @@ class Leases(Protocol):
         """
         ...
 
-    def watch(self, told: Callable[[], object]) -> None:
+    def watch(self, told: Callable[[], object]) -> bool:
         """Call this, from any thread, when other workers say that there may be something to look at.
 
-        A hint and no promise: a store that cannot know never calls, and what is missed is found by looking.
+        A hint and no promise: what is missed is found by looking. False: this store cannot know, and never calls.
         """
         ...
 

@@ -73,6 +73,9 @@ class PostgresDatabase:
         with self._raw.cursor() as cursor:
             cursor.executemany(sql.encode(), values)
 
+    def commit(self) -> None:
+        self._raw.execute(b"COMMIT", prepare=False)
+
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
         return self._raw.execute(sql.encode(), values or None).fetchall()
 

@@ -356,10 +356,12 @@ class PostgresJournal:
         self._require_home()
         return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now))
 
-    def watch(self, told: Callable[[], object]) -> None:
+    def watch(self, told: Callable[[], object]) -> bool:
         self._require_home()
-        if self._numbering is not None:
-            self._numbering.news = told
+        if self._numbering is None:
+            return False
+        self._numbering.news = told
+        return True
 
     async def retire(self, worker: str) -> None:
         self._require_home()

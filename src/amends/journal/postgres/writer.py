@@ -194,7 +194,7 @@ class PostgresWriter:
         batch.flush()
         self._doubted = count
         try:
-            database.run("COMMIT")
+            database.commit()
         except psycopg.Error:
             if not database.is_lost:
                 self._doubted = None  # it was answered: with no

@@ -312,8 +312,9 @@ class SqliteJournal:
         self._require_home()
         return self._reader.ask_blocking(partial(leases.nudged, worker=worker, now=self._clock.now))
 
-    def watch(self, told: Callable[[], object]) -> None:
+    def watch(self, told: Callable[[], object]) -> bool:
         self._require_home()
+        return False
 
     async def workers(self) -> tuple[WorkerRow, ...]:
         self._require_home()

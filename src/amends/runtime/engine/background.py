@@ -90,10 +90,15 @@ class Heartbeat(threading.Thread):
         super().__init__(name="amends heartbeat", daemon=True)
         self._renew, self._nudged, self._tell = renew, nudged, tell
         self._poll_s = poll_s
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._woken = threading.Event()
 
     def run(self) -> None:
-        while not self._stopped.wait(self._poll_s):
+        while True:
+            self._woken.wait(self._poll_s)
+            self._woken.clear()
+            if self._stopped:
+                return
             try:
                 self._renew()
                 sagas = self._nudged()
@@ -104,7 +109,12 @@ class Heartbeat(threading.Thread):
             except RuntimeError:
                 return  # the loop has closed under us
 
+    def hurry(self) -> None:
+        """Beat now: somebody says that there is news."""
+        self._woken.set()
+
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
+        self._woken.set()
         if self.is_alive():
             self.join()

@@ -106,6 +106,8 @@ class LocalEngine:
         self._beat_s = min(settings.poll_s, settings.lease_s / 4)
         self._stopped = False
         self._heart: Heart | None = None
+        self._news = asyncio.Event()
+        self._hears = False
         self._make_heart = heart
         self._digest_key = digest_key
         self.pauses = Pauses(journal, clock, settings.poll_s)
@@ -139,6 +141,24 @@ class LocalEngine:
             poll_s=self._beat_s,
         )
         self._heart.start()
+        heart = self._heart
+
+        def heard() -> None:
+            if isinstance(heart, Heartbeat):
+                heart.hurry()
+            with suppress(RuntimeError):  # the loop has closed under us
+                loop.call_soon_threadsafe(self._news.set)
+
+        self._hears = self._journal.watch(heard)
+
+    async def rest(self, seconds: float) -> None:
+        """Wait for so long; or until another worker says that there is something to do, where the journal can tell."""
+        if not self._hears:
+            await self._clock.sleep(seconds)
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
 
     def _renew_if_due(self) -> None:
         """By the time, and again at the next beat where it failed."""

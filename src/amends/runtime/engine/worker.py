@@ -65,7 +65,7 @@ class WorkerLoop:
                 if len(taken) >= free and not seats.are_empty:  # there may be more; go on as soon as there is room
                     beat += await seats.wait()
                 else:
-                    await self._clock.sleep(self._settings.poll_s)
+                    await self._engine.rest(self._settings.poll_s)
                     beat += 1
                 for one in seats.leave():
                     _note_end(one)
