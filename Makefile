@@ -35,11 +35,11 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-gateway test-postgres security soak simulate images mutants spin model check format coverage bench test-adapters \
-	bench-peers docs lock clean
+.PHONY: help venv demo test test-all test-gateway test-postgres security soak simulate images mutants spin model check \
+	format coverage bench test-adapters bench-adapters bench-peers docs lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 
@@ -159,24 +159,34 @@ docs: $(VENV)/.dev ## Make the site of the pages, in dist/site.
 # A framework that agents are written in, with its oldest or newest version: each in an environment of its own, in which
 # its tests are found, which are left out everywhere else.
 ADAPTERS := langchain-oldest langchain-newest
+# Frameworks warn of what they will change in themselves.
+THEIRS := -W default::DeprecationWarning -W default::PendingDeprecationWarning
+NEWEST := $(filter %-newest,$(ADAPTERS))
 
-test-adapters: $(ADAPTERS:%=$(VENV).adapters/%) ## Run each adapter's tests with the oldest and the newest version of its framework.
+test-adapters: $(VENV)/.dev $(ADAPTERS:%=$(VENV).adapters/%) ## Run each adapter's tests with the oldest and the newest version of its framework.
 	@set -e; for one in $(ADAPTERS); do \
 		echo "adapters: $$one"; \
-		AMENDS_ADAPTER=$${one%-*} $(VENV).adapters/$$one/bin/python -m pytest -q -n 2 -p no:cacheprovider tests/adapters $(ARGS); \
+		AMENDS_ADAPTER=$${one%-*} $(VENV).adapters/$$one/bin/python -m pytest -q -n 2 -p no:cacheprovider \
+			$(THEIRS) tests/adapters $(ARGS); \
+		case $$one in *-newest) name=$$(echo $${one%-*} | tr - _); echo "types: $$name"; \
+			$(BIN)/mypy --python-executable $(VENV).adapters/$$one/bin/python \
+				src/amends/adapters/$$name.py tests/adapters/test_$$name.py ;; esac; \
 	done
 
-$(VENV).adapters/%: requirements-adapters-%.lock pyproject.toml $(VENV)/.made
+bench-adapters: $(NEWEST:%=$(VENV).adapters/%) ## Measure what each adapter adds to a tool call, beside `s.do` alone.
+	@set -e; for one in $(NEWEST); do \
+		$(VENV).adapters/$$one/bin/python -m bench.adapters of_$$(echo $${one%-*} | tr - _); \
+	done
+
+$(VENV).adapters/%: requirements-adapters-%.lock $(VENV)/.resolver
 	@echo "installing $* into $@"
-	@$(BIN)/python -m venv --clear $@
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $@/bin/python -m pip --quiet install --require-hashes \
-		-r requirements-adapters-$*.lock
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $@/bin/python -m pip --quiet install --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m venv --clear --without-pip $@
+	@$(BIN)/uv pip install --quiet --python $(VENV).adapters/$*/bin/python --require-hashes -r requirements-adapters-$*.lock
+	@$(BIN)/uv pip install --quiet --python $(VENV).adapters/$*/bin/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 # uv resolves for every supported Python and platform at once, so one lock serves them all.
-lock: $(VENV)/.made ## Rewrite the lock files from pyproject.toml.
-	@$(PIP) install --require-hashes -r requirements-resolver.lock
+lock: $(VENV)/.resolver ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,pyproject.toml --group build,requirements.lock)
 	@$(call compile,pyproject.toml --group dev,requirements-dev.lock,--constraints requirements.lock)
 	@$(call compile,pyproject.toml --group mutants,requirements-mutants.lock,--constraints requirements.lock)
@@ -195,6 +205,10 @@ compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal
 clean: ## Remove everything that can be made again.
 	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters $(VENV).gateway $(VENV).postgres .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/.resolver: $(VENV)/.made requirements-resolver.lock
+	@$(PIP) install --require-hashes -r requirements-resolver.lock
+	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 	@echo "installing the development tools into $(VENV)"
