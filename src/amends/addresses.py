@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from amends.clock import Clock
 from amends.errors import EvidenceKeyError, InputError, JournalAccessError
 from amends.journal.port.journal import Journal
+from amends.journal.port.transfer import Transfer
 from amends.private import claimed
 from amends.secrets import DigestKey
 
@@ -93,6 +94,22 @@ def migrate_database(address: str) -> tuple[int, int]:
     """Make the tables of a journal in a database, or bring them forward: from which format to which."""
     found: tuple[int, int] = _postgres().database.migrate(_postgres().address.PostgresAddress(address))
     return found
+
+
+def transfer(address: str, *, group: str | None = None) -> Transfer:
+    """The journal at an address as the source or the target of a copy."""
+    if is_database(address):
+        from importlib import import_module
+
+        _postgres()
+        found: Transfer = import_module("amends.journal.postgres.transfer").PostgresTransfer(address)
+        return found
+    path = journal_file(address)
+    if path is None:
+        raise InputError("a journal in memory is gone with its process, and cannot be copied")
+    from amends.journal.sqlite.transfer import SqliteTransfer
+
+    return SqliteTransfer(path, sharing_group(group))
 
 
 def is_database(address: str) -> bool:

@@ -84,7 +84,11 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     ),
     "Keep": (
         ("evidence", "amends.cli.commands.evidence", "Show what happened, so that others can check it."),
-        ("journal", "amends.cli.commands.journal", "Make a journal in PostgreSQL, or bring it forward."),
+        (
+            "journal",
+            "amends.cli.commands.journal",
+            "Make a journal in PostgreSQL, bring it forward, or copy one to another place.",
+        ),
         ("prune", "amends.cli.commands.prune", "Remove for good what sagas held that ended long ago."),
     ),
 }

@@ -26,6 +26,7 @@ from amends.errors import (
     JournalMovedError,
     JournalVersionError,
 )
+from amends.journal.port.transfer import CopyMark, require_whole
 from amends.journal.postgres.address import PostgresAddress
 
 Value = str | int | float | bytes | bool | None | Sequence[str] | Sequence[int]
@@ -34,7 +35,7 @@ Row = tuple[Any, ...]
 
 MIGRATE: Final = "amends journal migrate"
 MOVED: Final = "AM001"
-"""The state that a moved journal refuses writes with; see sql/0002_moved.sql."""
+"""The state that a moved journal refuses writes with; see transfer.py."""
 IDLE_S: Final = 10
 """A transaction that nobody goes on with is ended by the server after so long."""
 LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -124,14 +125,19 @@ _END: Final = """
 """
 
 
-def connected(address: PostgresAddress) -> PostgresDatabase:
-    """A connection to a journal of this version. Raises JournalAccessError, JournalVersionError."""
+def connected(address: PostgresAddress, *, is_target: bool = False) -> PostgresDatabase:
+    """A connection to a journal of this version. Raises JournalAccessError, JournalVersionError; and JournalMovedError
+    where a copy into it is not complete, unless it is the copy that asks (`is_target`).
+    """
     try:
         database = PostgresDatabase(address)
     except psycopg.Error as exc:
         raise said(address, exc) from None
     try:
         require_version(address, database)
+        if not is_target:
+            found = database.first("SELECT how, note FROM moved")
+            require_whole(address, None if found is None else CopyMark(*found))
     except psycopg.Error as exc:
         database.close()
         raise said(address, exc) from None

@@ -22,8 +22,10 @@ from amends.errors import (
     JournalDamagedError,
     JournalError,
     JournalFullError,
+    JournalMovedError,
     JournalStoppedError,
 )
+from amends.journal.port.transfer import CopyMark
 
 Value = str | int | float | bytes | None
 Values = Sequence[Value] | Mapping[str, Value]
@@ -151,6 +153,10 @@ def _patience(timeout_s: float) -> Callable[[int], bool]:
     return waits
 
 
+MARK: Final = "amends.moved"
+"""The name of the cursor that says how far a copy of the file, or into it, is."""
+MOVED: Final = "amends has moved: "
+"""How the words of a frozen file's triggers begin; see transfer.py."""
 _SHORTEST_S: Final = 0.0002
 _LONGEST_S: Final = 0.002
 _GOLDEN: Final = 0.618034
@@ -171,8 +177,18 @@ _TROUBLES: Final[tuple[tuple[tuple[type[apsw.Error], ...], type[JournalError], s
 )
 
 
+def mark_of(database: Database) -> CopyMark | None:
+    found = database.first("SELECT note FROM cursor WHERE name = ?", (MARK,))
+    if found is None:
+        return None
+    how, _, place = str(found[0]).partition(" ")
+    return CopyMark(how, place)
+
+
 def said(path: Path, trouble: apsw.Error) -> JournalError:
     """Our error for one of SQLite's."""
+    if isinstance(trouble, apsw.ConstraintError) and MOVED in str(trouble):
+        return JournalMovedError(f"{path}: {str(trouble).partition(MOVED)[2]}")
     for kinds, ours, advice in _TROUBLES:
         if isinstance(trouble, kinds):
             return ours(f"{path}: {advice} ({trouble})")

@@ -29,9 +29,10 @@ import apsw
 from amends.errors import JournalAccessError, JournalDamagedError, JournalVersionError
 from amends.journal.codec import FIRST, chain
 from amends.journal.port.evidence import Inspection
+from amends.journal.port.transfer import require_whole
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import keep_subtrees, tree_row
-from amends.journal.sqlite.database import Database
+from amends.journal.sqlite.database import Database, mark_of
 from amends.journal.tree import Tree
 from amends.ownership import require_own_journal
 
@@ -48,10 +49,17 @@ _making: Final = threading.Lock()
 
 
 def open_to_write(
-    path: Path, *, busy_timeout_s: float, vfs: str | None, checked: bool = True, group: int | None = None
+    path: Path,
+    *,
+    busy_timeout_s: float,
+    vfs: str | None,
+    checked: bool = True,
+    group: int | None = None,
+    is_target: bool = False,
 ) -> Database:
     """The writer's connection: ours, durable, of this version, its newest entries verified.
 
+    Where a copy into it is not complete, nobody opens it but that copy (`is_target`).
     Whoever wants to see what is wrong with a file opens it unchecked. `group`: the one that shares it, on purpose.
     """
     try:
@@ -69,6 +77,8 @@ def open_to_write(
         _make_durable(path, database)
         _migrate(path, database, version)
         database.pragma("secure_delete", 1)
+        if not is_target:
+            require_whole(path, mark_of(database))
         if checked:
             _verify_newest(path, database)
     except apsw.Error as exc:
