@@ -60,6 +60,11 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     ),
     "Look": (
         ("saga", "amends.cli.commands.saga", "Look at sagas, or take one back."),
+        (
+            "session",
+            "amends.cli.commands.session",
+            "Look at open sagas, which agents drive from outside, or end one.",
+        ),
         ("changeset", "amends.cli.commands.changeset", "Look at file work that has not landed, and decide about it."),
         ("document", "amends.cli.commands.document", "Read the documents of a journal, and who changed them."),
         ("lock", "amends.cli.commands.lock", "See who keeps a resource to itself, and who waits for it."),

@@ -116,8 +116,13 @@ def _export() -> None:
 # -- opening ----------------------------------------------------------------------------------------------------------
 
 
-def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | None = None) -> None:
-    """Refuse to take up a saga whose actions this process does not know: each would end as another incident."""
+def require_known(
+    saga: Saga, registry: Registry, *, forward: bool, but: str | None = None, settles: bool = False
+) -> None:
+    """Refuse to take up a saga whose actions this process does not know: each would end as another incident.
+
+    settles: it only comes to its end, and what stands well is left alone.
+    """
     lacking: dict[str, None] = {}
     begun = saga.begun
     if forward and begun is not None:
@@ -126,7 +131,8 @@ def require_known(saga: Saga, registry: Registry, *, forward: bool, but: str | N
         except UnknownDefinitionError:
             lacking[f"saga {begun.definition} version {begun.version}"] = None
     for step in saga.steps.values():
-        if (step.owed or step.named) and step.id != but:
+        is_open = step.unsettled or step.held if settles else step.owed or step.named
+        if is_open and step.id != but and step.contract.may_be_called:
             try:
                 registry.action(step.contract.topic, step.contract.version)
             except UnknownActionError:

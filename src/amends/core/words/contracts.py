@@ -92,6 +92,11 @@ class Contract:
         return self.rollback_supported or self.mitigation
 
     @property
+    def may_be_called(self) -> bool:
+        """Whether code of it may be called about a step that was tried: else only a person could do anything."""
+        return self.reversibility is not Reversibility.UNDECLARED or self.probe or self.repeatable
+
+    @property
     def rollback_supported(self) -> bool:
         """Whether its effect can be taken back, exactly or in meaning."""
         return self.reversibility in {Reversibility.REVERSIBLE, Reversibility.COMPENSATABLE} and self.side_effect

@@ -118,7 +118,7 @@ def unknown_actions(saga: Saga, registry: Registry) -> tuple[str, ...]:
     """The topics of steps that this process could neither settle nor take back, because it does not know them."""
     unknown: dict[str, None] = {}
     for step in saga.steps.values():
-        if step.status not in _OVER and step.topic != CALL:
+        if step.status not in _OVER and step.topic != CALL and step.contract.may_be_called:
             try:
                 registry.action(step.contract.topic, step.contract.version)
             except (UnknownActionError, UnknownDefinitionError):
