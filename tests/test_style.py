@@ -73,17 +73,17 @@ TRADE_WORDS = listed(
     environment environments errors events examine exceptions executor explain exporting facts families family
     faults fields file files findings fixture fork forward frontier given globs graph groups hand handle health
     hidden hints home ids in inputs judging keys kinds kinship langchain language late launch library life lines
-    lists live load local lock locks log logbook logs loop main marked mcp memory merge merging metrics misfit model
-    modules mortal names net new note notify objects observers observing operate options os outline output outside
-    overlay ownership page pages parallel parts paths patterns people plan plans port postgres preview private
-    process program programs progress projection proof protocol provenance pruning public queue rates read reader
-    reading reasons rebase recompute record records recovery references refusals rehearsal remove report require
-    resolving results resume retention revert reviewing run running runtime sagafile samples schedule schema seal
-    secrets sequencer serve session settings sharing shell show sign signature signing simulation source spans
-    sqlite stack stage standalone starting state store story strict suite syscalls tables tally target telemetry
-    templates testing text thread threads three timeline tools topics transfer transitions tree trip trust types
-    upgrade upstream validate validation values verify verifying views vocabulary waits walk way webhook whiteouts
-    whole work worker workspace world writer writes writing yaml
+    lists live load local lock locks log logbook logs loop main marked mcp memory merge merging metrics misfit
+    model modules mortal names net new note notify objects observers observing operate options os outline output
+    outside overlay ownership page pages parallel parts passing paths patterns people plan plans port postgres
+    preview private process program programs progress projection proof protocol provenance pruning public queue
+    rates read reader reading reasons rebase recompute record records recovery references refusals rehearsal
+    remove report require resolving results resume retention revert reviewing run running runtime sagafile samples
+    schedule schema seal secrets sequencer serve servers session settings sharing shell show sign signature
+    signing simulation source spans sqlite stack stage standalone starting state store story strict suite syscalls
+    tables tally target telemetry templates testing text thread threads three timeline tools topics transfer
+    transitions tree trip trust types upgrade upstream validate validation values verify verifying views
+    vocabulary waits walk way webhook whiteouts whole work worker workspace world writer writes writing yaml
     """
 )
 

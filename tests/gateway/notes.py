@@ -145,6 +145,19 @@ async def told(ctx: Context) -> str:
     return json.dumps(dict(ctx.request_context.meta or {}))
 
 
+@server.tool(structured_output=False)
+async def grow(name: str, ctx: Context) -> str:
+    """Have one more tool from now on."""
+
+    def grown() -> str:
+        return name
+
+    server.add_tool(grown, name=name)
+    await ctx.session.send_tool_list_changed()
+    await ctx.notify_tools_changed()
+    return name
+
+
 @server.resource("notes://all")
 def all_notes() -> str:
     """Every note."""

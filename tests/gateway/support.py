@@ -80,6 +80,26 @@ async def wrapped(
         yield connected
 
 
+@asynccontextmanager
+async def served(path: Path, contracts: str, *options: str) -> AsyncGenerator[str]:
+    """The address of a gateway that serves over HTTP: a process of its own."""
+    file = write(path, "gateway.yaml", contracts)
+    words = ["-m", "amends", "mcp", "serve", str(file), "--port", "0", "--journal", str(path / "amends.db"), *options]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, *words, cwd=path, env=env, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert started.stdout is not None
+        line = (await asyncio.wait_for(started.stdout.readline(), 30)).decode()
+        assert line.startswith("serving at "), line
+        yield line.removeprefix("serving at ").strip()
+    finally:
+        if started.returncode is None:
+            started.terminate()
+        await asyncio.wait_for(started.wait(), 30)
+
+
 def tell(story: Callable[[], Coroutine[Any, Any, None]], within: float = LONGEST_S) -> None:
     asyncio.run(asyncio.wait_for(story(), within))
 

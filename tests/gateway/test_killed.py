@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.gateway.support import ERAS, NOTES, data, do, stored, tell, text, wrapped
+from tests.gateway.support import ERAS, NOTES, ROOT, data, do, notes_command, stored, tell, text, wrapped
 
 POINTS = ("create:before", "create:after")
 
@@ -23,10 +26,10 @@ async def lost(client: Client, tool: str, arguments: dict[str, object], call: st
             await do(client, tool, dict(arguments), call)
 
 
-async def victim(path: Path, point: str, era: str) -> None:
+async def victim(path: Path, point: str, era: str, contracts: str = NOTES) -> None:
     """A client whose gateway is killed at this point of a call; the server ends with it."""
     try:
-        async with wrapped(path, era=era, env={"NOTES_KILLS": point}) as client:
+        async with wrapped(path, era=era, contracts=contracts, env={"NOTES_KILLS": point}) as client:
             await do(client, "create", {"title": "kept"}, "c-0") if not point.startswith("create") else None
             await lost(client, point.partition(":")[0], ARGUMENTS[point.partition(":")[0]], "c-1")
     except* (MCPError, OSError):
@@ -118,6 +121,21 @@ def test_a_gateway_that_is_killed_after_its_answer_has_forgotten_nothing(tmp_pat
             assert len(data(await do(client, "amends_undo", {"all": True}))["taken_back"]) == 1
 
     tell(story, 120)
+    assert stored(tmp_path)["notes"] == {}
+
+
+def test_a_command_takes_back_what_a_dead_gateway_did_with_the_file_that_its_saga_names(tmp_path: Path) -> None:
+    command = json.dumps(notes_command(tmp_path))
+    contracts = NOTES + f"servers: {{notes: {{command: {command}, cwd: {ROOT}}}}}\n"
+
+    async def story() -> None:
+        await victim(tmp_path, "create:after", "auto", contracts)
+
+    tell(story)
+    assert len(stored(tmp_path)["notes"]) == 1
+    asked = [sys.executable, "-m", "amends", "saga", "cancel", "s-1", "--journal", str(tmp_path / "amends.db")]
+    ended = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert "rolled back" in ended.stdout, ended.stdout + ended.stderr
     assert stored(tmp_path)["notes"] == {}
 
 

@@ -33,7 +33,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import BUILT_IN, SagaId
 from amends.errors import InputError, RefusedError, UnknownActionError, UnknownDefinitionError
 from amends.evidence.story.timeline import Line, Timeline
-from amends.journal.port.journal import Entry, Journal
+from amends.journal.port.journal import Entry, Journal, SagaQuery
 from amends.operate.reading import load, require_journal
 from amends.text import clock_time, visible
 
@@ -54,6 +54,7 @@ TERMINATED: Final = 143
 _AT_ONCE: Final = 500
 _CONTEXT: Final = 200
 _WIDEST_NAME: Final = 26
+_GATEWAY: Final = "mcp.gateway"
 _NAME_IT: Final = "name the module that declares it with --module"
 
 T = TypeVar("T")
@@ -332,6 +333,21 @@ async def remember(
     from amends.sagafile import remember as remember_files  # and YAML, commands, changesets: not for who only looks
 
     await remember_files(journal, saga=saga, show=show)
+    if not await _has_tools(journal, saga):
+        return
+    try:
+        from amends.gateway.recovery import remember_tools
+    except ImportError:
+        return  # the extra mcp is not there, and so nothing that came through a gateway can be called
+    await remember_tools(journal, saga=saga)
+
+
+async def _has_tools(journal: Journal, saga: str | None) -> bool:
+    """Whether a saga, or any, came through a gateway."""
+    if saga is None:
+        return bool((await journal.sagas(SagaQuery(definition=_GATEWAY, limit=1))).rows)
+    row = await journal.saga(SagaId(saga))
+    return row is not None and row.definition == _GATEWAY
 
 
 Asked: TypeAlias = "Callable[[Coordinator, Saga], Awaitable[Ended]]"

@@ -11,12 +11,15 @@ A client may answer by itself, without any person: so a contracts file has to al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from amends.bootstrap import Coordinator
@@ -35,6 +38,11 @@ _WHY: Final = "answered in the client"
 _LONGEST: Final = 1200
 _MOST_FRONTS: Final = 64
 _log = logger("amends.gateway")
+_NEWS: Final[Mapping[str, type[ToolsListChanged | ResourcesListChanged | PromptsListChanged]]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
 _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"why": {"type": "string", "title": "Why", "description": "The reason, as it goes on record."}},
@@ -67,12 +75,16 @@ class Fronts:
 
     def __init__(self) -> None:
         self._known: list[Context] = []
+        self.bus = InMemorySubscriptionBus()
+        """News for clients of the newer era, which listen."""
 
     def note(self, ctx: Context) -> None:
         if not is_modern(ctx) and all(one.session is not ctx.session for one in self._known):
             self._known = [*self._known[1 - _MOST_FRONTS :], ctx]
 
     async def tell(self, what: str) -> None:
+        news: ServerEvent = _NEWS[what]()
+        await self.bus.publish(news)
         for front in tuple(self._known):
             session = front.session
             try:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import ListenHandler
 from mcp.server.transport_security import TransportSecuritySettings
 
 from amends.bootstrap import Coordinator
@@ -33,6 +34,13 @@ def make_server(gateway: Gateway) -> Server[Any]:
     handlers: Mapping[str, Any] = {
         "on_list_tools": gateway.list_tools,
         "on_call_tool": gateway.call_tool,
+        "on_list_resources": gateway.passing.list_resources,
+        "on_list_resource_templates": gateway.passing.list_templates,
+        "on_read_resource": gateway.passing.read_resource,
+        "on_list_prompts": gateway.passing.list_prompts,
+        "on_get_prompt": gateway.passing.get_prompt,
+        "on_completion": gateway.passing.complete,
+        "on_subscriptions_listen": ListenHandler(gateway.servers.fronts.bus),
     }
     return Server("amends", version="0.1", title="amends", instructions=INSTRUCTIONS, **handlers)
 
@@ -58,7 +66,7 @@ async def open_gateway(
     )
     async with opening as coordinator:
         gateway = Gateway(contracts, coordinator, saga=saga, actor=actor, next_saga=next_saga)
-        registry.servers = gateway
+        registry.servers = gateway.servers
         try:
             yield gateway
         finally:

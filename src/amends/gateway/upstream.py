@@ -21,6 +21,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from amends.errors import InputError, NotDone, ServerError
 from amends.gateway.model import ServerPlan
@@ -102,8 +104,9 @@ class Upstream:
         return self.plan.name
 
     @property
-    def is_up(self) -> bool:
-        return self._opened is not None and self._opened.done() and self._opened.exception() is None
+    def is_listed(self) -> bool:
+        """Whether its tools are known as they are now."""
+        return self._listed is not None
 
     async def session(self) -> ClientSession:
         """The connection, made where there is none. Raises NotDone where it cannot be had."""
@@ -137,7 +140,12 @@ class Upstream:
                 most.reschedule(None)
                 setattr(client.session, "validate_tool_result", _believe)  # noqa: B010 - a method of the SDK's object
                 opened.set_result(client)
-                await _first_of(ended, self._closing)
+                listening = asyncio.create_task(self._listen(client))
+                try:
+                    await _first_of(ended, self._closing)
+                finally:
+                    listening.cancel()
+                    await asyncio.wait({listening})
         except BaseException as exc:  # a group of whatever, out of the transport, or a cancellation: all is told
             if not opened.done():
                 opened.set_exception(ServerError(f"server {self.name} cannot be reached: {_words(exc)}"))
@@ -187,14 +195,26 @@ class Upstream:
     ) -> types.ElicitResult | types.ErrorData:
         return await self._asked.elicit(self.name, params)
 
+    async def _listen(self, client: Client) -> None:
+        """Hear of changed lists in the newer era, where a client has to ask for that."""
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        try:
+            listening = client.listen(tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
+            async with listening as events:
+                async for event in events:
+                    await self._hear(event)
+        except (MCPError, RuntimeError, OSError) as exc:
+            _log.debug("server %s tells of no changes: %s", self.name, exc)
+
     async def _hear(self, message: object) -> None:
         match message:
-            case types.ToolListChangedNotification():
+            case types.ToolListChangedNotification() | ToolsListChanged():
                 self._listed = None
                 await self._asked.changed(self.name, "tools")
-            case types.ResourceListChangedNotification():
+            case types.ResourceListChangedNotification() | ResourcesListChanged():
                 await self._asked.changed(self.name, "resources")
-            case types.PromptListChangedNotification():
+            case types.PromptListChangedNotification() | PromptsListChanged():
                 await self._asked.changed(self.name, "prompts")
             case _:
                 pass
