@@ -158,7 +158,7 @@ docs: $(VENV)/.dev ## Make the site of the pages, in dist/site.
 
 # A framework that agents are written in, with its oldest or newest version: each in an environment of its own, in which
 # its tests are found, which are left out everywhere else.
-ADAPTERS := langchain-oldest langchain-newest
+ADAPTERS := langchain-oldest langchain-newest openai-agents-oldest openai-agents-newest pydantic-ai-oldest pydantic-ai-newest
 # Frameworks warn of what they will change in themselves.
 THEIRS := -W default::DeprecationWarning -W default::PendingDeprecationWarning
 NEWEST := $(filter %-newest,$(ADAPTERS))

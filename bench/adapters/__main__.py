@@ -31,7 +31,21 @@ async def alone(coordinator: Coordinator) -> None:
 
 
 async def measured(name: str, folder: Path, figures: Figures) -> None:
-    run: Callable[[Any, int], Awaitable[None]] = importlib.import_module(f"bench.adapters.{name}").run
+    module = importlib.import_module(f"bench.adapters.{name}")
+    own = await compared(f"{name}: a tool call", module.run, folder, figures, BOUND)
+    if hasattr(module, "with_an_answer_each"):
+        await compared(f"{name}: a call with its model's answer", module.with_an_answer_each, folder, figures, None)
+    figures.shown("s.do alone", own * 1e6, "us CPU")
+
+
+async def compared(
+    what: str,
+    run: Callable[[Any, int], Awaitable[None]],
+    folder: Path,
+    figures: Figures,
+    bound: float | None,
+) -> float:
+    """Measure one way to use it; what `s.do` alone takes."""
     ours, bare, with_adapter = list[float](), list[float](), list[float]()
     for _ in range(ROUNDS + 3):
         async with Coordinator.open(str(fresh(folder)), env="development") as coordinator:
@@ -41,9 +55,12 @@ async def measured(name: str, folder: Path, figures: Figures) -> None:
             with_adapter.append((await timed(lambda: run(coordinator, CALLS)))[0])
             bare.append((await timed(lambda: run(None, CALLS)))[0])
     added, own = (min(with_adapter) - min(bare)) / CALLS, min(ours) / CALLS
-    figures.shown(f"{name}: a tool call of the framework alone", min(bare) / CALLS * 1e6, "us CPU")
-    figures.shown("s.do alone", own * 1e6, "us CPU")
-    figures.at_most("added by the adapter for a tool call / s.do alone", added / own, BOUND)
+    figures.shown(f"{what}, of the framework alone", min(bare) / CALLS * 1e6, "us CPU")
+    if bound is None:
+        figures.shown(f"{what}: added by the adapter / s.do alone", added / own, "x")
+    else:
+        figures.at_most(f"{what}: added by the adapter / s.do alone", added / own, bound)
+    return own
 
 
 def main(name: str) -> int:

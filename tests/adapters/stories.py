@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,7 +39,9 @@ import pytest
 
 import amends
 from amends import Action, Asked, Coordinator, Done, Fatal, Happened, Limit, Limits, NotDone, Settings, action
+from amends.core.state.step import Step
 from amends.core.transitions import SagaStatus
+from amends.core.words.values import BUILT_IN
 from amends.errors import RefusedError
 from amends.runtime.saga.tool import AGENT_TOOLS
 
@@ -278,9 +281,11 @@ class Stories:
         try:
             outcome = await run
         except Exception as exc:  # noqa: BLE001 - each framework has its own
-            said, at = list[str](), list[BaseException]([exc])
+            said, at, seen = list[str](), list[BaseException]([exc]), set[BaseException]()
             while at:
-                one = at.pop()
+                if (one := at.pop()) in seen:
+                    continue
+                seen.add(one)
                 said.append(f"{type(one).__name__}: {one}")
                 if isinstance(one, BaseExceptionGroup):
                     at += cast("BaseExceptionGroup[BaseException]", one).exceptions
@@ -290,6 +295,11 @@ class Stories:
 
     async def status(self, coordinator: Coordinator) -> SagaStatus:
         return (await coordinator.show(THREAD)).status
+
+    async def steps(self, coordinator: Coordinator) -> list[Step]:
+        """The agent's own steps: what an adapter keeps for itself stands under topics of ours."""
+        steps = (await coordinator.show(THREAD)).saga.steps.values()
+        return [step for step in steps if not step.topic.startswith(BUILT_IN)]
 
     async def asked(self, coordinator: Coordinator) -> list[str]:
         return [row.topic async for row in coordinator.approvals()]
@@ -310,7 +320,7 @@ class Stories:
             assert outcome.told["c1"] == "a seat to Lisbon"
             assert outcome.told["c2"] == "paid 5"
             assert await self.status(coordinator) is SagaStatus.COMPLETED
-            steps = (await coordinator.show(THREAD)).saga.steps.values()
+            steps = await self.steps(coordinator)
             assert sorted((step.call, str(step.topic)) for step in steps) == [
                 ("c1", "trip.book"),
                 ("c2", "trip.pay"),
@@ -326,7 +336,7 @@ class Stories:
             case = self.case(coordinator, [ToolCall("c1", "search", {"words": "trains"})], "done")
             outcome = await self.framework().begin(case)
             assert outcome.told["c1"] == "nothing about trains"
-            (step,) = (await coordinator.show(THREAD)).saga.steps.values()
+            (step,) = await self.steps(coordinator)
             assert (step.call, step.topic, step.contract.reversibility) == ("c1", "search", "undeclared")
             assert step.args == {"words": "trains"}
 
@@ -528,7 +538,7 @@ class Stories:
             outcome = await self.framework().begin(case)
             assert outcome.text == "by train"
             assert await self.status(coordinator) is SagaStatus.COMPLETED
-            steps = (await coordinator.show(THREAD)).saga.steps.values()
+            steps = await self.steps(coordinator)
             assert [(step.call, step.status) for step in steps] == [
                 ("c1", "succeeded"),
                 ("c2", "succeeded"),
@@ -563,7 +573,7 @@ class Stories:
             )
             outcome = await self.framework().begin(case)
             assert outcome.text == "booked"
-            assert outcome.told["c4"].startswith("Taken back: trip.book (step 3). Why: no beds in Porto.")
+            assert re.match(r"Taken back: trip\.book \(step \d+\)\. Why: no beds in Porto\.", outcome.told["c4"])
             assert await self.status(coordinator) is SagaStatus.COMPLETED
 
         self.tell(story)

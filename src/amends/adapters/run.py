@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from amends.adapters.threads import THREAD, session_of
 from amends.bootstrap import Coordinator
 from amends.dataclass import dataclass
 from amends.errors import ApprovalPending, Detach, RefusedError, SessionOverError
@@ -19,7 +20,6 @@ from amends.runtime.saga.session import Session, call_id, current_session
 from amends.runtime.saga.tool import require_no_loop
 
 T = TypeVar("T")
-_THREAD: Final = "thread"
 
 
 @dataclass(slots=True)
@@ -65,16 +65,9 @@ class Runs:
         if current_session.get() is not None:
             return None
         async with self._turn:
-            saga = None if thread is None else await self._saga_of(thread)
-            run = self._open.get(saga or "") or await self._opened(saga, {} if thread is None else {_THREAD: thread})
+            saga = None if thread is None else await session_of(self.coordinator, thread)
+            run = self._open.get(saga or "") or await self._opened(saga, {} if thread is None else {THREAD: thread})
             return run.session.id
-
-    async def _saga_of(self, thread: str) -> str:
-        """The id of a thread's session that has not ended; else of the next: `thread`, `thread.2`, `thread.3`."""
-        rows = await self.coordinator.list(labels={_THREAD: thread}, limit=1)
-        if not rows or not rows[0].status.ended:
-            return rows[0].id if rows else thread
-        return f"{thread}.{int(rows[0].id.removeprefix(thread).removeprefix('.') or 1) + 1}"
 
     async def _opened(self, saga: str | None, labels: Mapping[str, str]) -> OpenRun:
         options: dict[str, Any] = {**self._options, "labels": {**labels, **(self._options.get("labels") or {})}}

@@ -17,6 +17,7 @@ from amends.runtime.files import topics
 from amends.runtime.files.merging import MERGE, UNMERGE
 
 BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)
+ANSWER_TOPIC: Final = "amends.answer"
 _LANDING: Final = (topics.REVIEW, topics.LAND, topics.MARK, topics.RESOLVE)
 
 
@@ -25,6 +26,7 @@ def know_built_in(registry: Registry) -> None:
     for action in BUILT_IN:
         registry.ensure_action(action)
     actions: dict[Name, Callable[[], Action[..., Any]]] = {(topic, 1): partial(_landing, topic) for topic in _LANDING}
+    actions[ANSWER_TOPIC, 1] = _answer
     definitions: dict[Name, Callable[[], SagaDefinition]] = {
         (name, topics.BY_HAND_VERSION): partial(_by_hand, name) for name in topics.BY_HAND
     }
@@ -35,6 +37,12 @@ def _landing(topic: str) -> Action[..., Any]:
     from amends.runtime.files.landing import ACTIONS
 
     return next(action for action in ACTIONS if action.topic == topic)
+
+
+def _answer() -> Action[..., Any]:
+    from amends.runtime.saga.model_answers import ANSWER
+
+    return ANSWER
 
 
 def _by_hand(name: str) -> SagaDefinition:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from amends.core.words.contracts import Reversibility, key_of
 from amends.core.words.values import SagaId, canonical
@@ -31,6 +31,9 @@ from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHapp
 from amends.runtime.declare.decorators import action
 from amends.runtime.drive.validation import DoNamed
 from amends.secrets import secrets_in
+
+if TYPE_CHECKING:
+    from amends.runtime.saga.open import Drive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,3 +181,30 @@ class State:
             raise DocumentConflictError(exc.reason, document=full) from None
         self._seen[full] = made["version"]
         return int(made["version"])
+
+
+class SessionState:
+    """Documents, as a session reads and writes them: each change is a step."""
+
+    def __init__(self, act: Callable[[Callable[[Drive], Coroutine[Any, Any, Any]]], Any], *, own: bool) -> None:
+        self._act = act
+        self._own = own
+
+    def _of(self, drive: Drive) -> State:
+        return State(drive.work.do_named, own=self._own)
+
+    async def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
+        """The document; `default` where there is none."""
+        return await self._act(lambda drive: self._of(drive).get(name, default))
+
+    async def set(self, name: str, body: Any, *, expect: int | None = None) -> int:  # noqa: ANN401 - any JSON value
+        """Write it; gives its version. Raises DocumentConflictError where it is not of the version `expect`."""
+        return int(await self._act(lambda drive: self._of(drive).set(name, body, expect=expect)))
+
+    async def update(self, name: str, change: Callable[[Any], Any], default: Any = None) -> Any:  # noqa: ANN401 - any JSON
+        """Write what `change` makes of it; gives that."""
+        return await self._act(lambda drive: self._of(drive).update(name, change, default))
+
+    async def delete(self, name: str, *, expect: int | None = None) -> None:
+        """Delete it, as a rollback brings it back."""
+        await self._act(lambda drive: self._of(drive).delete(name, expect=expect))

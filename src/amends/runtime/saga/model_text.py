@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from amends.core.words.values import BUILT_IN
 from amends.errors import (
     AmendsError,
     ApprovalPending,
@@ -77,7 +78,8 @@ def text_or_raise(error: BaseException) -> str:
 
 def text_of_rollback(feedback: Feedback) -> str:
     """Say what was taken back of the work, for the model to go another way."""
-    undone = ", ".join(f"{one.topic} (step {one.step})" for one in feedback.taken_back) or "nothing, as nothing stood"
+    own = [one for one in feedback.taken_back if not one.topic.startswith(BUILT_IN)]
+    undone = ", ".join(f"{one.topic} (step {one.step})" for one in own) or "nothing, as nothing stood"
     said = f"Taken back: {undone}. Why: {_sentence(feedback.why)} All that came before stands: go another way."
     return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
 

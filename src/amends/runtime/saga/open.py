@@ -133,6 +133,7 @@ async def settle(drive: Drive) -> None:
     """Bring to an end what a process has left behind: nobody else will. What has a call waits for who asks again."""
     book = drive.run.book
     leave_waits(drive.run)
+    await _expire(drive.run)
     for step in tuple(book.saga.steps):
         state = book.saga.steps[step]
         if state.rewind is not None or state.told is not None:

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, Sel
 from amends.core import commands as c
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.words.values import Json, SagaId
+from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.verdict import Decision
 from amends.dataclass import dataclass
-from amends.errors import Abort, AmendsError, Detach, InputError, RefusedError, SessionOverError
+from amends.errors import Abort, AmendsError, ApprovalPending, Detach, InputError, RefusedError, SessionOverError
 from amends.journal.port.locks import checked_resource
 from amends.runtime.declare.action import Action, InFunction, current_call
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Amount
+from amends.runtime.drive.judging import judge
 from amends.runtime.drive.positions import Spot, StepRequest, step_request
-from amends.runtime.saga.documents import State
+from amends.runtime.saga.documents import SessionState
 from amends.runtime.saga.open import Drive, Idle, OpenDefinition, rest, settle, stop_timer, tell_idle, waits_for_people
 from amends.runtime.saga.rewind import Feedback, Passed
 from amends.runtime.saga.work import begin_with, bound, take_resources
@@ -96,33 +98,6 @@ class _Leaving:
     how: str
     result: object = None
     error: BaseException | None = None
-
-
-class SessionState:
-    """Documents, as a session reads and writes them: each change is a step."""
-
-    def __init__(self, act: Callable[[Callable[[Drive], Coroutine[Any, Any, Any]]], Any], *, own: bool) -> None:
-        self._act = act
-        self._own = own
-
-    def _of(self, drive: Drive) -> State:
-        return State(drive.work.do_named, own=self._own)
-
-    async def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
-        """The document; `default` where there is none."""
-        return await self._act(lambda drive: self._of(drive).get(name, default))
-
-    async def set(self, name: str, body: Any, *, expect: int | None = None) -> int:  # noqa: ANN401 - any JSON value
-        """Write it; gives its version. Raises DocumentConflictError where it is not of the version `expect`."""
-        return int(await self._act(lambda drive: self._of(drive).set(name, body, expect=expect)))
-
-    async def update(self, name: str, change: Callable[[Any], Any], default: Any = None) -> Any:  # noqa: ANN401 - any JSON
-        """Write what `change` makes of it; gives that."""
-        return await self._act(lambda drive: self._of(drive).update(name, change, default))
-
-    async def delete(self, name: str, *, expect: int | None = None) -> None:
-        """Delete it, as a rollback brings it back."""
-        await self._act(lambda drive: self._of(drive).delete(name, expect=expect))
 
 
 class Session:
@@ -400,6 +375,27 @@ class Session:
                 shared.pop(call, None)
         return await self._act(lambda drive: self._step(drive, action, named, at, asked), asked)
 
+    async def asks_people(self, action: Action[..., Any], named: Mapping[str, object], *, call: str) -> bool:
+        """Whether people have to approve this step first; then they are asked by now, and nothing of it is done."""
+
+        async def look(drive: Drive, args: Json) -> bool:
+            if (known := _known(drive, StepRequest(call))) is not None:
+                return known.status is StepStatus.AWAITING
+            verdict = await judge(drive.run, StepId(call), action.contract, args)
+            return verdict.decision is Decision.REQUIRE_HUMAN
+
+        def begin(drive: Drive) -> Coroutine[Any, Any, bool]:
+            return begin_with(
+                drive.work, lambda _, args, _digest, _secrets, _at=None, /: look(drive, args), action, named
+            )
+
+        if await self._act(begin):
+            try:
+                await self.do_named(action, named, call=call, waits=False)
+            except ApprovalPending:
+                return True
+        return False
+
     def _step(
         self, drive: Drive, action: Action[..., Any], named: Mapping[str, object], at: Spot | None, asked: StepRequest
     ) -> Coroutine[Any, Any, Any]:
@@ -495,8 +491,13 @@ class Session:
     @property
     def steps(self) -> tuple[SessionStep, ...]:
         """The steps so far, oldest first, as they stand."""
-        saga = self._now.run.book.saga
-        return tuple(_told_of(saga, step) for step in saga.steps.values() if not step.topic.startswith("amends."))
+        own = (step for step in self.saga.steps.values() if not step.topic.startswith("amends."))
+        return tuple(_told_of(self.saga, step) for step in own)
+
+    @property
+    def saga(self) -> Saga:
+        """All that is on record, as it stands."""
+        return self._now.run.book.saga
 
     @property
     def _now(self) -> Drive:

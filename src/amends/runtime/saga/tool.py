@@ -15,6 +15,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from keyword import iskeyword
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
@@ -35,6 +36,7 @@ _ACTION: Final = "amends_action"
 _LONGEST_TOPIC: Final = 128
 _log = logger("amends.gate")
 _warned: Final[set[str]] = set()
+_waits: Final[ContextVar[bool]] = ContextVar("amends_tool_waits", default=False)
 
 
 class Opens(Protocol):
@@ -70,7 +72,7 @@ def make_tool(
         here = session or current_session.get()
         if here is not None:
             call = call_id.get()
-            return here.do_named(action, named, call=call, waits=not call), here.loop
+            return here.do_named(action, named, call=call, waits=not call or _waits.get()), here.loop
         if coordinator is not None:
             return _alone(action, named, coordinator), coordinator.loop
         if opening is None:
@@ -130,18 +132,20 @@ def action_of(function: object) -> Action[..., Any] | None:
 
 
 @contextmanager
-def calling(session: Session, call: str) -> Generator[None]:
+def calling(session: Session, call: str, *, waits: bool = False) -> Generator[None]:
     """Tools that are called in this block are steps of the session, under the framework's id of the tool call.
 
-    For adapters. Where people are asked about such a step, it raises ApprovalPending and does not wait.
+    For adapters. Where people are asked about such a step, it raises ApprovalPending, or waits for them with `waits`.
     """
     tokens = current_session.set(session), call_id.set(checked_call(call)), current_call.set(InFunction(session.name))
+    waiting = _waits.set(waits)
     try:
         yield
     finally:
         current_session.reset(tokens[0])
         call_id.reset(tokens[1])
         current_call.reset(tokens[2])
+        _waits.reset(waiting)
 
 
 def _is_plain(session: Session | None) -> bool:
@@ -210,15 +214,16 @@ async def do_foreign(
     *,
     call: str,
     does: str = "",
+    waits: bool = False,
 ) -> Any:  # noqa: ANN401 - the tool's own
     """Do a framework's own tool as a step of a session, undeclared; `run` is its handler, which returns JSON.
 
-    Raises ApprovalPending where people are asked first.
+    Raises ApprovalPending where people are asked first, but for `waits`.
     """
     _warn_of_undeclared(name, session.env)
     if not all(each.isidentifier() and not iskeyword(each) for each in arguments):
         raise InputError(f"{name}: the arguments of a tool have names of letters, digits and _")
-    return await session.do_named(undeclared(name, run, arguments, does), arguments, call=call, waits=False)
+    return await session.do_named(undeclared(name, run, arguments, does), arguments, call=call, waits=waits)
 
 
 def _here() -> Session:
