@@ -97,7 +97,9 @@ class _Reader:
         if "patterns" in found:
             for entry in mistakes.entries(found["patterns"].value, "patterns"):
                 patterns[entry.key] = self._pattern(entry)
-        clauses = tuple(map(self._clauses, mistakes.entries(found["tools"].value, "tools"))) if "tools" in found else ()
+        tools = found["tools"].value if "tools" in found else None
+        has_tools = tools is not None and not (isinstance(tools, Scalar) and tools.value is None)
+        clauses = tuple(map(self._clauses, mistakes.entries(tools, "tools"))) if tools is not None and has_tools else ()
         self._refuse_twice(clauses)
         made = Contracts(
             file=mistakes.name,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from amends.cli import config
 from amends.cli.groups import Nouns, show_help
-from amends.cli.options import with_journal, with_policy
-from amends.cli.show.output import Output
+from amends.cli.options import common, with_journal, with_policy
+from amends.cli.show.output import Output, hint
 from amends.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 SESSION: Final = "AMENDS_SESSION"
 CONTRACTS: Final = "AMENDS_CONTRACTS"
 _EXTRA: Final = "MCP servers and clients are spoken to by the extra mcp; install it: pip install 'amends[mcp]'"
+_GENERIC: Final = frozenset({"", "run", "exec", "index", "dist", "src", "lib", "bin", "build", "main", "server", "mcp"})
 _PACKAGE: Final = re.compile(r"(?:mcp[-_])?(?:server[-_])?([a-z0-9][a-z0-9_-]*?)(?:[-_](?:mcp|server))*$")
 
 
@@ -98,6 +102,107 @@ def serve(*, file: str, host: str, port: int, stdio: bool, session: str | None, 
     if not read.servers:
         raise InputError(f"{file} names no servers; write them under servers:")
     _serve(read, session=session, http=None if stdio else (host, port), **given)
+
+
+@mcp.command(context_settings={"ignore_unknown_options": True})
+@click.option("--name", metavar="NAME", help="The server's name in topics; otherwise as the command says.")
+@click.option("--trusted", is_flag=True, help="Believe what the server says of its own tools.")
+@click.option("--out", metavar="FILE", help="Write it there, where nothing is yet, and not to stdout.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@common
+def scan(*, name: str | None, trusted: bool, out: str | None, command: tuple[str, ...], as_json: bool) -> None:
+    """Draft a contracts file from how a server, which COMMAND starts, describes its tools. None of them is called.
+
+    COMMAND may be an address, http://… or https://…. Every line says what it was guessed from; what is in doubt is a
+    comment, or a question.
+    """
+    _require_extra()
+    from amends.gateway.model import ServerPlan
+    from amends.gateway.scan import scan as scanned
+
+    _log_to_stderr()
+    is_url = len(command) == 1 and command[0].startswith(("http://", "https://"))
+    plan = ServerPlan(
+        name=name or name_of_command(command),
+        line=0,
+        command=() if is_url else command,
+        url=command[0] if is_url else "",
+        trusted=trusted,
+        whole_env=True,
+    )
+    text = scanned(plan)
+    told = Output(as_json=as_json)
+    told.record("draft", {"server": plan.name, "text": text})
+    if out is None:
+        told.say(text.rstrip("\n"))
+        return
+    try:
+        with Path(out).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as exc:
+        raise InputError(f"{out} cannot be written: {exc.strerror}") from None
+    told.say(f"wrote {out}")
+
+
+@mcp.command(context_settings={"ignore_unknown_options": True})
+@click.argument("client", type=click.Choice(["claude-code", "cursor", "vscode"]))
+@click.option("--name", metavar="NAME", help="The server's name in the client; otherwise as the command says.")
+@click.option("--contracts", metavar="FILE", help="How each tool is taken back.")
+@click.option("--file", metavar="FILE", help="The client's configuration; otherwise that of this directory.")
+@click.option("--write", is_flag=True, help="Write it, and keep what was there.")
+@click.option("--undo", is_flag=True, help="Put back what was there before.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@common
+def install(
+    *,
+    client: str,
+    name: str | None,
+    contracts: str | None,
+    file: str | None,
+    write: bool,
+    undo: bool,
+    command: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Put the gateway before a server in a client's configuration: print what to write there, or write it.
+
+    COMMAND starts the server. Without it, --name says which of the client's servers is meant.
+    """
+    from amends.gateway import install as installing
+
+    out, kind = Output(as_json=as_json), installing.CLIENTS[client]
+    at = Path(file or kind.file)
+    if undo:
+        told = installing.undo(at, kind)
+        out.record("undone", {"file": str(at)})
+        out.say(told)
+        return
+    before: dict[str, Any] | None = None
+    if not command:
+        if name is None:
+            raise InputError("name the server, with --name, or give the command that starts it, after --")
+        found, before = installing.command_of(at, kind, name)
+        command = tuple(found)
+    called = name or name_of_command(command)
+    options = (
+        ["--name", name_of_command((called,))]
+        if contracts is None
+        else ["--contracts", str(Path(contracts).absolute())]
+    )
+    made = installing.entry(kind, [*_own_command(), "mcp", "wrap", *options], command, before)
+    out.record("entry", {"file": str(at), "key": kind.key, "name": called, "entry": made})
+    if not write:
+        out.say(json.dumps({kind.key: {called: made}}, indent=2, ensure_ascii=False))
+        hint(f"this belongs into {at}; --write writes it there")
+        return
+    installing.write(at, kind, called, made)
+    out.say(f"wrote {at}; `amends mcp install {client} --undo` puts back what was there")
+
+
+def _own_command() -> list[str]:
+    """The command of this program, as another one can start it."""
+    found = shutil.which("amends")
+    return [sys.executable, "-m", "amends"] if found is None else [found]
 
 
 def _serve(
@@ -189,12 +294,9 @@ def _server_name(name: str | None, contracts: Contracts, command: tuple[str, ...
 def name_of_command(command: tuple[str, ...]) -> str:
     """A server's name, made of the command that starts it: `filesystem` of `npx @x/server-filesystem /data`."""
     for word in command[1:] or command:
-        last = word.rpartition("/")[2].partition("@")[0].lower()
-        last = re.sub(r"\.(?:js|mjs|cjs|py|ts)$", "", last)
-        if (
-            not word.startswith("-")
-            and last not in {"run", "exec", "index", "dist"}
-            and (found := _PACKAGE.match(last))
-        ):
-            return found[1][:32]
+        for part in reversed(word.split("/")):
+            last = re.sub(r"\.(?:js|mjs|cjs|py|ts)$", "", part.partition("@")[0].lower()).rpartition(".")[2]
+            found = None if word.startswith("-") or last in _GENERIC else _PACKAGE.match(last)
+            if found is not None:
+                return found[1][:32]
     return "server"
