@@ -28,7 +28,7 @@ SAGA = "version: v1\\nsaga: warm\\nsteps: [{id: a, run: ['true'], read_only: tru
 user, groups, here, *words = sys.argv[1:]
 if os.geteuid() == 0 and user != "0":
     for module in pkgutil.walk_packages(amends.__path__, "amends."):
-        if not module.name.startswith(("amends.testing", "amends.__main__")):
+        if not module.name.startswith(("amends.testing", "amends.__main__", "amends.adapters.", "amends.gateway.")):
             importlib.import_module(module.name)
     with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()):
         os.chdir(place)  # what is imported late may not be readable for another user: so it is all used once before

@@ -218,7 +218,7 @@ async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
             "clock": _clock(journal),
             "file": _store(journal),
             "chain": _chain(journal),
-            "log": _numbers(journal),
+            "positions": _numbers(journal),
             "leases": _leases(journal),
             "pauses": _paused(journal),
             "resume": _resumable(journal),
@@ -343,10 +343,10 @@ async def _numbers(journal: Journal) -> AsyncIterator[HealthFinding]:
     what = f"{counted(behind.entries, 'entry', 'entries')} without a position in the log yet"
     if late_ms > _GRACE_MS:
         do = "see whether a worker runs that may write (amends worker list); any that does gives them theirs"
-        yield HealthFinding(name="log", state="wrong", found=f"{what}, the oldest for {span(late_ms)}", do=do)
+        yield HealthFinding(name="positions", state="wrong", found=f"{what}, the oldest for {span(late_ms)}", do=do)
     else:
         newest = (await journal.tree()).size
-        yield HealthFinding(name="log", state="ok", found=f"positions go up to {newest}; {what}")
+        yield HealthFinding(name="positions", state="ok", found=f"positions go up to {newest}; {what}")
 
 
 async def _each(journal: Journal, own: Sequence[SagaRow]) -> AsyncIterator[SagaRow]:

@@ -112,13 +112,16 @@ class Driver:
                 if book.saga.works:
                     await self._work()
                 self.stop_children()
-                while due := plan(book.saga, self._around.clock.now()):  # again, where someone asks during the write
+                due = plan(book.saga, self._around.clock.now())
+                while True:
                     if len(due) == 1 and type(due[0]) is End:  # as in most sagas: nothing goes back
                         book.tell(c.EndSaga())
-                    else:
+                    elif due:
                         await Backward(self.run).walk()
                     await book.commit()
-                await book.commit()
+                    due = plan(book.saga, self._around.clock.now())  # someone may have asked for more during the write
+                    if not due:
+                        break
                 if self.run.parked or not book.saga.works:
                     return
         except asyncio.CancelledError:
