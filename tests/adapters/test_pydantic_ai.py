@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from amends.adapters.pydantic_ai import Saga
 from amends.core.state.step import Step
 from amends.core.transitions import SagaStatus
 from tests.adapters.stories import THREAD, TOOLS, Answers, Case, Framework, Outcome, Stories, ToolCall, Turn
+from tests.test_docs import ROOT, show_what_happens
 
 
 def spoken(turn: Turn) -> ModelResponse:
@@ -195,3 +199,17 @@ def scripted(*turns: Turn) -> Callable[[list[ModelMessage], AgentInfo], ModelRes
 
 def agent(coordinator: Coordinator, model: Any, *more: Callable[..., Any], **options: Any) -> Agent[None, str]:
     return Agent(FunctionModel(model), tools=[*TOOLS, *more], capabilities=[Saga(coordinator, **options)])
+
+
+def test_the_page_shows_what_happens(tmp_path: Path) -> None:
+    show_what_happens(ROOT / "docs" / "do" / "pydantic-ai.md", tmp_path)
+
+
+def test_the_example_runs_as_its_first_lines_say(tmp_path: Path) -> None:
+    example = [sys.executable, str(ROOT / "examples" / "pydantic_ai_agent.py")]
+    said = subprocess.run(example, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said.splitlines() == [
+        "asked: {'cents': 9000} as lisbon/4",
+        "=> completed - You fly to Lisbon. ['flight to Lisbon', '9000 cents']",
+        "=> rolled_back - the flight is full ['flight to Lisbon', '9000 cents']",
+    ]
