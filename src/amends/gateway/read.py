@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from amends.core.words.values import BUILT_IN, Json
-from amends.errors import ContractsError
+from amends.errors import ContractsError, MistakesError
 from amends.gateway.answers import AnswerTest, TextPattern
 from amends.gateway.model import (
     VERSION,
@@ -55,6 +55,7 @@ APPROVALS: Final = ("in_client", "elsewhere")
 ON_IDLE: Final = ("call", "rollback", "keep")
 _FORWARD: Final = ("args",)
 _BACK: Final = ("args", "result", "before")
+_DRILLED: Final = ("scratch",)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _HOLE: Final = re.compile(r"\{([a-z_][a-z0-9_]*)\}", re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{16,64}", re.ASCII)
@@ -154,7 +155,7 @@ class _Reader:
             env_file=self._path(found, "env_file"),
             headers=headers,
             scratch=self._command(found["scratch"].value) if "scratch" in found else (),
-            readers=tuple(self._calls(found["readers"].value, "readers", (), name)) if "readers" in found else (),
+            readers=tuple(self._calls(found["readers"].value, "readers", _DRILLED, name)) if "readers" in found else (),
         )
 
     def _command(self, part: Part) -> tuple[str, ...]:
@@ -261,8 +262,8 @@ class _Reader:
 
     def _rehearsal(self, part: Part, server: str) -> TryOut:
         found = self._entries(part, "try", ("args", "given"))
-        args = template(found["args"].value, self._mistakes, ()) if "args" in found else {}
-        given = tuple(self._calls(found["given"].value, "given", (), server)) if "given" in found else ()
+        args = template(found["args"].value, self._mistakes, _DRILLED) if "args" in found else {}
+        given = tuple(self._calls(found["given"].value, "given", _DRILLED, server)) if "given" in found else ()
         return TryOut(args=args, given=given)
 
     def _calls(self, part: Part, what: str, roots: tuple[str, ...], server: str) -> list[ToolCall]:
@@ -364,3 +365,14 @@ class _Reader:
 
     def _entries(self, part: Part, what: str, known: tuple[str, ...]) -> dict[str, MarkedEntry]:
         return {entry.key: entry for entry in self._mistakes.entries(part, what, known)}
+
+
+def is_contracts_file(path: str | PathLike[str]) -> bool:
+    """Whether a YAML file is one of contracts, and not a saga's."""
+    mistakes = Mistakes(str(path), ContractsError)
+    try:
+        document = read_document(decoded(read_file(path, mistakes), mistakes), mistakes)
+    except MistakesError:
+        return False
+    keys = {entry.key for entry in document.entries} if isinstance(document, Mapped) else set[str]()
+    return "saga" not in keys and bool(keys & {"servers", "tools"})

@@ -17,7 +17,7 @@ from amends.addresses import is_there, open_journal
 from amends.cli import config
 from amends.cli.inputs import read_input
 from amends.cli.journal import opened_to_read
-from amends.cli.modules import find_function, find_saga, load_modules
+from amends.cli.modules import find_function, find_saga, is_file, load_modules
 from amends.cli.options import with_input, with_journal
 from amends.cli.session import finish
 from amends.cli.show.output import Output, Part
@@ -32,6 +32,7 @@ from amends.evidence.drills import DrillRecord, drills_on_record, record_drill
 from amends.gate.facts import Gate
 from amends.gate.load import BuiltinGate, load_policy
 from amends.gate.policy import PolicyGate
+from amends.gateway.read import is_contracts_file, load_contracts
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.registry import PROCESS
 from amends.runtime.drive.policies import Policies
@@ -98,6 +99,8 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
     process ends after each write and each effect. Then the actions' probes are asked. With --quick there are three
     runs: as it is, taken back, and failing for good at the last step.
 
+    A contracts file of a gateway is drilled by trying each tool's inverse on a scratch instance of its server.
+
     The exit code is 0 if nothing failed (what could not be seen is told as not proven) and 1 if something did.
     """
     out = Output(as_json=bool(options["as_json"]))
@@ -105,6 +108,8 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
         raise InputError("what has changed needs a whole drill: leave out either --quick or --changed")
     if target is None and not changed:
         raise InputError("name a saga to drill, as in trip:book_trip; or --changed for what was drilled before")
+    if target is not None and is_file(target) and is_contracts_file(target):
+        return _drill_tools(out, target, strict=bool(options["strict"]))
     with out.kept_clean():
         load_modules(cast("tuple[str, ...]", options["modules"]))
         due = _changed(target, document, options) if changed else [(cast("str", target), document, options)]
@@ -405,3 +410,26 @@ def _what(path: Path) -> str:
         return "something else"
     may_run = ", may be executed" if os.access(path, os.X_OK) else ""
     return f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}{may_run}"
+
+
+def _drill_tools(out: Output, file: str, *, strict: bool) -> int:
+    """Try the inverses of the tools of a contracts file; the exit code."""
+    from amends.cli.commands.mcp import require_extra
+
+    require_extra()
+    from amends.gateway.drill import ToolDrill, drill_tools
+
+    contracts = load_contracts(file)
+
+    async def whole() -> list[ToolDrill]:
+        found: list[ToolDrill] = []
+        async for one in drill_tools(contracts):
+            out.record("tool", {"topic": one.topic, "result": one.result, "why": one.why})
+            out.say(f"{visible(one.topic):<{_TITLE_WIDTH}} {one.result}" + (f": {visible(one.why)}" if one.why else ""))
+            found.append(one)
+        return found
+
+    found = finish(whole())
+    proven = sum(one.is_proven for one in found)
+    out.say(f"{counted(proven, 'inverse')} of {len(found)} proven exact")
+    return FAILED if any(one.has_failed or (strict and not one.is_proven) for one in found) else 0

@@ -74,7 +74,7 @@ def wrap(
 
     Put it before the command in the configuration of the client. The server is given this process's environment.
     """
-    _require_extra()
+    require_extra()
     from amends.gateway.model import ServerPlan, without_contracts
     from amends.gateway.read import load_contracts
 
@@ -95,7 +95,7 @@ def wrap(
 @_with_gateway
 def serve(*, file: str, host: str, port: int, stdio: bool, session: str | None, **given: Any) -> None:  # noqa: ANN401 - as above
     """Stand before the servers that FILE names, over streamable HTTP at /mcp/SAGA, or over stdin and stdout."""
-    _require_extra()
+    require_extra()
     from amends.gateway.read import load_contracts
 
     read = load_contracts(file)
@@ -116,7 +116,7 @@ def scan(*, name: str | None, trusted: bool, out: str | None, command: tuple[str
     COMMAND may be an address, http://… or https://…. Every line says what it was guessed from; what is in doubt is a
     comment, or a question.
     """
-    _require_extra()
+    require_extra()
     from amends.gateway.model import ServerPlan
     from amends.gateway.scan import scan as scanned
 
@@ -270,7 +270,7 @@ def _log_to_stderr() -> None:
     )
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
     try:
         import mcp as _  # noqa: F401 - whether it is there
     except ImportError as exc:
