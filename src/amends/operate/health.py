@@ -218,7 +218,7 @@ async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
             "clock": _clock(journal),
             "file": _store(journal),
             "chain": _chain(journal),
-            "positions": _numbers(journal),
+            **({"positions": _numbers(journal)} if is_database(asked.address) else {}),
             "leases": _leases(journal),
             "pauses": _paused(journal),
             "resume": _resumable(journal),
