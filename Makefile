@@ -55,6 +55,13 @@ test-all: $(VENV)/.dev ## Run the rest: what `make test` leaves out, and nothing
 # The tests start a server of their own: Debian's where it is installed, else the one of the wheel in that environment.
 test-postgres: $(VENV)/.dev $(VENV).postgres/.made ## Run the tests of the journal in PostgreSQL, on a server that they start.
 	@AMENDS_TEST_POSTGRES=1 $(PYTEST) tests/postgres $(ARGS)
+	@$(PYTEST) -p tests.postgres.redirect $(ON_BOTH_STORES)
+
+# Suites written for a file that hold for a database too: the plugin opens one where they open a file.
+ON_BOTH_STORES := $(addprefix tests/runtime/test_,locks.py documents.py retention.py rewinding_families.py calls.py \
+	resuming.py session.py contention.py claims.py graphs_back.py options.py tool.py) tests/runtime/notices/test_in_use.py \
+	$(addprefix tests/stories/test_,pivots.py families_going_back.py mitigation.py waiting_children.py who_may_approve.py \
+	rollback_quality.py)
 
 $(VENV).postgres/.made: $(VENV)/.made requirements-postgres.lock
 	@echo "installing a PostgreSQL server into $(VENV).postgres"

@@ -127,14 +127,21 @@ def _say(tell: int, **said: Any) -> None:  # noqa: ANN401 - whatever JSON can ho
 
 
 def every_kill(
-    scenario: Scenario, folder: Path, tried: Tried, *, since: int = 1, stride: int = 1, twice: bool = False
+    scenario: Scenario,
+    folder: Path,
+    tried: Tried,
+    *,
+    since: int = 1,
+    stride: int = 1,
+    twice: bool = False,
+    make: Callable[[Path], FileGround] | None = None,
 ) -> None:
     """SIGKILL at each point of the scenario, and (twice) of the recovery too.
 
-    With a `stride`, at each so manieth point of the scenario from `since` on.
+    With a `stride`, at each so manieth point of the scenario from `since` on. `make`: grounds of another store.
     """
     for point in itertools.count(since, stride):
-        ground = FileGround(folder / "ground")
+        ground = (make or FileGround)(folder / "ground")
         first = ground.live(scenario, scenario.begin, ends_at=point, ends=frozenset({scenario.unharmed}))
         if not first.killed:
             _note(scenario, first, "nobody died", tried)
