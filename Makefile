@@ -36,7 +36,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-all test-gateway test-postgres security soak simulate images mutants spin model check \
-	format coverage bench test-adapters bench-adapters bench-gateway bench-peers docs lock clean
+	format coverage bench test-adapters bench-adapters bench-gateway bench-peers \
+	bench-postgres docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -156,6 +157,9 @@ bench: $(VENV)/.run ## Measure.
 
 bench-peers: $(VENV)/.run $(VENV).peers/.made ## Measure beside LangGraph, DBOS and agent-saga, in an environment of their own.
 	@$(BIN)/python -m bench.peers $(VENV).peers/bin/python
+
+bench-postgres: $(VENV)/.dev $(VENV).postgres/.made $(VENV).peers/.made ## Measure on PostgreSQL, beside SQLite and DBOS.
+	@$(BIN)/python -m bench.postgres $(VENV).peers/bin/python
 
 $(VENV).peers/.made: $(VENV)/.made requirements-peers.lock
 	@echo "installing the peers into $(VENV).peers"

@@ -1,8 +1,9 @@
-"""DBOS: a workflow of five steps, its own SQLite store."""
+"""DBOS: a workflow of five steps, on its own SQLite store or, by BENCH_DBOS_URL, on a PostgreSQL."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 
 from dbos import DBOS, DBOSConfig
 
@@ -13,7 +14,7 @@ async def main() -> None:
     folder, sagas = given()
     config: DBOSConfig = {
         "name": "bench",
-        "system_database_url": f"sqlite:///{folder}/dbos.sqlite",
+        "system_database_url": os.environ.get("BENCH_DBOS_URL") or f"sqlite:///{folder}/dbos.sqlite",
         "run_admin_server": False,
         "log_level": "ERROR",
     }

@@ -29,7 +29,9 @@ def world() -> Path:
 @action("world.put", idempotent=True)
 async def put(number: int, step: int, slow_s: float) -> str:
     await asyncio.sleep(slow_s)
-    (world() / amends.key()).write_text(f"{number}/{step}")
+    begun = world().with_name(f"{world().name}-{os.getpid()}-{amends.key()}")
+    begun.write_text(f"{number}/{step}")
+    begun.replace(world() / amends.key())  # it took effect whole, or not at all
     return amends.key()
 
 

@@ -129,6 +129,10 @@ class PostgresServer:
     def promote(self) -> None:
         self._run("pg_ctl", "promote", "-D", str(self.data), "-w", "-t", "60")
 
+    @property
+    def pid(self) -> int:
+        return self._require_process().pid
+
     def _require_process(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "it runs"
         return self._process

@@ -13,12 +13,15 @@ import pytest
 import amends
 from amends import Coordinator, Done, Work, action, saga
 from amends.clock import SystemClock
+from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.errors import EvidenceKeyError, InputError, JournalAccessError, JournalVersionError
+from amends.journal.port.entries import Summary
 from amends.journal.port.lists import SagaQuery
 from amends.journal.postgres import PostgresJournal
 from amends.journal.postgres.address import PostgresAddress
 from amends.journal.postgres.database import migrate, newest
+from amends.testing.journal_suite.samples import started
 from tests.postgres.server import PostgresServer, free_port
 
 SHELF: dict[str, str] = {}
@@ -209,3 +212,36 @@ def test_workers_and_readers_need_no_more_than_the_rights_of_the_page(
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute("DROP OWNED BY amends_worker, amends_reader")
         connection.execute("DROP ROLE amends_worker, amends_reader")
+
+
+def test_what_has_no_position_yet_is_told_of_wherever_it_is_left_out(
+    shared_server: PostgresServer, address: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with Coordinator.open(address) as coordinator:
+            await coordinator.run(fill, ["cup"], fails=False, id="one")
+
+    asyncio.run(run())
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE ROLE looks LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA amends TO looks")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA amends TO looks")
+
+    async def die_after_an_append() -> None:
+        journal = await PostgresJournal.open(address, SystemClock(), inline=True)  # it numbers nothing on its own
+        await journal.append(SagaId("two"), [started()], after=0, summary=Summary(status=SagaStatus.COMPLETED))
+        assert journal._writer._database is not None
+        journal._writer._database.close()
+        await journal.close()
+
+    asyncio.run(die_after_an_append())
+    reader = address.replace("amends_tests@", "looks@")
+    said = "1 entry without a position in the log yet"
+    exported = command("evidence", "export", "-o", str(tmp_path / "bundle"), "--journal", reader)
+    assert (exported.returncode, said in exported.stderr) == (0, True), exported.stderr
+    assert said in command("evidence", "verify", "--journal", reader).stderr
+    doctor = command("doctor", "--journal", reader)
+    assert said in doctor.stdout
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY looks")
+        connection.execute("DROP ROLE looks")

@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from amends.addresses import evidence_notary, has_another_key, journal_file, key_place, open_journal, sharing_group
+from amends.addresses import (
+    evidence_notary,
+    has_another_key,
+    is_database,
+    journal_file,
+    key_place,
+    open_journal,
+    sharing_group,
+)
 from amends.clock import SystemClock
 from amends.core.words.values import Json, SagaId
 from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError
@@ -99,6 +107,14 @@ async def _write_lines(lines: AsyncIterator[str], file: int) -> int:
             stream.write(line)
             count += 1
     return count
+
+
+async def left_out(place: SharedJournal) -> int:
+    """How many entries have no position in the log yet, and so are in no bundle and under no tree head."""
+    if not is_database(place.address):
+        return 0
+    async with opened_to_read(place.address, group=place.group) as journal:
+        return (await journal.unnumbered()).entries
 
 
 # -- checking it ------------------------------------------------------------------------------------------------------

@@ -90,6 +90,15 @@ def export(*, saga_ids: tuple[str, ...], target: str, tree_head: str | None, jou
     if target != "-":
         out.record("exported", {"file": target, "lines": lines})
         out.say(f"{target}: {counted(lines, 'line')}")
+    _tell_left_out(journal)
+
+
+def _tell_left_out(journal: str) -> None:
+    """Say how far the positions in the log are behind, where they are."""
+    behind = asyncio.run(proof.left_out(_place(journal)))
+    if behind:
+        what = counted(behind, "entry", "entries")
+        hint(f"{what} without a position in the log yet: in their sagas' chains, and in no bundle and no tree head")
 
 
 @evidence.command()
@@ -136,6 +145,7 @@ def verify(
         report = asyncio.run(proof.checked_journal(_place(journal), pinned, note, may_be_gone=may_be_gone))
         if pinned is None:
             hint("the journal was held against the key that it names itself; give the one that you know with --key")
+        _tell_left_out(journal)
         code = tell_report(out, report, is_journal=True)
     if not judges_again or code not in {0, UNATTESTED}:
         return code
