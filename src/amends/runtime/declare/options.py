@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from amends.dataclass import dataclass
 from amends.errors import DeclarationError, InputError
@@ -19,6 +19,9 @@ from amends.source.marked import nearest
 
 ChildFiles: TypeAlias = Literal["own", "share", "branch"]
 """Which files a child works on: its own, its parent's, or a branch of these."""
+OnCrash: TypeAlias = Literal["resume", "rollback"]
+"""What becomes of a saga whose process was killed."""
+ON_CRASH: Final[tuple[str, ...]] = get_args(OnCrash)
 MOST_ATTEMPTS: Final = 1_000_000
 
 
@@ -35,6 +38,7 @@ class OptionNames(TypedDict, total=False):
     compensation_attempts: int | None
     lease_s: float | None
     options: Literal["beside", "apart"]
+    on_crash: OnCrash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,8 @@ class Options:
     lease_s: the lease of a process that is there for this saga alone: `amends run`, and `amends.run` without settings.
     options: how whoever runs it gives the options, such as its id: "beside" its input, by keyword; "apart" from it, in
     `options=`, where a parameter of its own is called as one of them.
+    on_crash: "rollback" takes it back where its process was killed in the middle of an attempt, or where the function,
+    called again, asks for something else; with "resume" it is gone on with.
     """
 
     verify: Sequence[Check | Callable[..., object]] = ()
@@ -62,6 +68,7 @@ class Options:
     compensation_attempts: int | None = None
     lease_s: float | None = None
     options: Literal["beside", "apart"] = "beside"
+    on_crash: OnCrash = "resume"
 
     def require_bounds(self, whose: str) -> None:
         """Raises DeclarationError for a bound that nothing could keep to."""
@@ -69,6 +76,8 @@ class Options:
             positive(whose, name, getattr(self, name))
         for name in ("attempts", "compensation_attempts"):
             times(whose, name, getattr(self, name))
+        if self.on_crash not in ON_CRASH:
+            raise DeclarationError(f"{whose}: on_crash={self.on_crash!r} has to be {' or '.join(map(repr, ON_CRASH))}")
 
 
 def positive(whose: str, name: str, seconds: object) -> None:

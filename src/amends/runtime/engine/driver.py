@@ -108,6 +108,9 @@ class Driver:
                 book.tell(c.PauseSaga(by=FAMILY, why=why))
             if book.saga.live:
                 book.tell(c.Recover())
+                if book.saga.works and self._goes_back_after_crash():
+                    why = "its process was killed in the middle of an attempt"
+                    book.tell(c.FailWork(cause=Cause.LOST, why=why, step=None))
             while True:
                 if book.saga.works:
                     await self._work()
@@ -154,6 +157,15 @@ class Driver:
                 keep=settings.document_versions,
             )
         )
+
+    def _goes_back_after_crash(self) -> bool:
+        """Whether its definition would rather have it taken back than go on with it."""
+        begun = self.run.begun
+        try:
+            definition = self._definition or self._around.registry.definition(begun.definition, begun.version)
+        except UnknownDefinitionError:
+            return False
+        return definition.options.on_crash == "rollback"
 
     # -- the function -------------------------------------------------------------------------------------------------
 
@@ -299,6 +311,8 @@ class Driver:
         calls: bool = False,
     ) -> c.Command:
         diverged = diverged or self._forward.diverged
+        if diverged is not None and self._goes_back_after_crash():
+            return c.FailWork(cause=Cause.LOST, why=self.run.kept_words(str(diverged)), step=None)
         if diverged is not None:
             return c.OpenIncident(kind=IncidentKind.DIVERGED, step=None, why=self.run.kept_words(str(diverged)))
         why = self.run.kept_words(why)

@@ -34,11 +34,12 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.graph import Graph
 from amends.runtime.declare.options import Options
 from amends.runtime.declare.registry import Registry
+from amends.runtime.drive.asking import wait
 from amends.runtime.drive.forward import Forward
 from amends.runtime.drive.judging import void_outlived
 from amends.runtime.drive.positions import Spot
 from amends.runtime.drive.run import Run
-from amends.runtime.saga.rewind import Rewinds
+from amends.runtime.saga.rewind import Passed, Rewinds
 from amends.runtime.saga.work import Work
 from amends.runtime.values.signature import Signature
 from amends.text import span
@@ -134,6 +135,9 @@ async def settle(drive: Drive) -> None:
     book = drive.run.book
     leave_waits(drive.run)
     await _expire(drive.run)
+    for place, rewind in tuple(book.saga.rewinds.items()):
+        if not rewind.ended and not rewind.from_outside:  # its process ended in the middle of taking back
+            await drive.rewinds.take_back(place)
     for step in tuple(book.saga.steps):
         state = book.saga.steps[step]
         if state.rewind is not None or state.told is not None:
@@ -155,6 +159,20 @@ async def _bring_to_its_end(drive: Drive, state: Step) -> None:
         forward.diverged = None
         if run.state(state.id).standing:
             await drive.rewinds.settle(state.id, str(exc))
+
+
+def know_checkpoints(drive: Drive) -> None:
+    """Know the checkpoints again that were made before, as far as they were not taken back."""
+    saga = drive.run.book.saga
+    gone = [
+        (int(rewind.begun.to), int(rewind.begun.place))
+        for rewind in saga.rewinds.values()
+        if rewind.begun.to is not None and rewind.begun.place is not None and not rewind.from_outside
+    ]
+    for one in sorted(saga.checkpoints.values(), key=lambda one: one.entry):
+        made = int(one.place)
+        if not any(start < made < end for start, end in gone):
+            drive.rewinds.know(Passed(one, "", made))
 
 
 # -- while nobody is there --------------------------------------------------------------------------------------------
@@ -239,3 +257,4 @@ async def rest(drive: Drive, idle: Idle) -> None:
             if run.on_parked():
                 await asyncio.get_running_loop().create_future()  # until the body is stopped, which is now
             raise asyncio.CancelledError
+        await wait(run, min(wake_at, later(clock.now(), run.around.settings.poll_s)))  # somebody wrote, or nobody can

@@ -29,8 +29,18 @@ from amends.runtime.declare.limits import Amount
 from amends.runtime.drive.judging import judge
 from amends.runtime.drive.positions import Spot, StepRequest, step_request
 from amends.runtime.saga.documents import SessionState
-from amends.runtime.saga.open import Drive, Idle, OpenDefinition, rest, settle, stop_timer, tell_idle, waits_for_people
-from amends.runtime.saga.rewind import Feedback, Passed
+from amends.runtime.saga.open import (
+    Drive,
+    Idle,
+    OpenDefinition,
+    know_checkpoints,
+    rest,
+    settle,
+    stop_timer,
+    tell_idle,
+    waits_for_people,
+)
+from amends.runtime.saga.rewind import Feedback
 from amends.runtime.saga.work import begin_with, bound, take_resources
 from amends.runtime.values.bounded import keep_off_loop
 from amends.secrets import Secret, is_alike, unmask
@@ -116,6 +126,7 @@ class Session:
         self._idle = idle
         self._detach_on: tuple[type[BaseException], ...] = (Detach, *detach_on)
         self._drive: Drive | None = None
+        self._broken: AmendsError | None = None  # why nothing more could be written, when it was last driven here
         self._context: Context | None = None
         self._opened = asyncio.Event()
         self._stirred = asyncio.Event()
@@ -212,10 +223,11 @@ class Session:
             stop_timer(run)
             if run.book.saga.steps:
                 await settle(drive)
-                _come_by(drive)
+                know_checkpoints(drive)
             self._open(drive)
             left = await self._until_left(drive)
         finally:
+            self._broken = run.book.broken
             await self._shut()
             run.attended = False
         if left.how == "complete":
@@ -280,6 +292,8 @@ class Session:
                 if not self._opened.is_set() and halted.done():
                     stands: Standing = halted.result()
                     if stands.status is not SagaStatus.PAUSED:
+                        if self._broken is not None:
+                            raise self._broken
                         raise SessionOverError(f"session {self.id} is {_told(stands)}")
                     await asyncio.wait({opened})
             finally:
@@ -306,6 +320,8 @@ class Session:
                 self._stirred.set()
             if not task.cancelled():
                 return task.result()
+            if drive.run.book.broken is not None:
+                raise drive.run.book.broken
             if self._leaving.done() or asked is None:
                 raise SessionOverError(f"session {self.id}: it was stopped before this came to its end")
             saga = await self._host.state(self.id)
@@ -565,24 +581,8 @@ def _require_same(
         )
 
 
-def _come_by(drive: Drive) -> None:
-    """Know the checkpoints again that were made before, as far as they were not taken back."""
-    saga = drive.run.book.saga
-    gone = [
-        (int(rewind.begun.to), int(rewind.begun.place))
-        for rewind in saga.rewinds.values()
-        if rewind.begun.to is not None and rewind.begun.place is not None and not rewind.from_outside
-    ]
-    for one in sorted(saga.checkpoints.values(), key=lambda one: one.entry):
-        made = int(one.place)
-        if not any(start < made < end for start, end in gone):
-            drive.rewinds.know(Passed(one, "", made))
-
-
 def _told_of(saga: Saga, step: Step) -> SessionStep:
-    result: Any = None
-    if step.status is StepStatus.SUCCEEDED:
-        result = unmask(step.result, saga.id)
+    result: Any = unmask(step.result, saga.id) if step.status is StepStatus.SUCCEEDED else None
     return SessionStep(
         step=step.id, topic=step.topic, call=step.call, status=str(step.status), result=result, error=step.error
     )
