@@ -143,6 +143,48 @@ class TestPydanticAi(Stories):
         self.tell(story)
         assert self.seen() == ["book Porto", "unbook Porto"]
 
+    def test_an_agent_in_a_tool_may_have_a_session_of_its_own(self) -> None:
+        async def story(coordinator: Coordinator) -> None:
+            inner = agent(coordinator, scripted([ToolCall("c1", "book", {"to": "Porto"})], "booked"))
+
+            async def ask_travel(where: str) -> str:
+                return (await inner.run(where)).output
+
+            turns = scripted(
+                [ToolCall("c1", "ask_travel", {"where": "Porto"})], [ToolCall("c2", "charge", {"cents": 1})]
+            )
+            outer = agent(coordinator, turns, ask_travel, children=["ask_travel"])
+            with pytest.raises(StepFatalError, match="declined"):
+                await outer.run("hi", conversation_id=THREAD)
+            child = await coordinator.show(f"{THREAD}.c1")
+            assert (child.status, child.saga.begun and child.saga.begun.definition) == (
+                SagaStatus.ROLLED_BACK,
+                "ask_travel",
+            )
+
+        self.tell(story)
+        assert self.seen() == ["book Porto", "unbook Porto"]
+
+    def test_a_child_that_fails_for_good_has_the_outer_run_taken_back_too(self) -> None:
+        async def story(coordinator: Coordinator) -> None:
+            turns = scripted([ToolCall("c1", "book", {"to": "Porto"})], [ToolCall("c2", "charge", {"cents": 1})])
+            inner = agent(coordinator, turns)
+
+            async def ask_travel(where: str) -> str:
+                return (await inner.run(where)).output
+
+            asked = scripted(
+                [ToolCall("c0", "book", {"to": "Faro"})], [ToolCall("c1", "ask_travel", {"where": "Porto"})]
+            )
+            outer = agent(coordinator, asked, ask_travel, children=["ask_travel"])
+            with pytest.raises(StepFatalError, match="declined"):
+                await outer.run("hi", conversation_id=THREAD)
+            assert (await coordinator.show(f"{THREAD}.c1")).status is SagaStatus.ROLLED_BACK
+            assert await self.status(coordinator) is SagaStatus.ROLLED_BACK
+
+        self.tell(story)
+        assert self.seen() == ["book Faro", "book Porto", "unbook Porto", "unbook Faro"]
+
     def test_a_tool_that_asks_for_other_arguments_is_asked_again(self) -> None:
         def pick(seat: int) -> str:
             if seat > 3:

@@ -28,7 +28,7 @@ from pydantic_core import to_jsonable_python
 
 from amends import Coordinator, Fatal
 from amends.adapters.pydantic_answers import Durable
-from amends.adapters.threads import answer, entered, opened
+from amends.adapters.threads import answer, done_by_child, entered, opened
 from amends.errors import AmendsError, ApprovalPending
 from amends.runtime.declare.names import login
 from amends.runtime.saga.model_text import text_or_raise
@@ -43,6 +43,7 @@ class Saga(AbstractCapability[Any]):
 
     approver: who answers in DeferredToolResults; else who is logged in. waits: calls wait for people, the run does not
     end. delegates: tools that are no steps, as others do all that they do: agents, and what defers by itself.
+    children: tools in which an agent works in a session of its own, which is taken back as one step.
     models: further models by name, as for the framework's own durable agents.
     """
 
@@ -54,12 +55,13 @@ class Saga(AbstractCapability[Any]):
         approver: str = "",
         waits: bool = False,
         delegates: Collection[str] = (),
+        children: Collection[str] = (),
         models: Mapping[str, Model] | None = None,
         **options: Any,
     ) -> None:
         self._coordinator, self._as, self._options = coordinator, name, options
         self._approver, self._waits, self._delegates = approver or login(), waits, frozenset(delegates)
-        self._models = dict(models or {})
+        self._models, self._children = dict(models or {}), frozenset(children)
 
     def get_ordering(self) -> CapabilityOrdering:
         return CapabilityOrdering(position="outermost")
@@ -105,6 +107,9 @@ class Saga(AbstractCapability[Any]):
                 if tool_def.name in self._delegates or is_ours(_function_of(ctx, tool_def.name)):
                     with calling(part.session, step, waits=self._waits):
                         return await handler(args)
+                if tool_def.name in self._children:
+                    name = topic_of(tool_def.name)
+                    return await done_by_child(self._coordinator, part, name, args, foreign, call=step)
                 does, waits = tool_def.description or "", self._waits
                 known = await do_foreign(part.session, tool_def.name, foreign, args, call=step, does=does, waits=waits)
                 return made[0] if made else known

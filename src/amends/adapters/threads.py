@@ -6,7 +6,7 @@ of that, and does not end it; its calls have ids within that of the call it is i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -16,6 +16,7 @@ from amends.bootstrap import Coordinator
 from amends.dataclass import dataclass
 from amends.errors import RefusedError
 from amends.logs import logger
+from amends.runtime.saga.delegates import delegate
 from amends.runtime.saga.model_answers import Answers
 from amends.runtime.saga.session import Session, current_session
 
@@ -65,6 +66,26 @@ async def opened(
     async with coordinator.session(name, id=saga, **asked) as session:
         with _entering(Part(session, Answers(session), is_whole=True)) as part:
             yield part
+
+
+async def done_by_child(
+    coordinator: Coordinator,
+    part: Part,
+    agent: str,
+    arguments: Mapping[str, Any],
+    run: Callable[..., Awaitable[Any]],
+    *,
+    call: str,
+) -> Any:
+    """Make a call in which another agent works, as a session of its own; taking that step back takes all of it back."""
+
+    async def work(child: str) -> Any:
+        labels = {"parent": part.session.id}
+        async with coordinator.session(agent, id=child, actor=f"agent:{agent}", labels=labels) as session:
+            with _entering(Part(session, Answers(session))):
+                return await run(**arguments)
+
+    return await delegate(part.session, agent, dict(arguments), work, call=call)
 
 
 @contextmanager

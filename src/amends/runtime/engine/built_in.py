@@ -18,6 +18,7 @@ from amends.runtime.files.merging import MERGE, UNMERGE
 
 BUILT_IN: Final = (CALL, REVERT, MERGE, UNMERGE)
 ANSWER_TOPIC: Final = "amends.answer"
+DELEGATE_TOPIC: Final = "amends.delegate"
 _LANDING: Final = (topics.REVIEW, topics.LAND, topics.MARK, topics.RESOLVE)
 
 
@@ -26,7 +27,7 @@ def know_built_in(registry: Registry) -> None:
     for action in BUILT_IN:
         registry.ensure_action(action)
     actions: dict[Name, Callable[[], Action[..., Any]]] = {(topic, 1): partial(_landing, topic) for topic in _LANDING}
-    actions[ANSWER_TOPIC, 1] = _answer
+    actions[ANSWER_TOPIC, 1], actions[DELEGATE_TOPIC, 1] = _answer, _delegate
     definitions: dict[Name, Callable[[], SagaDefinition]] = {
         (name, topics.BY_HAND_VERSION): partial(_by_hand, name) for name in topics.BY_HAND
     }
@@ -43,6 +44,12 @@ def _answer() -> Action[..., Any]:
     from amends.runtime.saga.model_answers import ANSWER
 
     return ANSWER
+
+
+def _delegate() -> Action[..., Any]:
+    from amends.runtime.saga.delegates import DELEGATE
+
+    return DELEGATE
 
 
 def _by_hand(name: str) -> SagaDefinition:
