@@ -182,6 +182,8 @@ def test_observing_lets_everything_pass_and_keeps_what_the_policy_would_have_sai
 
     tell(story)
     assert '"rule": "observed:deny:builtin-undeclared"' in amends(tmp_path, "saga", "show", "s-1", "--json")
+    told = amends(tmp_path, "mcp", "report")
+    assert "create: 1 call, undeclared; the policy would have said: 1 times deny by builtin-undeclared" in told
 
 
 def test_meta_reaches_the_server_without_what_is_of_the_connection_or_of_ours(tmp_path: Path) -> None:

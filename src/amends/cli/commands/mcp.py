@@ -19,6 +19,7 @@ from amends.cli.groups import Nouns, show_help
 from amends.cli.options import common, with_journal, with_policy
 from amends.cli.show.output import Output, hint
 from amends.errors import InputError
+from amends.text import counted, visible
 
 if TYPE_CHECKING:
     from amends.gateway.model import Contracts
@@ -197,6 +198,35 @@ def install(
         return
     installing.write(at, kind, called, made)
     out.say(f"wrote {at}; `amends mcp install {client} --undo` puts back what was there")
+
+
+@mcp.command()
+@with_journal
+def report(*, journal: str, as_json: bool) -> None:
+    """Say, by topic, what came through a gateway: how often, what takes it back, and what was let pass in observe mode
+    that the policy would have denied or asked people about.
+    """
+    from amends.cli.journal import opened_to_read
+    from amends.gateway.report import observed
+
+    out = Output(as_json=as_json)
+
+    async def whole() -> None:
+        async with opened_to_read(journal) as opened:
+            found = await observed(opened)
+        for one in found:
+            verdicts = dict(one.verdicts)
+            out.record(
+                "topic",
+                {"topic": one.topic, "calls": one.calls, "reversibility": one.reversibility, "would": verdicts},
+            )
+            would = "; ".join(f"{count} times {what}" for what, count in sorted(verdicts.items()))
+            told = f"{visible(one.topic)}: {counted(one.calls, 'call')}, {one.reversibility}"
+            out.say(told + (f"; the policy would have said: {visible(would)}" if would else ""))
+        if not found:
+            out.say("nothing came through a gateway")
+
+    asyncio.run(whole())
 
 
 def _own_command() -> list[str]:
