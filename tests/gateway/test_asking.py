@@ -96,3 +96,23 @@ def test_where_nobody_answers_it_is_pending_and_the_same_call_goes_on_later(tmp_
 
     tell(story)
     assert stored(tmp_path)["log"] == ["create a"]
+
+
+@both_eras
+def test_what_a_server_asks_before_it_acts_reaches_the_person_and_the_answer_the_server(
+    tmp_path: Path, era: str
+) -> None:
+    async def answer(context: object, params: Any) -> ElicitResult:
+        assert params.message == "name?"
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def story() -> None:
+        command = [sys.executable, "-m", "tests.gateway.asks"]
+        contracts = "version: v1\ntools: {asks.ask: {no_rollback: it was asked}}\n"
+        async with wrapped(tmp_path, command, contracts=contracts, era=era, elicitation_callback=answer) as client:
+            assert text(await do(client, "ask")) == "accept {'name': 'Ada'} state-1"
+            done = [one["status"] for one in data(await do(client, "amends_status"))["steps"]]
+            assert done[-1] == "succeeded"
+            assert done.count("succeeded") == 1
+
+    tell(story)
