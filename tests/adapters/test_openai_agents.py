@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,18 @@ class TestOpenAiAgents(Stories):
         self.tell(story)
         assert self.seen() == ["book Porto", "unbook Porto"]
 
+    def test_an_agent_that_is_a_tool_may_have_a_session_of_its_own(self) -> None:
+        async def story(coordinator: Coordinator) -> None:
+            inner = agent(coordinator, [ToolCall("i1", "book", {"to": "Porto"})], "booked")
+            ask = inner.as_tool("ask_travel", "Ask somebody who books.")
+            turns = [ToolCall("c1", "ask_travel", {"input": "Porto"})], [ToolCall("c2", "charge", {"cents": 1})]
+            outer = agent(coordinator, *turns, tools=[*TOOLS, ask], children=["ask_travel"])
+            assert "declined" in await self.fails(whole(coordinator, outer))
+            assert (await coordinator.show(f"{THREAD}.c1")).status is SagaStatus.ROLLED_BACK
+
+        self.tell(story)
+        assert self.seen() == ["book Porto", "unbook Porto"]
+
     def test_a_hand_off_goes_on_in_the_same_session(self) -> None:
         async def story(coordinator: Coordinator) -> None:
             second = agent(coordinator, [ToolCall("c2", "book", {"to": "Porto"})], "booked", name="second")
@@ -159,10 +172,15 @@ class TestOpenAiAgents(Stories):
 
 
 def agent(
-    coordinator: Coordinator, *turns: Turn, tools: Any = TOOLS, name: str = "first", **options: Any
+    coordinator: Coordinator,
+    *turns: Turn,
+    tools: Any = TOOLS,
+    name: str = "first",
+    children: Sequence[str] = (),
+    **options: Any,
 ) -> Agent[Any]:
     model = ScriptedModel([said(turn) for turn in turns])
-    return Agent(name, tools=saga_tools(tools, coordinator), model=model, **options)
+    return Agent(name, tools=saga_tools(tools, coordinator, children=children), model=model, **options)
 
 
 async def whole(coordinator: Coordinator, one: Agent[Any]) -> Outcome:

@@ -8,10 +8,9 @@ back, and an interruption leaves it open. Hand-offs and agents that are tools ac
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 from agents import Agent, FunctionTool, RunContextWrapper, RunHooks, RunState, Tool, function_tool
@@ -22,27 +21,31 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from amends import Coordinator
-from amends.adapters.threads import Part, answer, entered, opened
+from amends.adapters.threads import Part, answer, done_by_child, entered, opened
 from amends.errors import AmendsError, ApprovalPending, Detach, RefusedError
 from amends.runtime.declare.names import login
 from amends.runtime.saga.model_text import text_or_raise
-from amends.runtime.saga.tool import action_of, calling, do_foreign, is_ours, undeclared
+from amends.runtime.saga.tool import action_of, calling, do_foreign, is_ours, topic_of, undeclared
 from amends.runtime.saga.work import bound
 
 
-def saga_tools(tools: Iterable[Any], coordinator: Coordinator, *, approver: str = "") -> list[Tool]:
+def saga_tools(
+    tools: Iterable[Any], coordinator: Coordinator, *, approver: str = "", children: Collection[str] = ()
+) -> list[Tool]:
     """The tools as an agent's `tools=` takes them: called within a `SagaRun`, each call is a step.
 
     tools: `amends.tool(action)`, plain functions, and the framework's own. What is no action of ours is what the policy
     says of undeclared ones. Hosted tools, and agents that are tools, stay as they are.
-    approver: who answers in the framework's own pause; else who is logged in.
+    approver: who answers in the framework's own pause; else who is logged in. children: tools in which an agent works
+    in a session of its own, which is taken back as one step.
     """
-    return [_saga_tool(tool, coordinator, approver or login()) for tool in tools]
+    return [_saga_tool(tool, coordinator, approver or login(), children) for tool in tools]
 
 
-def _saga_tool(given: Any, coordinator: Coordinator, approver: str) -> Tool:
+def _saga_tool(given: Any, coordinator: Coordinator, approver: str, children: Collection[str]) -> Tool:
     tool: Tool = function_tool(given) if callable(given) and not isinstance(given, FunctionTool) else given
-    if not isinstance(tool, FunctionTool) or getattr(tool, "_is_agent_tool", False):
+    is_child = isinstance(tool, FunctionTool) and tool.name in children
+    if not isinstance(tool, FunctionTool) or (getattr(tool, "_is_agent_tool", False) and not is_child):
         return tool
     inner = set_function_tool_failure_error_function(replace(tool), None)
     function: Any = getattr(inner, "__wrapped__", None)
@@ -64,6 +67,8 @@ def _saga_tool(given: Any, coordinator: Coordinator, approver: str) -> Tool:
                     with calling(part.session, step):
                         return await inner.on_invoke_tool(ctx, text)
                 asked, does = json.loads(text or "{}"), tool.description
+                if is_child:
+                    return await done_by_child(coordinator, part, topic_of(tool.name), asked, foreign, call=step)
                 told = await do_foreign(part.session, tool.name, foreign, asked, call=step, does=does)
                 return made[0] if made else told
         except ApprovalPending as late:  # by a policy that was adopted since the framework has asked
@@ -74,7 +79,7 @@ def _saga_tool(given: Any, coordinator: Coordinator, approver: str) -> Tool:
     async def asks(ctx: RunContextWrapper[Any], arguments: dict[str, Any], call: str) -> bool:
         part = _part()
         needed = own if isinstance(own, bool) else await own(ctx, arguments, call)
-        if action is None and is_ours(function):
+        if is_child or (action is None and is_ours(function)):
             return needed
         try:
             wanted = action or undeclared(tool.name, inner.on_invoke_tool, arguments, tool.description)
@@ -115,12 +120,11 @@ class SagaRun(RunHooks[Any]):
         self.session = self._part.session
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if error is None and self._part.is_whole and (not self._has_ended or self._asked()):
             await self.session.detach()
-        await self._stack.__aexit__(kind, error, trace)
+        trace = None if error is None else error.__traceback__
+        await self._stack.__aexit__(None if error is None else type(error), error, trace)
 
     def _asked(self) -> set[str]:
         """The calls that people are asked about."""
@@ -128,10 +132,9 @@ class SagaRun(RunHooks[Any]):
 
     def answered(self, state: RunState[Any]) -> RunState[Any]:
         """The state of an interrupted run with what people have answered elsewhere: those calls are told of it."""
-        asked = self._asked()
         for item in state.get_interruptions():
             raw: Any = item.raw_item
-            if (raw["call_id"] if isinstance(raw, dict) else raw.call_id) not in asked:
+            if (raw["call_id"] if isinstance(raw, dict) else raw.call_id) not in self._asked():
                 state.approve(item)
         return state
 
