@@ -85,7 +85,7 @@ class Coordinator(runtime.Coordinator):
             group = journal_group or numbers.journal_group
             store = await open_journal(journal, used, evidence_key=evidence_key, journal_group=group)
             try:
-                gate = Policies(store, used, numbers.poll_s)
+                gate = Policies(store, used, numbers.poll_s, root=numbers.root)
                 await gate.refresh()
                 why = f"the journal begins with {policy}"
                 if wanted is not None and not await gate.begins_with(wanted, by=login(), why=why):

@@ -24,6 +24,7 @@ AmendsError
 ├── RefusedError                a request that the saga's state does not allow
 │   ├── PastPivotError          it would roll back over an irreversible step
 │   ├── SessionOverError        a session that has ended, goes back or was left is asked for another step
+│   ├── ProofError              a decision is not proved by a signature, or a journal has another root
 │   ├── PolicyNotInForceError   a policy is named that nobody has adopted on this journal
 │   └── DivergedError           the code asks for something else than the journal remembers
 ├── WaitTimeoutError            nobody sent what a saga waited for in time; also a TimeoutError
@@ -248,6 +249,10 @@ class PastPivotError(RefusedError):
 
 class PolicyNotInForceError(RefusedError):
     """The policy that is named is not the one in force; nothing was opened. The message has the command to adopt it."""
+
+
+class ProofError(RefusedError):
+    """A decision is not proved by a signature of an enrolled person, or a journal has another root than was told."""
 
 
 class SessionOverError(RefusedError):

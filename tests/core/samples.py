@@ -88,6 +88,8 @@ EVENTS: list[e.Event] = [
     e.IncidentAssigned(incident=1, owner="a", by="person:a"),
     e.IncidentCommented(incident=1, by="person:a", text="t"),
     e.PolicyAdopted(digest="d", text="t", by="person:a", why="w"),
+    e.PersonEnrolled(person="person:a", key="k", by="person:a"),
+    e.PersonRevoked(person="person:a", key="k", by="person:a", why="w"),
     e.WaitStarted(place=StepId("9"), name="n", until=1),
     e.SignalReceived(number=1, name="n", payload=None, by="person:a"),
     e.WaitEnded(place=StepId("9"), signal=None),

@@ -98,7 +98,7 @@ def test_the_walks_come_to_every_place_in_the_tables() -> None:
     assert (steps | sagas) - seen - RARE == set()
 
 
-KEPT = {e.PolicyAdopted, *get_args(e.ControlEvent), e.ContentRemoved, e.FamilySettled}
+KEPT = {*get_args(e.RecordEvent), *get_args(e.ControlEvent), e.FamilySettled}
 OF_FAMILIES = {e.ReleaseStarted, e.ReleaseEnded}
 """A walk is one saga; test_family_hold tells of those that hold something for one another."""
 RARE = {

@@ -89,6 +89,8 @@ def test_a_whole_journal_is_covered_up_to_its_checkpoint_and_the_rest_is_named()
         "missing": {"count": 0, "entries": ""},
         "altered": {"count": 0, "entries": ""},
         "gone": {"count": 0, "entries": ""},
+        "unproved": {"count": 0, "entries": ""},
+        "proved": 0,
         "removed": 0,
         "removals": [],
         "troubles": False,

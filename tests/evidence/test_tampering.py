@@ -32,6 +32,7 @@ from amends.errors import EvidenceError
 from amends.evidence import ed25519, standalone
 from amends.evidence.bundle import spell, spell_entry
 from amends.evidence.sign import note as notes
+from amends.evidence.standalone_names import Names
 from amends.evidence.verify import verify
 from amends.evidence.verify.examine import Conclusion, Examination
 from amends.journal.codec import FIRST, chain
@@ -120,6 +121,7 @@ def is_seen_alone(line: bytes, stored: Stored, previous: bytes) -> bool:
     reading.present, reading.missing, reading.altered, reading.untied = (standalone.Ranges() for _ in range(4))
     reading.heads, reading.removed, reading.holes = {stored.saga: (stored.number - 1, previous)}, 0, 0
     reading.wanted, reading.given, reading.empty, reading.findings = {}, set(), {}, []
+    reading.names = Names(None)
     reading._entry(found)
     return bool(reading.altered or reading.missing) or found["hash"] != stored.hash.hex()
 

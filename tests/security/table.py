@@ -18,6 +18,7 @@ ATTACKERS: Final = {
     "test_the_colleague.py": "A colleague on the same machine",
     "test_hostile_input.py": "Hostile input",
     "test_the_clock.py": "The clock",
+    "test_proved_names.py": "Whoever has the journal's file and its key, and no person's",
 }
 PAGES: Final = (ROOT / "SECURITY.md", ROOT / "docs" / "understand" / "security.md")
 _HEADING: Final = re.compile(r"# -- (.+?) -*$")

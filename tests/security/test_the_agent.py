@@ -507,9 +507,9 @@ def test_an_agent_resolves_and_retries_no_incident_under_its_honest_name(tmp_pat
         incident = await deciding_incident(coordinator)
         with pytest.raises(RefusedError, match=r"only people resolve .* any person (but agent:bot, person:olga )?may"):
             await coordinator.resolve_incident(incident, reason="I looked, it is fine", by=by)
-        for how in ({}, {"let_run": True}, {"mitigate": True}):
+        for let_run, mitigate in ((False, False), (True, False), (False, True)):
             with pytest.raises(RefusedError, match=r"only people|has not refused anything"):
-                await coordinator.retry_incident(incident, by=by, **how)
+                await coordinator.retry_incident(incident, by=by, let_run=let_run, mitigate=mitigate)
         assert (await coordinator.show("p-1")).row.status is SagaStatus.INCIDENT
 
     deciding_run(tmp_path, tries, env, DECIDING_LAX)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from amends.runtime.settings import Settings
 
 JOURNAL: Final = "amends.db"
-TEXTS: Final = ("journal", "policy", "env", "journal_group")
+TEXTS: Final = ("journal", "policy", "env", "journal_group", "root")
 DURATIONS: Final = ("lease", "rollback")
 COUNTS: Final = ("attempts", "compensation_attempts")
 LIMITS: Final = "limits"
@@ -37,6 +37,8 @@ OWN: Final = "amends.toml"
 SHARED: Final = "pyproject.toml"
 JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
 _LARGEST_FILE: Final = 1024 * 1024
+ROOT: Final = "AMENDS_ROOT"
+_pinned: Final[list[str]] = []
 _forgives: Final[list[None]] = []
 _TABLE: Final = "[tool.amends]"
 
@@ -50,6 +52,7 @@ class Configured(NamedTuple):
     policy: str | None = None
     env: str | None = None
     journal_group: str | None = None
+    root: str | None = None
     environments: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     bounds: tuple[tuple[str, object], ...] = ()
     modules: tuple[str, ...] = ()
@@ -98,6 +101,16 @@ def journal_group() -> str | None:
     return os.environ.get(JOURNAL_GROUP) or configured().journal_group
 
 
+def pin(root: str | None) -> None:
+    """Have this command go by a root that its line names."""
+    _pinned[:] = [] if root is None else [root]
+
+
+def root() -> str | None:
+    """The root of the roster that is pinned: as the line or the environment says, else as the nearest file does."""
+    return _pinned[0] if _pinned else os.environ.get(ROOT) or configured().root
+
+
 def environments() -> Mapping[str, tuple[str, ...]]:
     return configured().environments
 
@@ -120,7 +133,9 @@ def settings(**bounds: object) -> Settings:
     found = dict(configured().bounds)
     limits = cast("dict[str, Any] | None", found.pop(LIMITS, None))
     said: dict[str, Any] = {**found, **{name: value for name, value in bounds.items() if value is not None}}
-    return Settings(**said, limits=None if limits is None else Limits(**limits), journal_group=journal_group())
+    return Settings(
+        **said, limits=None if limits is None else Limits(**limits), journal_group=journal_group(), root=root()
+    )
 
 
 @functools.cache

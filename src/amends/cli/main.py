@@ -73,6 +73,7 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     ),
     "Decide": (
         ("approval", "amends.cli.commands.approval", "Answer what people are asked before it is done."),
+        ("person", "amends.cli.commands.person", "Enrol people with the keys that prove their names."),
         ("incident", "amends.cli.commands.incident", "See to what needs a person."),
         ("pause", "amends.cli.commands.pause", "Dispatch nothing more, in any process on this journal."),
         ("unpause", "amends.cli.commands.pause", "End the pause of exactly this kind, and have its sagas go on."),

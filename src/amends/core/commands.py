@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from amends.core.events import Cause, ControlEvent, IncidentKind
+from amends.core.events import Cause, ControlEvent, DecisionEvent, IncidentKind, PersonEvent
 from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Answer, Lost, Outcome, Succeeded
 from amends.core.words.values import Json, StepId
@@ -151,7 +151,10 @@ class RecordVerdict:
 
 @dataclass(frozen=True, slots=True)
 class AnswerApproval:
-    """`digest` is of what the person was shown; None: of what is asked now. `policy` judges now; None: not known."""
+    """`digest` is of what the person was shown; None: of what is asked now. `policy` judges now; None: not known.
+
+    `proved`: whoever asks has verified a signature of this person over this answer, and says so on record.
+    """
 
     step: StepId
     by: str
@@ -159,6 +162,7 @@ class AnswerApproval:
     why: str
     digest: str | None = None
     policy: str | None = None
+    proved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,6 +484,25 @@ class UnpauseSaga:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeRoster:
+    """Enrol a person's key, or revoke one."""
+
+    fact: PersonEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Have a command recorded as a person has signed it: `fact` is what they signed, `signed` goes with it on record.
+
+    Where the command would lead to another fact by now, nothing is recorded.
+    """
+
+    command: AnswerApproval | RetryIncident | ResolveIncident | UnpauseSaga | RaiseLimits
+    fact: DecisionEvent
+    signed: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeepControl:
     """Put what holds for every saga on record."""
 
@@ -562,6 +585,8 @@ Command: TypeAlias = (
     | PauseSaga
     | UnpauseSaga
     | KeepControl
+    | ChangeRoster
+    | Sign
     | LimitCommand
     | SessionCommand
     | EndSaga

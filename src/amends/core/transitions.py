@@ -160,6 +160,8 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.RollbackStarted: _G.ROLLING_BACK,
         e.SagaHalted: _G.INCIDENT,
         e.PolicyAdopted: _G.COMPLETED,
+        e.PersonEnrolled: _G.COMPLETED,
+        e.PersonRevoked: _G.COMPLETED,
         e.DispatchPaused: _G.COMPLETED,
         e.DispatchUnpaused: _G.COMPLETED,
         e.HoldPlaced: _G.COMPLETED,

@@ -24,6 +24,7 @@ the verifier that stands alone, as the one file that it is when it is handed to 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -32,7 +33,7 @@ from json.encoder import encode_basestring as quote
 from typing import Any, Final, NamedTuple
 
 from amends.core.words.parts import named_by
-from amends.core.words.values import POLICIES, SagaId, digest
+from amends.core.words.values import PEOPLE, POLICIES, SagaId, digest
 from amends.errors import EvidenceError, JournalDamagedError, JournalError, unknown_saga
 from amends.evidence.sign import note as notes
 from amends.journal.codec import decode, has_parts, references, removed_digest
@@ -140,8 +141,8 @@ async def _asked(journal: Journal, sagas: Sequence[str]) -> list[str]:
     for name in sagas:
         if await journal.saga(SagaId(name)) is None:
             raise unknown_saga(name)
-    policy = [] if await journal.saga(POLICY_SAGA) is None else [POLICY_SAGA]
-    return sorted({*sagas, *policy})
+    beside = [own for own in (POLICY_SAGA, SagaId(PEOPLE)) if await journal.saga(own) is not None]
+    return sorted({*sagas, *beside})
 
 
 def _policy(name: str, text: str) -> dict[str, str]:
@@ -272,13 +273,23 @@ def _entry(saga: SagaId, line: dict[str, Any], blobs: dict[str, str]) -> Entry:
     return Entry(saga, line["number"], line["at"], name, body, hashed, decode(name, body, blobs))
 
 
-_IMPORTED: Final = "from amends.evidence.ed25519 import is_signature\n"
+_IMPORTED: Final = (
+    ("from amends.evidence.ed25519 import is_signature\n", "ed25519.py", "Ed25519 (RFC 8032), verifying only"),
+    ("from amends.evidence.standalone_names import Names\n", "standalone_names.py", "proved names"),
+)
+_OWN_IMPORTS: Final = re.compile(r"^(from|import) .*\n", re.MULTILINE)
 
 
 def verifier_source() -> str:
-    """The source of a program that needs nothing but Python: the part that it would import stands in its place."""
+    """The source of a program that needs nothing but Python: the parts that it would import stand in their place."""
     folder = resources.files("amends.evidence")
     whole = (folder / "standalone.py").read_text(encoding="utf-8")
-    part = (folder / "ed25519.py").read_text(encoding="utf-8")
-    _, _, code = part.partition("import hashlib\n")
-    return whole.replace(_IMPORTED, f"# -- Ed25519 (RFC 8032), verifying only {'-' * 82}\n{code.rstrip()}\n\n")
+    for line, name, about in _IMPORTED:
+        part = (folder / name).read_text(encoding="utf-8")
+        _, _, code = part.partition("from __future__ import annotations\n")
+        needed = [each.group() for each in _OWN_IMPORTS.finditer(code) if "amends." not in each.group()]
+        code = _OWN_IMPORTS.sub("", code).strip()
+        more = "".join(each for each in needed if each not in whole)
+        whole = whole.replace("import argparse\n", f"import argparse\n{more}", 1)
+        whole = whole.replace(line, f"# -- {about} {'-' * (115 - len(about))}\n\n{code}\n\n")
+    return whole

@@ -1,6 +1,6 @@
 """Verify a bundle of evidence without amends: this file, Python 3.11 or newer, and nothing else.
 
-    python verify.py BUNDLE --key KEY [--tree-head @FILE] [--removed-unrecorded] [--json]
+    python verify.py BUNDLE --key KEY [--tree-head @FILE] [--root HASH] [--removed-unrecorded] [--json]
 
 KEY is the public key that you were given, or @FILE. A checkpoint is one that you kept, itself or @FILE, to see that
 history was not rewritten since. With --removed-unrecorded, what is gone counts as removed though no entry says who
@@ -15,7 +15,9 @@ A bundle is lines of JSON (docs/look-up/evidence.md has the format). What is che
 3. a body that was removed has left its digest, and a later entry of its saga, signed too, says who removed it and why;
 4. the hashes, in order of their positions, are the leaves of the tree of RFC 6962, and make the root of a checkpoint;
 5. what is kept beside a body has the digest that the body has for it, or that such a one has for another;
-6. the checkpoint is a C2SP signed note, signed by Ed25519 with the pinned key, or with one that it leads to.
+6. the checkpoint is a C2SP signed note, signed by Ed25519 with the pinned key, or with one that it leads to;
+7. a decision that is signed is signed by a key that its author had then, over a text that says this decision of this
+   saga of this journal. With --root, the hash of the roster's first entry, each decision since has to be signed.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from amends.evidence.ed25519 import is_signature
+from amends.evidence.standalone_names import Names
 
 COVERED, UNATTESTED, FAILED, UNREADABLE = 0, 7, 8, 9
 LONGEST_LINE, LONGEST_NOTE, MOST_SIGNATURES, MOST_NOTES = 40 * 1024 * 1024, 65_536, 100, 1_000
@@ -270,7 +273,16 @@ class Tree:
 class Verification:
     """Reads a bundle from end to end. Raises ValueError for what is none."""
 
-    def __init__(self, file: BinaryIO, key: str, checkpoint: str | None = None, *, may_be_gone: bool = False) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        key: str,
+        checkpoint: str | None = None,
+        *,
+        may_be_gone: bool = False,
+        root: str | None = None,
+    ) -> None:
+        self.names, self.unproved = Names(root), Ranges()
         self.file, self.line_number, self.raw, self.whole = file, 0, b"", hashlib.sha256()
         self.troubles, self.findings, self.heads = list[str](), list[str](), dict[str, tuple[int, bytes]]()
         self.present, self.missing, self.altered, self.untied, self.bad = (Ranges() for _ in range(5))
@@ -343,6 +355,7 @@ class Verification:
             return
         self._reach(position)
         self.present.append((position, position))
+        self.names.take(line, payloads(line["body"]))
         (newest, previous), self.heads[saga] = self.heads.get(saga, (0, bytes(HASH))), (number, hashed)
         removed = re.fullmatch("sha256:([0-9a-f]{64})", line["body"])  # a body that was removed has left its digest
         kept = bytes.fromhex(removed[1]) if removed else sha256(line["body"].encode())
@@ -395,6 +408,18 @@ class Verification:
             one["first_at"], one["last_at"] = min(one["first_at"], at), max(one["last_at"], at)
         return merged(gone), list(found.values())
 
+    def _unproved(self) -> Ranges:
+        """Places of decisions that are not signed by whoever is said to have made them."""
+        found: Ranges = []
+        for entry, why in self.names.judge():
+            if entry is None:
+                self.troubles.append(why)
+                continue
+            found.append((entry["position"], entry["position"]))
+            place = f"entry {entry['position']} (saga {entry['saga']}, number {entry['number']})"
+            self._find(f"{place} is not proved: {why}")
+        return merged(found)
+
     def _branch(self, line: Line) -> None:
         position, size = line["position"], 1 << line["height"]
         if position < self.place or (position - 1) % size:
@@ -412,6 +437,7 @@ class Verification:
         position = self.wanted.pop(line["digest"], None)
         self.given.add(line["digest"])
         below = named_by(line["text"])
+        self.names.payload(line["digest"], line["text"], below or [])
         if position is None:
             self.troubles.append(f"line {self.line_number} is a payload that no entry before it needs")
         elif below is None or sha256(line["text"].encode()).hex() != line["digest"]:
@@ -471,10 +497,11 @@ class Verification:
         covered = without(tied, [*self.bad, *self.untied, *altered])
         unattested = without(self.present, [*covered, *altered])
         gone, removals = self._removals(covered)
+        unproved = self._unproved()
         if gone:
             places = told(gone)["entries"]
             self._find(f"entries {places}: what they held is gone, and no signed entry says who removed it")
-        failed = missing or hidden or altered or self.troubles or (gone and not self.may_be_gone)
+        failed = missing or hidden or altered or unproved or self.troubles or (gone and not self.may_be_gone)
         return {
             "conclusion": "failed" if failed else "unattested" if unattested or not self.good else "covered",
             "attested": self.good,
@@ -483,6 +510,8 @@ class Verification:
             "missing": told(missing, hidden),
             "altered": told(altered),
             "gone": told(gone),
+            "unproved": told(unproved),
+            "proved": self.names.proved,
             "removed": self.removed,
             "removals": removals,
             "troubles": self.troubles,
@@ -497,7 +526,13 @@ def itself(given: str) -> str:
 
 def lines_about(found: Line) -> list[str]:
     """For a person. What came from the bundle is spelled so that a terminal takes it for text."""
-    counts = ["covered", "unattested", "missing", "altered", *(["gone"] if found["gone"]["count"] else [])]
+    counts = [
+        "covered",
+        "unattested",
+        "missing",
+        "altered",
+        *(name for name in ("gone", "unproved") if found[name]["count"]),
+    ]
     lines = [f"{name:<11}{found[name]['count']:>9}  {found[name]['entries']}".rstrip() for name in counts]
     if found["removed"]:
         lines.append(f"{'removed':<11}{found['removed']:>9}  what they held was removed; they are counted above")
@@ -522,6 +557,7 @@ def main(words: list[str] | None = None) -> int:
     asked.add_argument(
         "--removed-unrecorded", action="store_true", help="take what is gone for removed, without a record"
     )
+    asked.add_argument("--root", help="the root of the roster of people: the hash of its first entry")
     asked.add_argument("--json", action="store_true")
     given = asked.parse_args(words)
     try:
@@ -530,7 +566,7 @@ def main(words: list[str] | None = None) -> int:
         if checkpoint is not None and "\n" not in checkpoint.strip():  # no note has one line: it is a file's name
             checkpoint = Path(checkpoint).read_text(encoding="utf-8")
         with given.bundle.open("rb") as file:
-            found = Verification(file, key, checkpoint, may_be_gone=given.removed_unrecorded).report()
+            found = Verification(file, key, checkpoint, may_be_gone=given.removed_unrecorded, root=given.root).report()
     except (ValueError, OSError) as exc:
         sys.stderr.write(f"it cannot be read: {exc}\n")
         return UNREADABLE

@@ -71,6 +71,7 @@ class Rule:
     unless: tuple[tuple[Condition, ...], ...] = ()
     reason: str = ""
     approvals: int = 1
+    proof: str = ""
     approvers: tuple[str, ...] = ()
     expires_s: float = DAY_S
     limit: RateLimit | None = None
@@ -205,6 +206,8 @@ class Policy:
     environments: Declared = field(default_factory=dict[str, tuple[str, ...]])
     env: str = ""
     """The environment of every saga on the journal that adopted it; '' where whoever starts one says it."""
+    proof: str = ""
+    """How whoever decides anything proves their name; '' where it is believed."""
     name: str = field(compare=False)
     text: str = field(repr=False, compare=False)
     drill_every_s: float | None = None
@@ -270,7 +273,7 @@ def _verdict(policy: Policy, matched: list[Rule], facts: Facts) -> Verdict:
     names = tuple([rule.id for rule in matched])
     known = policy.verdicts.get(names)
     if known is None:
-        known = _remembered(policy.verdicts, names, spoken(policy.digest, matched))
+        known = _remembered(policy.verdicts, names, spoken(policy.digest, matched, policy.proof))
     if known.decision is Decision.DENY:
         return known
     rates = tuple([rule.limit.rate(rule.id, facts) for rule in matched if rule.limit is not None])
@@ -291,7 +294,7 @@ def _paced(known: Verdict, rates: tuple[Rate, ...]) -> Verdict:
     )
 
 
-def spoken(policy: str, matched: Sequence[Rule]) -> Verdict:
+def spoken(policy: str, matched: Sequence[Rule], proof: str = "") -> Verdict:
     """The verdict of rules that match, but for the rates: the strictest speaks, the first among equals."""
     if not matched:
         return Verdict(
@@ -306,7 +309,7 @@ def spoken(policy: str, matched: Sequence[Rule]) -> Verdict:
         policy=policy,
         why=speaker.reason or _conditions(speaker),
         matched=tuple(rule.id for rule in matched if rule is not speaker),
-        needs=tuple(map(_need, asking)) if is_asked else (),
+        needs=tuple([_need(rule, proof) for rule in asking]) if is_asked else (),
         expires_s=min(rule.expires_s for rule in asking) if is_asked else DAY_S,
     )
 
@@ -319,5 +322,5 @@ def _conditions(rule: Rule) -> str:
     return text if len(text) <= _LONGEST_WHY else f"{text[:_LONGEST_WHY]}…"
 
 
-def _need(rule: Rule) -> Need:
-    return Need(rule=rule.id, approvals=rule.approvals, approvers=rule.approvers)
+def _need(rule: Rule, proof: str) -> Need:
+    return Need(rule=rule.id, approvals=rule.approvals, approvers=rule.approvers, proof=rule.proof or proof)

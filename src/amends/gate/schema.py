@@ -21,8 +21,10 @@ from amends.gate.vocabulary import FACTS, FAMILIES, Fact, ValueKind, fact_named
 from amends.source.marked import DAY_S, Listed, Mapped, MarkedEntry, Mistakes, Part, Scalar, said, shown
 
 VERSION: Final = "v1"
-POLICY_KEYS: Final = ("version", "default", "env", "environments", "drill_every", "rules")
+POLICY_KEYS: Final = ("version", "default", "env", "environments", "drill_every", "approvals", "rules")
 RULE_KEYS: Final = ("id", "when", "unless", "decision", "reason", "approvals", "approvers", "expires", "rate")
+APPROVAL_KEYS: Final = ("count", "proof")
+PROOFS: Final = ("signed",)
 RATE_KEYS: Final = ("max", "per", "by")
 DEFAULTS: Final = (Decision.ALLOW, Decision.DENY, Decision.REQUIRE_HUMAN)
 MOST_APPROVALS: Final = 100
@@ -57,6 +59,7 @@ def read_policy(
     declared = found.get("environments")
     environments: Declared = {} if declared is None else _environments(declared, mistakes)
     env = _env(found["env"], environments, mistakes) if "env" in found else ""
+    proof = _demanded_proof(found["approvals"], mistakes) if "approvals" in found else ""
     rules = tuple(_Rules(mistakes, is_builtin=builtin is None, adopted=adopted).read(found.get("rules"), document.line))
     every = found.get("drill_every")
     drill_every_s = None if every is None else mistakes.duration(every, "drill_every")
@@ -70,11 +73,14 @@ def read_policy(
         normal["environments"] = {name: list(words) for name, words in environments.items()}
     if env:
         normal["env"] = env
+    if proof:
+        normal["approvals"] = {"proof": proof}
     return Policy(
         rules=rules,
         fallback=fallback,
         environments=environments,
         env=env,
+        proof=proof,
         default=default,
         digest=digest(canonical(normal)),
         name=mistakes.name,
@@ -85,6 +91,25 @@ def read_policy(
 
 def _default(part: Part | None, mistakes: Mistakes) -> str:
     return "" if part is None else mistakes.choice(part, "default", DEFAULTS)
+
+
+def _demanded_proof(part: Part, mistakes: Mistakes) -> str:
+    """The proof that every decision takes."""
+    entries = {entry.key: entry.value for entry in mistakes.entries(part, "approvals", ("proof",))}
+    if "proof" not in entries:
+        if isinstance(part, Mapped):
+            mistakes.add(part.line, "approvals without proof; write approvals: {proof: signed}")
+        return ""
+    return mistakes.choice(entries["proof"], "proof", PROOFS)
+
+
+def _approvals(part: Part, mistakes: Mistakes) -> tuple[int, str]:
+    """How many people, and how each proves their name: a number, or a map of both."""
+    if not isinstance(part, Mapped):
+        return mistakes.integer(part, "approvals", MOST_APPROVALS), ""
+    entries = {entry.key: entry.value for entry in mistakes.entries(part, "approvals", APPROVAL_KEYS)}
+    count = mistakes.integer(entries["count"], "count", MOST_APPROVALS) if "count" in entries else 1
+    return count, mistakes.choice(entries["proof"], "proof", PROOFS) if "proof" in entries else ""
 
 
 def _env(part: Part, declared: Declared, mistakes: Mistakes) -> str:
@@ -145,9 +170,7 @@ class _Rules:
         word = mistakes.choice(found["decision"].value, "decision", tuple(Decision)) if "decision" in found else ""
         decision = Decision(word) if word else None
         self._refuse_misplaced(found, decision, part.line)
-        approvals = (
-            mistakes.integer(found["approvals"].value, "approvals", MOST_APPROVALS) if "approvals" in found else 1
-        )
+        approvals, proof = _approvals(found["approvals"].value, mistakes) if "approvals" in found else (1, "")
         return Rule(
             id=name,
             decision=decision or Decision.DENY,
@@ -155,6 +178,7 @@ class _Rules:
             unless=_unless(found["unless"].value, mistakes) if "unless" in found else (),
             reason=mistakes.text(found["reason"].value, "reason") if "reason" in found else "",
             approvals=approvals,
+            proof=proof,
             approvers=self._approvers(found["approvers"].value, approvals) if "approvers" in found else (),
             expires_s=mistakes.duration(found["expires"].value, "expires") if "expires" in found else DAY_S,
             limit=_limit(found["rate"].value, mistakes) if "rate" in found else None,
@@ -347,6 +371,7 @@ def normal_form(rule: Rule) -> dict[str, Json]:
     said_more: dict[str, Json] = {}
     if rule.decision is Decision.REQUIRE_HUMAN:
         said_more = {"approvals": rule.approvals, "approvers": list(rule.approvers), "expires_s": rule.expires_s}
+        said_more |= {"proof": rule.proof} if rule.proof else {}
     if rule.limit is not None:
         by: list[Json] = [fact.name for fact in rule.limit.by]
         said_more["rate"] = {"max": rule.limit.most, "per_s": rule.limit.per_s, "by": by}

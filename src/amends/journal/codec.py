@@ -95,6 +95,8 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "incident.retried/1": e.IncidentRetried,
     "incident.resolved/1": e.IncidentResolved,
     "policy.adopted/1": e.PolicyAdopted,
+    "person.enrolled/1": e.PersonEnrolled,
+    "person.revoked/1": e.PersonRevoked,
     "wait.started/1": e.WaitStarted,
     "wait.ended/1": e.WaitEnded,
     "signal.received/1": e.SignalReceived,
@@ -201,6 +203,12 @@ def _exactly(name: str, layout: Layout, event: e.Event) -> Wire:
     if len(body) > INLINE:
         return _encode_large(name, layout, event, texts)
     return Wire(name, body, _NO_BLOBS)
+
+
+def spelled(event: e.Event) -> tuple[str, str]:
+    """An event's wire name and its whole body: nothing of it is kept beside."""
+    layout = layout_of(type(event))
+    return _NAMES[layout.kind], layout.spell(event)
 
 
 def shown_fields(body: str, event: e.Event) -> Fields:

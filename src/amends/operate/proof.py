@@ -22,7 +22,7 @@ from amends.addresses import (
 )
 from amends.clock import SystemClock
 from amends.core.words.values import Json, SagaId
-from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError
+from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError, ProofError
 from amends.evidence import record
 from amends.evidence.bundle import Read, export
 from amends.evidence.drills import last_drills
@@ -37,6 +37,7 @@ from amends.operate.reading import opened_to_read, require_journal
 from amends.ownership import user
 from amends.runtime.coordinator.retention import Pruned, deciding_remover, remove, spared_by
 from amends.runtime.drive.pauses import Pauses
+from amends.runtime.drive.policies import Policies
 
 
 class SharedJournal(NamedTuple):
@@ -120,25 +121,27 @@ async def left_out(place: SharedJournal) -> int:
 # -- checking it ------------------------------------------------------------------------------------------------------
 
 
-def checked_bundle(bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool) -> VerificationReport:
+def checked_bundle(
+    bundle: str, key: str | None, checkpoint: str | None, *, may_be_gone: bool, root: str | None = None
+) -> VerificationReport:
     """A bundle, held against a key. Raises InputError without one, and EvidenceError for what cannot be read."""
     if key is None:
         raise InputError("give the public key that you hold, with --key; one that comes with the bundle proves nothing")
     try:
         with Path(bundle).open("rb") as file:
-            return verify_bundle(file, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
+            return verify_bundle(file, key, checkpoint=checkpoint, may_be_gone=may_be_gone, root=root)
     except OSError as exc:
         raise InputError(f"{bundle}: {exc.strerror}") from None
 
 
 async def checked_journal(
-    place: SharedJournal, key: str | None, checkpoint: str | None, *, may_be_gone: bool
+    place: SharedJournal, key: str | None, checkpoint: str | None, *, may_be_gone: bool, root: str | None = None
 ) -> VerificationReport:
     """A journal, held against a key; without one, against the key that it names itself."""
     require_journal(place.address)
     journal = await open_journal(place.address, SystemClock(), journal_group=place.group, signs=False, checked=False)
     try:
-        return await verify_journal(journal, key, checkpoint=checkpoint, may_be_gone=may_be_gone)
+        return await verify_journal(journal, key, checkpoint=checkpoint, may_be_gone=may_be_gone, root=root)
     except JournalDamagedError as exc:  # so much that not even its rows can be read
         return VerificationReport(troubles=[str(exc)])
     finally:
@@ -220,6 +223,7 @@ async def forget(place: SharedJournal, ended_before: int, by: str, why: str) -> 
     """Remove what sagas held. What is held is left alone, and outside development also what `by` had asked for."""
     remover = deciding_remover(by, why)
     async with _opened_to_sign(place) as journal:
+        await _refuse_where_signed(journal)
         pauses = Pauses(journal, SystemClock(), 0.0)
         await pauses.refresh()
         spared = spared_by(pauses.holds)
@@ -232,8 +236,17 @@ async def forget(place: SharedJournal, ended_before: int, by: str, why: str) -> 
                 return Pruned(sagas=sagas, entries=entries, left=0, refused=refused)
 
 
+async def _refuse_where_signed(journal: Journal) -> None:
+    """Raises ProofError where every decision has to be signed: a removal cannot be, yet."""
+    policies = Policies(journal, SystemClock(), 0.0)
+    await policies.refresh()
+    if policies.proof_since is not None:
+        raise ProofError("decisions on this journal are signed, and a removal cannot be yet: nothing is removed")
+
+
 async def vouch(place: SharedJournal, by: str, why: str) -> Removal:
     """Put on record who vouches for what is gone already; how much that is."""
     remover = deciding_remover(by, why)
     async with _opened_to_sign(place) as journal:
+        await _refuse_where_signed(journal)
         return await journal.vouch_for_removals(by=remover.by, why=remover.why)

@@ -4,13 +4,17 @@ saga, which may say otherwise.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from amends.core.commands import StartSaga
 from amends.dataclass import dataclass
+from amends.errors import DeclarationError
 from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.options import Options, positive, times
+
+_ROOT: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +26,8 @@ class Settings:
     attempts, compensation_attempts: how often one step, or one compensation, is tried at most, whatever its action
         says.
     limits: what a saga may use up, where neither its definition nor whoever starts it says so.
+    root: the hash of the roster's first entry, as `amends person show` tells it: a journal with another one is refused,
+        and every decision has to be signed.
     journal_group: the group whose members share the journal, by name; otherwise it is its owner's alone.
     settle_s: how long a rollback waits for attempts that are still running before it cancels them.
     drain_s: how long a closing coordinator lets running attempts finish.
@@ -54,12 +60,17 @@ class Settings:
     compensation_attempts: int | None = None
     limits: Limits | None = None
     journal_group: str | None = None
+    root: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("lease_s", "rollback_s"):
             positive("Settings", name, getattr(self, name))
         for name in ("attempts", "compensation_attempts"):
             times("Settings", name, getattr(self, name))
+        if self.root is not None and not _ROOT.fullmatch(self.root):
+            raise DeclarationError(
+                f"Settings: root={self.root!r} is no root: give the 64 characters that amends person show tells"
+            )
 
 
 class Bounds(NamedTuple):

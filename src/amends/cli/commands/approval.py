@@ -19,11 +19,13 @@ from amends.cli.show.hints import command, modules_for, read_begun
 from amends.cli.show.output import Output, has_person
 from amends.cli.show.tables import Table
 from amends.cli.show.timeline import APPROVAL_HEADS, APPROVAL_SPARE, approval_cells, approval_fields
+from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.errors import InputError, RefusedError
 from amends.journal.port.journal import PersonQuery
 from amends.operate.reading import read_asking
 from amends.runtime.coordinator.people import Approval
+from amends.runtime.drive.roster import Proof
 from amends.text import visible
 
 
@@ -80,15 +82,26 @@ def show(*, approval_id: str, journal: str, as_json: bool) -> None:
 @click.option("--digest", metavar="DIGEST", help="What was shown, by its digest; refused if it has changed since.")
 @click.option("--yes", is_flag=True, help="Grant what is asked now, without looking.")
 @with_author
+@with_signature
 @with_journal
 def grant(
-    *, approval_id: str, why: str, digest: str | None, yes: bool, by: str | None, journal: str, as_json: bool
+    *,
+    approval_id: str,
+    why: str,
+    digest: str | None,
+    yes: bool,
+    by: str | None,
+    ssh_key: str | None,
+    journal: str,
+    as_json: bool,
 ) -> int:
     """Agree to what is asked, as it is shown.
 
     On a terminal it is shown first, and confirmed. Elsewhere give --digest, which says what was seen, or --yes, which
-    takes whatever is asked by now. Who has agreed already cannot grant it, nor, outside development, who asked for it,
-    owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
+    takes whatever is asked by now. Where names are proved, --ssh-key signs it, or a key of yours in the SSH agent does,
+    and the text that is signed is shown. Who has agreed already cannot grant it, nor, outside development, who asked
+    for it, owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are
+    needed.
     """
     out, who, confirmed = Output(as_json=as_json), author(by), yes or digest is not None
     found = _found(approval_id, journal)
@@ -97,7 +110,7 @@ def grant(
     if not confirmed and not _confirm(out, found, who, journal):
         out.say("nothing is granted")
         return NOT_OVER
-    answered = _answer(found, who, why, journal, digest=digest or found.digest)
+    answered = _answer(found, who, why, journal, digest=digest or found.digest, ssh_key=ssh_key)
     out.record("approval", asking_fields(answered))
     tell_granted(out, answered, who, _resume(found, journal))
     return NOT_OVER if is_open(answered) else DONE
@@ -107,8 +120,9 @@ def grant(
 @with_approval
 @click.option("--why", required=True, help="The reason; it goes on record, and the agent is told.")
 @with_author
+@with_signature
 @with_journal
-def refuse(*, approval_id: str, why: str, by: str | None, journal: str, as_json: bool) -> None:
+def refuse(*, approval_id: str, why: str, by: str | None, ssh_key: str | None, journal: str, as_json: bool) -> None:
     """Say no: the step is denied, and nothing of it is done.
 
     One refusal is enough, however many people are asked. What was done before it is rolled back, unless the saga goes
@@ -117,7 +131,7 @@ def refuse(*, approval_id: str, why: str, by: str | None, journal: str, as_json:
     out, who = Output(as_json=as_json), author(by)
     if not why.strip():
         raise InputError("--why is empty; say why not, for whoever asked")
-    answered = _answer(_found(approval_id, journal), who, why, journal)
+    answered = _answer(_found(approval_id, journal), who, why, journal, ssh_key=ssh_key)
     out.record("approval", asking_fields(answered))
     out.say(f"approval {visible(approval_id)} ", ("refused", "bold red"), f" by {visible(who)}: {visible(why)}")
 
@@ -140,14 +154,20 @@ def _resume(found: Approval, journal: str) -> str:
     return asyncio.run(whole())
 
 
-def _answer(found: Approval, who: str, why: str, journal: str, *, digest: str | None = None) -> Approval:
+def _answer(
+    found: Approval, who: str, why: str, journal: str, *, digest: str | None = None, ssh_key: str | None
+) -> Approval:
     """Granted where a digest says what, else refused."""
 
     async def whole() -> Approval:
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
-            if digest is None:
-                return await coordinator.refuse(found.id, by=who, why=why)
-            return await coordinator.grant(found.id, by=who, why=why, digest=digest)
+
+            async def answered(proof: Proof | None) -> Approval:
+                if digest is None:
+                    return await coordinator.refuse(found.id, by=who, why=why, proof=proof)
+                return await coordinator.grant(found.id, by=who, why=why, digest=digest, proof=proof)
+
+            return await proved(answered, coordinator.roster, who=who, ssh_key=ssh_key)
 
     return finish(whole())
 

@@ -18,6 +18,7 @@ from amends.cli.journal import opened_to_read
 from amends.cli.options import OnceNamed, common, renamed, with_journal
 from amends.cli.show.evidence import FAILED, UNATTESTED, UNREADABLE, tell_recomputed, tell_report
 from amends.cli.show.output import Output, hint
+from amends.cli.signing import with_root
 from amends.clock import SystemClock
 from amends.errors import EvidenceError
 from amends.evidence.bundle import read_bundle, verifier_source
@@ -117,6 +118,7 @@ def _tell_left_out(journal: str) -> None:
     is_flag=True,
     help="Judge each verdict again, by the policies and with the drills that are in the evidence.",
 )
+@with_root
 @with_journal
 def verify(
     *,
@@ -134,7 +136,8 @@ def verify(
     the key counts that it says it began with; that shows damage, and not that somebody has replaced all of it. The exit
     code is 0 if all of it is as it was signed, 7 if not all is signed yet, 8 if it is not as it was signed, 9 if it
     cannot be read. With --recompute it is 8 too if a verdict is not what its policy says, or a drill was not as old as
-    the gate was told; what the evidence does not have is counted as unknown.
+    the gate was told; what the evidence does not have is counted as unknown. Signed decisions are always judged; with
+    --root each decision since that root has to be signed.
     """
     out = Output(as_json=as_json)
     pinned = None if key is None else proof.text_of(key, "--key")
@@ -142,7 +145,9 @@ def verify(
     if bundle is not None:
         code = _verify_bundle(out, bundle, pinned, note, may_be_gone=may_be_gone)
     else:
-        report = asyncio.run(proof.checked_journal(_place(journal), pinned, note, may_be_gone=may_be_gone))
+        report = asyncio.run(
+            proof.checked_journal(_place(journal), pinned, note, may_be_gone=may_be_gone, root=config.root())
+        )
         if pinned is None:
             hint("the journal was held against the key that it names itself; give the one that you know with --key")
         _tell_left_out(journal)
@@ -159,7 +164,7 @@ def verify(
 
 def _verify_bundle(out: Output, bundle: str, key: str | None, tree_head: str | None, *, may_be_gone: bool) -> int:
     try:
-        report = proof.checked_bundle(bundle, key, tree_head, may_be_gone=may_be_gone)
+        report = proof.checked_bundle(bundle, key, tree_head, may_be_gone=may_be_gone, root=config.root())
     except EvidenceError as exc:
         hint(visible(f"{bundle}: {exc}"))
         return UNREADABLE

@@ -22,6 +22,7 @@ from amends.cli.show.incident import comments, doubled, tell_doubled, tell_incid
 from amends.cli.show.output import Output, has_person
 from amends.cli.show.tables import Table
 from amends.cli.show.timeline import INCIDENT_HEADS, INCIDENT_SPARE, incident_cells, incident_fields
+from amends.cli.signing import proved, with_signature
 from amends.core.events import IncidentKind
 from amends.core.state.saga import Saga
 from amends.core.words.values import Json, SagaId
@@ -177,6 +178,7 @@ def _note(
 )
 @with_modules
 @with_author
+@with_signature
 @with_journal
 def retry(
     *,
@@ -186,6 +188,7 @@ def retry(
     repeat: bool,
     modules: tuple[str, ...],
     by: str | None,
+    ssh_key: str | None,
     journal: str,
     as_json: bool,
 ) -> int:
@@ -209,7 +212,14 @@ def retry(
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         session.require_known(saga, coordinator.registry, forward=saga.rollback is None and not mitigate)
-        return await coordinator.retry_incident(incident_id, by=who, let_run=let_run, mitigate=mitigate, repeat=repeat)
+        return await proved(
+            lambda signed: coordinator.retry_incident(
+                incident_id, by=who, let_run=let_run, mitigate=mitigate, repeat=repeat, proof=signed
+            ),
+            coordinator.roster,
+            who=who,
+            ssh_key=ssh_key,
+        )
 
     return session.settle(asked, _saga_of(incident_id), modules=modules, address=journal, as_json=as_json)
 
@@ -249,9 +259,18 @@ def _asked_to_repeat(out: Output, incident_id: str, journal: str) -> bool | None
 @click.option("--proof", default="", help="Where others can see that it was: a ticket, a receipt, an entry elsewhere.")
 @with_modules
 @with_author
+@with_signature
 @with_journal
 def resolve(
-    *, incident_id: str, reason: str, proof: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool
+    *,
+    incident_id: str,
+    reason: str,
+    proof: str,
+    modules: tuple[str, ...],
+    by: str | None,
+    ssh_key: str | None,
+    journal: str,
+    as_json: bool,
 ) -> int:
     """Vouch for what an incident stopped at: it was seen to by hand, and the saga goes on without it.
 
@@ -265,7 +284,12 @@ def resolve(
         ends = row.kind is IncidentKind.PAST_PIVOT or (row.kind is IncidentKind.DIVERGED and saga.rollback is None)
         if row.status == "open" and not ends:
             session.require_known(saga, coordinator.registry, forward=saga.rollback is None, but=row.step)
-        return await coordinator.resolve_incident(incident_id, reason=reason, by=who, proof=proof)
+        return await proved(
+            lambda signed: coordinator.resolve_incident(incident_id, reason=reason, by=who, proof=proof, signed=signed),
+            coordinator.roster,
+            who=who,
+            ssh_key=ssh_key,
+        )
 
     return session.settle(asked, _saga_of(incident_id), modules=modules, address=journal, as_json=as_json)
 

@@ -18,11 +18,13 @@ from amends.cli.journal import opened_to_read
 from amends.cli.options import author, with_author, with_journal
 from amends.cli.session import DONE, NOT_OVER
 from amends.cli.show.output import Output
+from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.errors import InputError
 from amends.operate.reading import require_journal
 from amends.runtime.coordinator.control import scope_of
 from amends.runtime.drive.pauses import Pauses
+from amends.runtime.drive.roster import Proof
 from amends.text import moment, visible
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,6 +115,7 @@ def list_pauses(*, journal: str, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="End every pause, whatever it is about.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, as it goes on record.")
 @with_author
+@with_signature
 @with_journal
 def unpause(*, journal: str, as_json: bool, by: str | None, **given: Any) -> None:  # noqa: ANN401 - the options above
     """End the pause of exactly this kind, and have its sagas go on.
@@ -125,15 +128,20 @@ def unpause(*, journal: str, as_json: bool, by: str | None, **given: Any) -> Non
 
     async def whole() -> int:
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
-            return await coordinator.unpause(
-                topic=given["topic"],
-                definition=given["definition"],
-                tenant=given["tenant"],
-                saga=given["saga_id"],
-                everything=given["everything"],
-                why=given["why"],
-                by=who,
-            )
+
+            async def ended(proof: Proof | None) -> int:
+                return await coordinator.unpause(
+                    topic=given["topic"],
+                    definition=given["definition"],
+                    tenant=given["tenant"],
+                    saga=given["saga_id"],
+                    everything=given["everything"],
+                    why=given["why"],
+                    by=who,
+                    proof=proof,
+                )
+
+            return await proved(ended, coordinator.roster, who=who, ssh_key=given["ssh_key"])
 
     require_journal(journal)
     released = asyncio.run(whole())

@@ -26,6 +26,7 @@ from amends.cli.show.policy import (
     tell_replay,
     tell_verdict,
 )
+from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.core.words.values import BUILT_IN, Json
 from amends.errors import InputError, PolicyError
@@ -158,8 +159,9 @@ def coverage(*, modules: tuple[str, ...], journal: str, as_json: bool) -> None:
 @_file
 @click.option("--why", required=True, help="The reason, as it goes on record.")
 @with_author
+@with_signature
 @with_journal
-def adopt(*, file: str, why: str, by: str | None, journal: str, as_json: bool) -> None:
+def adopt(*, file: str, why: str, by: str | None, ssh_key: str | None, journal: str, as_json: bool) -> None:
     """Have a policy judge from now on, in every process on this journal.
 
     For a person. Its text goes on record, with who adopted it and why; the file is not read again. Running processes
@@ -174,7 +176,12 @@ def adopt(*, file: str, why: str, by: str | None, journal: str, as_json: bool) -
 
     async def whole() -> bool:
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
-            return await coordinator.adopt(file, by=who, why=why)
+            return await proved(
+                lambda proof: coordinator.adopt(file, by=who, why=why, proof=proof),
+                coordinator.roster,
+                who=who,
+                ssh_key=ssh_key,
+            )
 
     tell_adopted(Output(as_json=as_json), loaded, who, why, is_new=finish(whole()))
 

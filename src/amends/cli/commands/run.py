@@ -21,6 +21,7 @@ from amends.cli.options import with_input, with_journal, with_lease, with_module
 from amends.cli.session import Stands, drive, exit_code, followed, standing, tell_ended
 from amends.cli.show.hints import command, modules_for, read_begun, unconfigured
 from amends.cli.show.output import Output, hint
+from amends.cli.signing import with_root
 from amends.clock import SystemClock
 from amends.core.events import SagaCompleted, SagaHalted, SagaMitigated, SagaRolledBack, declared_in
 from amends.core.transitions import SagaStatus
@@ -69,6 +70,7 @@ from amends.text import visible
     help="What it may use up: failures, retries, seconds, steps, tokens, usd, spin; may be given several times.",
 )
 @with_lease
+@with_root
 @click.option("--wait", is_flag=True, help="Wait for the people who are asked, however long they take.")
 @click.option("--plan", is_flag=True, help="Run nothing: say which steps it would take, and how each is judged.")
 @with_journal
@@ -184,6 +186,7 @@ def _bounds(
 @with_modules
 @with_policy
 @with_lease
+@with_root
 @with_journal
 def resume(*, modules: tuple[str, ...], policy: str | None, lease: str | None, journal: str, as_json: bool) -> int:
     """Go on with the sagas that were left unfinished.
@@ -246,6 +249,7 @@ _LOOK_S: Final = 5.0
 @click.command()
 @with_modules
 @with_lease
+@with_root
 @with_journal
 def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: bool) -> None:
     """Drive sagas as they become due, until told to stop.

@@ -28,6 +28,7 @@ from amends.cli.show.timeline import (
     saga_cells,
     saga_fields,
 )
+from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
@@ -59,6 +60,7 @@ SHOWN: Final = 500
 @click.option("--spin", type=int, metavar="N", help="Allow so many near-identical steps in a row.")
 @click.option("--why", default="", help="The reason, as it goes on record.")
 @with_author
+@with_signature
 @with_journal
 def raise_limit(  # noqa: PLR0913 - one for each limit
     *,
@@ -73,6 +75,7 @@ def raise_limit(  # noqa: PLR0913 - one for each limit
     spin: int | None,
     why: str,
     by: str | None,
+    ssh_key: str | None,
     journal: str,
     as_json: bool,
 ) -> int:
@@ -84,17 +87,23 @@ def raise_limit(  # noqa: PLR0913 - one for each limit
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         session.require_known(state, coordinator.registry, forward=True)
-        return await coordinator.raise_limit(
-            saga_id,
-            tokens=tokens,
-            usd=usd,
-            seconds=seconds,
-            steps=steps,
-            failures=failures,
-            retries=retries,
-            spin=spin,
-            why=why,
-            by=who,
+        return await proved(
+            lambda proof: coordinator.raise_limit(
+                saga_id,
+                tokens=tokens,
+                usd=usd,
+                seconds=seconds,
+                steps=steps,
+                failures=failures,
+                retries=retries,
+                spin=spin,
+                why=why,
+                by=who,
+                proof=proof,
+            ),
+            coordinator.roster,
+            who=who,
+            ssh_key=ssh_key,
         )
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)

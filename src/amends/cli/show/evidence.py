@@ -37,6 +37,10 @@ def tell_report(out: Output, report: VerificationReport, *, is_journal: bool = F
         shown = runs if len(runs) <= _LONGEST_RUNS else f"{runs[:_LONGEST_RUNS].rpartition(',')[0]}, …"
         cell: Part = (f"{count:>9}", style if count else "dim")
         out.say((f"{name:<11}", "dim"), cell, f"  {shown}")
+    if len(report.unproved):
+        out.say((f"{'unproved':<11}", "dim"), (f"{len(report.unproved):>9}", "bold red"), f"  {report.unproved}")
+    if report.proved:
+        out.say((f"{'proved':<11}", "dim"), f"{report.proved:>9}", "  decisions, signed by whoever made them")
     _tell_removals(out, report)
     for line in (*report.troubles, *report.findings):
         out.say(("! ", "bold red"), visible(line, 400))

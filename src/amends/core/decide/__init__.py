@@ -18,6 +18,7 @@ from amends.core.decide.incidents import (
     retry_incident,
 )
 from amends.core.decide.limits import decide_limits
+from amends.core.decide.people import change_roster, with_signature
 from amends.core.decide.require import (
     fitting,
     later,
@@ -94,6 +95,10 @@ def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, .
             return tuple(_lost(saga, step, moment) for step in in_flight(saga))
         case c.Spend() | c.CountChild() | c.KeepLimits() | c.RaiseLimits():
             return decide_limits(saga, command, moment)
+        case c.Sign():
+            return with_signature(saga, decide(saga, command.command, moment), command)
+        case c.ChangeRoster():
+            return change_roster(saga, command)
         case c.LeaveWaits() | c.ReportIdle() | c.EndIdle():
             return decide_session(saga, command)
         case _:

@@ -102,7 +102,14 @@ def shown_of(saga: Saga, step: Step, approval: Approval, contract: Contract, pol
 
 
 def _spelled(need: Need) -> Json:
-    return {"rule": need.rule, "approvals": need.approvals, "approvers": list(need.approvers)}
+    """A need as people are shown it; its proof only where one is asked, so that other approvals keep their digest."""
+    proof: dict[str, Json] = {"proof": need.proof} if need.proof else {}
+    return {"rule": need.rule, "approvals": need.approvals, "approvers": list(need.approvers), **proof}
+
+
+def asks_proof(needs: Iterable[Need]) -> bool:
+    """Whether whoever answers has to prove their name."""
+    return any(need.proof for need in needs)
 
 
 def digest_of(shown: Json) -> str:
@@ -125,6 +132,12 @@ def answer(saga: Saga, command: c.AnswerApproval, moment: c.Moment) -> tuple[e.E
     if command.digest is not None and command.digest != approval.digest:
         raise RefusedError(
             f"what you were shown of step {step.id} of saga {saga.id} is not what is asked now; look at it again"
+        )
+    if asks_proof(approval.needs) and not command.proved:
+        raise RefusedError(
+            f"step {step.id} of saga {saga.id} takes a signed answer: rule {approval.rule} asks whoever answers to "
+            "prove their name; sign with a key that is enrolled: amends approval grant --ssh-key FILE, "
+            "or coordinator.grant(…, proof=…)"
         )
     to = f"{'grant' if command.granted else 'refuse'} step {step.id} of saga {saga.id}"
     own = require_decider(saga.begun, command.by, to, may=_may_answer(approval))

@@ -41,7 +41,7 @@ from amends.core.state.saga import Incident, Saga, Step, evolve
 from amends.core.state.step import LIVE
 from amends.core.transitions import IncidentStatus, SagaStatus, StepStatus
 from amends.core.words.outcomes import Lost, Succeeded
-from amends.core.words.values import CONTROL, POLICIES, RUNTIME, StepId
+from amends.core.words.values import CONTROL, PEOPLE, POLICIES, RUNTIME, StepId
 from amends.errors import PastPivotError, RefusedError, UnknownIncidentError
 
 _G, _S = SagaStatus, StepStatus
@@ -184,7 +184,7 @@ def _mitigated_from_here(saga: Saga, by: str, moment: c.Moment, *, own: bool) ->
 
 def require_whole(saga: Saga) -> None:
     """It has begun, and has not begun to roll back."""
-    if saga.begun is not None and saga.begun.definition in {POLICIES, CONTROL}:
+    if saga.begun is not None and saga.begun.definition in {POLICIES, CONTROL, PEOPLE}:
         raise RefusedError(
             "the policies, pauses and holds stay on record; adopt another policy, unpause, or lift the hold"
         )

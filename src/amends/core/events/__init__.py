@@ -34,6 +34,9 @@ from amends.core.events.people import (
     IncidentOpened as IncidentOpened,
     IncidentResolved as IncidentResolved,
     IncidentRetried as IncidentRetried,
+    PersonEnrolled as PersonEnrolled,
+    PersonEvent as PersonEvent,
+    PersonRevoked as PersonRevoked,
 )
 from amends.core.events.rewinds import (
     CheckpointMade as CheckpointMade,
@@ -158,6 +161,7 @@ class RollbackResumed:
     deadline_at: int
     mitigate: bool = False
     own: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +171,7 @@ class WorkResumed:
     by: str
     deadline_at: int = 0
     own: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +197,7 @@ class PolicyAdopted:
     text: str
     by: str
     why: str
+    signed: str = ""
 
 
 # -- a step going forward ---------------------------------------------------------------------------------------------
@@ -463,6 +469,7 @@ SagaEvent: TypeAlias = (
     | PolicyAdopted
     | ControlEvent
     | ContentRemoved
+    | PersonEvent
     | CheckpointMade
     | RewindStarted
     | RewindEnded
@@ -502,6 +509,23 @@ StepEvent: TypeAlias = (
     | ReleaseEnded
 )
 Event: TypeAlias = SagaEvent | StepProposed | ActionDispatched | StepEvent | ApprovalEvent | IncidentEvent | WaitEvent
+
+RecordEvent: TypeAlias = PolicyAdopted | ContentRemoved | PersonEvent
+DecisionEvent: TypeAlias = (
+    ApprovalSigned
+    | ApprovalGranted
+    | ApprovalRefused
+    | IncidentRetried
+    | IncidentResolved
+    | PolicyAdopted
+    | DispatchUnpaused
+    | HoldLifted
+    | WorkResumed
+    | RollbackResumed
+    | LimitRaised
+    | PersonEvent
+)
+"""What a person decides, and can sign."""
 
 
 def declared_in(begun: SagaStarted | None) -> str:

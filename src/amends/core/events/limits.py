@@ -54,6 +54,7 @@ class LimitRaised:
     by: str
     why: str = ""
     own: bool = False
+    signed: str = ""
 
 
 LimitEvent: TypeAlias = BudgetSpent | ChildSpent | LimitReached | LimitRaised

@@ -1,6 +1,8 @@
 """Facts about people: what they are asked, what they answer, and what is left to them.
 
 `own`, here and in other facts, says that whoever decided had asked for the saga themselves, as they may in development.
+`signed`, likewise, proves their name: the roster that the decision goes by, the policy, the time, and the signature by
+one of their keys over the text that says it (evidence.proof). Empty: the name was believed.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class ApprovalSigned:
     digest: str
     why: str = ""
     own: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class ApprovalGranted:
     digest: str
     why: str = ""
     own: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,7 @@ class ApprovalRefused:
     by: str
     why: str
     own: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,7 @@ class IncidentRetried:
     let_run: bool = False
     own: bool = False
     repeat: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +161,36 @@ class IncidentResolved:
     settled: tuple[StepId, ...]
     proof: str = ""
     own: bool = False
+    signed: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonEnrolled:
+    """From here on this key proves this name. The first one that is enrolled is the root that a journal is known by.
+
+    `recovery`: the key is kept elsewhere, and proves nothing but further changes of the roster.
+    """
+
+    person: str
+    key: str
+    by: str
+    why: str = ""
+    recovery: bool = False
+    signed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRevoked:
+    """From here on the key of this fingerprint proves nothing more; what it proved before stands."""
+
+    person: str
+    key: str
+    by: str
+    why: str
+    signed: str = ""
+
+
+PersonEvent: TypeAlias = PersonEnrolled | PersonRevoked
 ApprovalEvent: TypeAlias = (
     ApprovalRequested
     | ApprovalSigned

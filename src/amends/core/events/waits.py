@@ -79,6 +79,7 @@ class DispatchUnpaused:
     pause: int
     by: str
     why: str
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,7 @@ class HoldLifted:
     by: str
     why: str
     own: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -371,9 +371,8 @@ _SagaMoved: TypeAlias = (
     | e.SagaMitigated
     | e.SagaHalted
     | e.SagaPaused
-    | e.PolicyAdopted
+    | e.RecordEvent
     | e.ControlEvent
-    | e.ContentRemoved
     | e.CheckpointMade
     | e.RewindStarted
     | e.RewindEnded
@@ -594,6 +593,6 @@ _FOLD: Final[Mapping[type[e.Event], Callable[[Saga, Any], None]]] = {
     e.FamilySettled: _settle_family,
     **dict.fromkeys(get_args(e.LimitEvent), _spend),
     **dict.fromkeys((*get_args(e.ControlEvent), e.SagaRolledBack, e.SagaMitigated), _move),
-    **dict.fromkeys((e.PolicyAdopted, e.ContentRemoved), _move),
+    **dict.fromkeys(get_args(e.RecordEvent), _move),
 }
 """By the kind of a fact: the function that adds it to the state."""

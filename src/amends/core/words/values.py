@@ -48,9 +48,11 @@ POLICIES: Final = "amends.policy"
 """The saga that keeps the policies, and its definition; no other saga may have either name."""
 CONTROL: Final = "amends.control"
 """The saga that keeps pauses and holds, and its definition; no other saga may have either name."""
+PEOPLE: Final = "amends.people"
+"""The saga that keeps the people who are enrolled, and its definition; no other saga may have either name."""
 DRILLS: Final = "amends.drill"
 """The definition of the sagas that keep how drills came out; no other saga may have it."""
-OWN: Final = (POLICIES, CONTROL, DRILLS)
+OWN: Final = (POLICIES, CONTROL, PEOPLE, DRILLS)
 """The definitions of the sagas that amends keeps for itself: nobody started them, and nothing of them is driven."""
 PARENT: Final = "amends.parent"
 """The label that says of which saga another is a child."""

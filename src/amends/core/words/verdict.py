@@ -19,11 +19,15 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """A rule's demand on people: so many distinct ones, each named by one of `approvers`, as globs; none: anyone."""
+    """A rule's demand on people: so many distinct ones, each named by one of `approvers`, as globs; none: anyone.
+
+    `proof`: how each of them proves their name; '' where it is believed.
+    """
 
     rule: str
     approvals: int = 1
     approvers: tuple[str, ...] = ()
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from amends.core.words.values import RUNTIME, Json, StepId
 from amends.dataclass import dataclass
 from amends.evidence.story.commands import CHANGESET, changeset_line, command_line, file_input, first_printed_line
 from amends.evidence.story.limits import told_of_bounds, told_of_limits
+from amends.evidence.story.people import told_of_people
 from amends.evidence.story.waits import told_of_control, told_of_removal, told_of_waiting
 from amends.journal.port.journal import Entry
 from amends.text import (
@@ -301,8 +302,8 @@ def _saga(event: e.SagaEvent) -> _Told:
             return direction, Tone.BAD, told_of_limits(event)
         case e.BudgetSpent() | e.ChildSpent() | e.LimitRaised():
             return direction, Tone.PLAIN, told_of_limits(event)
-        case e.PolicyAdopted(digest=digest, by=by, why=why):
-            return direction, Tone.PLAIN, f"policy {digest[:12]} adopted by {short(by)}: {said(why)}"
+        case e.PolicyAdopted() | e.PersonEnrolled() | e.PersonRevoked():
+            return direction, Tone.PLAIN, told_of_people(event)
         case e.CheckpointMade(name=name):
             return direction, Tone.PLAIN, f"checkpoint {short(name)}"
         case e.FamilySettled():

@@ -34,6 +34,7 @@ from typing import Any, Final, NamedTuple, cast
 from amends.core.state.saga import evolve, unstarted
 from amends.core.words.values import SagaId
 from amends.errors import AmendsError
+from amends.evidence.proof.check import ProofCheck
 from amends.evidence.verify.positions import PositionRanges, Span
 from amends.journal.codec import FIRST, chain, is_removal, removed_digest
 from amends.journal.port.evidence import Stored
@@ -84,6 +85,10 @@ class VerificationReport:
     """Of which what they held is gone, and no signed entry says who removed it."""
     may_be_gone: bool = False
     """Whether that is taken for a removal from before removals were on record."""
+    unproved: PositionRanges = field(default_factory=PositionRanges)
+    """Of decisions that are not signed by whoever is said to have made them."""
+    proved: int = 0
+    """How many decisions are."""
     hidden: int = 0
     removed: int = 0
     removals: list[Removed] = field(default_factory=list[Removed])
@@ -95,7 +100,7 @@ class VerificationReport:
     @property
     def conclusion(self) -> Conclusion:
         is_gone = len(self.gone) and not self.may_be_gone
-        if len(self.altered) or len(self.missing) or self.hidden or is_gone or self.troubles:
+        if len(self.altered) or len(self.missing) or self.hidden or is_gone or self.troubles or len(self.unproved):
             return Conclusion.FAILED
         if len(self.unattested) or not self.attested:
             return Conclusion.UNATTESTED
@@ -111,6 +116,8 @@ class VerificationReport:
             "missing": {"count": len(self.missing) + self.hidden, "entries": str(self.missing)},
             "altered": {"count": len(self.altered), "entries": str(self.altered)},
             "gone": {"count": len(self.gone), "entries": str(self.gone)},
+            "unproved": {"count": len(self.unproved), "entries": str(self.unproved)},
+            "proved": self.proved,
             "removed": self.removed,
             "removals": [one.fields() for one in self.removals],
             "findings": list(self.findings),
@@ -122,7 +129,7 @@ class Examination:
     """Given signed roots with their sizes, then fed with entries in order; `finish` says what it found.
 
     `size`: how many entries there are said to be, where somebody says so. `is_part`: some are left out on purpose.
-    `may_be_gone`: what is gone without a record is told, and does not fail.
+    `may_be_gone`: what is gone without a record is told, and does not fail. `root`: of the roster, where it is known.
     """
 
     def __init__(
@@ -132,7 +139,9 @@ class Examination:
         size: int = 0,
         is_part: bool = False,
         may_be_gone: bool = False,
+        root: str | None = None,
     ) -> None:
+        self.proofs = ProofCheck(root)
         self.report = VerificationReport(may_be_gone=may_be_gone)
         self.has_branches = False
         by_size = groupby(sorted(signed), key=itemgetter(0))
@@ -172,6 +181,7 @@ class Examination:
             return False
         self._reach(position)
         self._present.add(position)
+        self.proofs.take(stored)
         newest, previous = self._heads.get(saga, (0, FIRST))
         self._heads[saga] = (number, hashed)
         is_good = False
@@ -223,6 +233,7 @@ class Examination:
         report.covered = tied
         report.unattested = self._present - tied - report.altered
         self._tell_removals()
+        self._tell_unproved()
         return report
 
     # -- its own ------------------------------------------------------------------------------------------------------
@@ -287,6 +298,15 @@ class Examination:
         report.removals = list(told.values())
         if len(report.gone):
             self._find(f"entries {report.gone}: what they held is gone, and no signed entry says who removed it")
+
+    def _tell_unproved(self) -> None:
+        for stored, why in self.proofs.judge():
+            if stored is None:
+                self.report.troubles.append(why)
+                continue
+            self.report.unproved.add(stored.position)
+            self._find(f"entry {stored.position} (saga {stored.saga}, number {stored.number}) is not proved: {why}")
+        self.report.proved = self.proofs.proved
 
     def _alter(self, stored: Stored, why: str) -> None:
         self.report.altered.add(stored.position)

@@ -40,12 +40,13 @@ Fields = dict[str, Any]
 
 
 def verify_bundle(
-    file: BinaryIO, key: str, *, checkpoint: str | None = None, may_be_gone: bool = False
+    file: BinaryIO, key: str, *, checkpoint: str | None = None, may_be_gone: bool = False, root: str | None = None
 ) -> VerificationReport:
     """Hold a bundle against a public key, and against a checkpoint that somebody kept: a note, or the text of a file of
     tree heads. A bundle of some sagas can be held against one alone, the newest.
 
     may_be_gone: what was removed without a record of it does not fail, for bundles from before there were records.
+    root: of the roster of people, where it is known; each decision since has to be signed then.
 
     Raises EvidenceError for what is no bundle, no key, or damaged so that it cannot be read.
     """
@@ -57,7 +58,7 @@ def verify_bundle(
     held = () if checkpoint is None else held_notes(checkpoint)
     for text in [*head.checkpoints, *(held if head.sagas is None else held[-1:])]:
         claims.add(text)
-    examination = Examination(claims.signed, is_part=head.sagas is not None, may_be_gone=may_be_gone)
+    examination = Examination(claims.signed, is_part=head.sagas is not None, may_be_gone=may_be_gone, root=root)
     examination.report.troubles += [*claims.troubles, *head.troubles]
     reading.go_over(examination)
     if head.sagas is None and examination.has_branches:
@@ -182,6 +183,7 @@ class _Reading:
         self._fit(line, "payload", digest=_hash, text=_text)
         name = line["digest"]
         position = wanted.pop(name, None)
+        examination.proofs.payload(name, line["text"])
         given.add(name)
         if position is None:
             if len(examination.report.troubles) < MOST_TROUBLES:
@@ -296,6 +298,7 @@ async def verify_journal(
     *,
     checkpoint: str | None = None,
     may_be_gone: bool = False,
+    root: str | None = None,
     reads_sagas: bool = True,
 ) -> VerificationReport:
     """Go over a whole journal: every entry, every checkpoint, every key; then the store, and each saga as it is read.
@@ -314,7 +317,7 @@ async def verify_journal(
     while True:
         looks += 1
         tree = await journal.tree()
-        examination = await _examined(journal, tree, key, checkpoint, may_be_gone=may_be_gone)
+        examination = await _examined(journal, tree, key, checkpoint, may_be_gone=may_be_gone, root=root)
         report = examination.finish()
         if not len(report.gone) or looks == LOOKS or (await journal.tree()).size == tree.size:
             break
@@ -335,7 +338,7 @@ async def _add_unsound(journal: Journal, examination: Examination) -> None:
 
 
 async def _examined(
-    journal: Journal, tree: Tree, key: str | None, checkpoint: str | None, *, may_be_gone: bool
+    journal: Journal, tree: Tree, key: str | None, checkpoint: str | None, *, may_be_gone: bool, root: str | None
 ) -> Examination:
     signers = await journal.signers()
     signed, troubles = list[tuple[int, bytes]](), list[str]()
@@ -346,7 +349,7 @@ async def _examined(
         for note in () if checkpoint is None else held_notes(checkpoint):
             claims.add(note)
         signed, troubles = claims.signed, claims.troubles
-    examination = Examination(signed, size=tree.size, may_be_gone=may_be_gone)
+    examination = Examination(signed, size=tree.size, may_be_gone=may_be_gone, root=root)
     examination.report.troubles += troubles
     await _go_over(journal, examination, tree)
     return examination
@@ -401,8 +404,21 @@ async def _go_over(journal: Evidence, examination: Examination, tree: Tree) -> N
             wrong = await payloads.wrong_in(stored.body)
             if wrong is not None and not await _is_removed(journal, stored.position):
                 examination.alter(stored.position, f"the payload {wrong} that it needs is gone, or another one")
+    await _give_payloads(journal, examination)
     if examination.root not in {None, tree.root}:
         examination.report.troubles.append("the tree that the journal keeps is not the one that its entries make")
+
+
+async def _give_payloads(journal: Evidence, examination: Examination) -> None:
+    """Give what is kept beside the decisions to whoever judges them."""
+    proofs = examination.proofs
+    asked = set[str]()
+    while left := proofs.wanted - asked:
+        for name in left:
+            asked.add(name)
+            text = await journal.payload(name)
+            if text is not None:
+                proofs.payload(name, text)
 
 
 async def _is_removed(journal: Evidence, position: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from amends.clock import Clock
 from amends.core import events as e
 from amends.core.transitions import SagaStatus
-from amends.core.words.values import CONTROL, DRILLS, POLICIES, SagaId
+from amends.core.words.values import CONTROL, DRILLS, PEOPLE, POLICIES, SagaId
 from amends.core.words.verdict import Rate
 from amends.errors import EvidenceError
 from amends.journal.codec import Wire, encode, removed_digest, without_payload
@@ -296,7 +296,7 @@ class MemoryLog:
     def _is_over(self, record: KeptSaga, ended_before: int) -> bool:
         row = lists.row(self.memory, record)
         has_ended = row.ended_at is not None and row.ended_at < ended_before
-        holds_on = row.definition in {POLICIES, CONTROL}
+        holds_on = row.definition in {POLICIES, CONTROL, PEOPLE}
         counts = row.definition == DRILLS and row.status is SagaStatus.COMPLETED
         is_needed = row.open_incidents or row.open_approvals or holds_on or counts
         return has_ended and not is_needed and not record.removed

@@ -183,7 +183,7 @@ _SPARED: Final = """
 _ENDED: Final = f"""
     SELECT id FROM saga
      WHERE id > %(after)s AND ended_at < %(ended_before)s AND NOT removed AND open_incidents = 0 AND open_approvals = 0
-       AND definition NOT IN ('amends.policy', 'amends.control')
+       AND definition NOT IN ('amends.policy', 'amends.control', 'amends.people')
        AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name <> ALL(%(sagas)s::text[])
        AND (%(only)s::text[] IS NULL OR name = ANY(%(only)s::text[]))

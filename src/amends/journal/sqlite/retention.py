@@ -265,7 +265,7 @@ _SPARED: Final = """
 _ENDED: Final = f"""
     SELECT id FROM saga
      WHERE id > :after AND +ended_at < :ended_before AND removed = 0 AND open_incidents = 0 AND open_approvals = 0
-       AND definition NOT IN ('amends.policy', 'amends.control')
+       AND definition NOT IN ('amends.policy', 'amends.control', 'amends.people')
        AND NOT (definition = 'amends.drill' AND status = 'completed')
        AND name NOT IN (SELECT value FROM json_each(:sagas))
        AND (:only IS NULL OR name IN (SELECT value FROM json_each(:only)))

@@ -15,12 +15,14 @@ from amends.core.state.deciders import require_person
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.globs import misplaced_run
-from amends.core.words.values import RESOLVE, Json, SagaId, canonical
+from amends.core.words.values import CONTROL, RESOLVE, Json, SagaId, canonical
 from amends.errors import InputError, RefusedError, unknown_saga
 from amends.journal.port.journal import Journal
+from amends.runtime.coordinator.signing import proved
 from amends.runtime.declare.names import checked_actor
 from amends.runtime.drive.logbook import load, rows
 from amends.runtime.drive.pauses import Pause
+from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.saga.waits import checked_name
 from amends.runtime.settings import Settings
@@ -86,6 +88,7 @@ class Pausing:
         everything: bool = False,
         why: str = "",
         by: str | None = None,
+        proof: Proof | None = None,
     ) -> int:
         """End the pause of exactly this kind, and have the sagas go on that it held; how many there were.
 
@@ -94,7 +97,7 @@ class Pausing:
         """
         who, pauses = checked_actor(by), self._engine.pauses
         if saga is not None:
-            await self._unpause_one(SagaId(saga), who)
+            await self._unpause_one(SagaId(saga), who, proof)
             return 1
         require_person(who, "end a pause")
         await pauses.refresh()
@@ -104,17 +107,22 @@ class Pausing:
             known = "; ".join(scope_of(one) for one in pauses.active.values()) or "nothing"
             raise RefusedError(f"there is no pause of {_scope(scope)}; paused now: {known}")
         for number in ending:
-            await pauses.end(number, by=who, why=why)
+            fact = e.DispatchUnpaused(pause=number, by=who, why=why)
+            policies = self._engine.policies
+            signed = "" if policies is None else await policies.proved(SagaId(CONTROL), fact, proof)
+            await pauses.end(number, by=who, why=why, signed=signed)
         return await self._engine.release(by=who)
 
-    async def _unpause_one(self, saga: SagaId, by: str) -> None:
+    async def _unpause_one(self, saga: SagaId, by: str, proof: Proof | None) -> None:
         await self._engine.put_on_record(saga)
         state = await load(self.journal, saga)
         await self._engine.pauses.refresh()
         wide = None if state.paused is None else self._engine.pauses.active.get(state.paused.pause)
         if state.phase is SagaStatus.PAUSED and wide is not None:
             raise RefusedError(f"saga {saga} is held by pause {wide.number} of {scope_of(wide)}; end that one")
-        await self._engine.let_go_on(saga, by=by, follows=False)
+        command = await proved(self._engine, saga, c.UnpauseSaga(by=by), proof)
+        await self._engine.request(saga, command)
+        await self._engine.go_on(saga)
 
     async def paused(self) -> list[Pause]:
         """Pauses in force, oldest first. Sagas that are paused themselves: `list(status="paused")`."""

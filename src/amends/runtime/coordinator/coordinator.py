@@ -26,7 +26,9 @@ from amends.runtime.coordinator.couriers import Couriers
 from amends.runtime.coordinator.people import Answering
 from amends.runtime.coordinator.preview import RollbackPlan, planned
 from amends.runtime.coordinator.retention import Retention
+from amends.runtime.coordinator.roster import Enrolling
 from amends.runtime.coordinator.sessions import Sessions
+from amends.runtime.coordinator.signing import proved
 from amends.runtime.coordinator.starting import Starting
 from amends.runtime.coordinator.upgrade import Unresumable, unresumable
 from amends.runtime.declare.action import outside
@@ -39,6 +41,7 @@ from amends.runtime.drive.kinship import counted_on
 from amends.runtime.drive.logbook import load
 from amends.runtime.drive.observers import DetailedObserver, Observer, Observers
 from amends.runtime.drive.policies import Policies
+from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.background import Heartbeat, MakeHeart
 from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.engine.local import LocalEngine
@@ -53,7 +56,7 @@ _log = logger("amends.gate")
 R = TypeVar("R")
 
 
-class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention):
+class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling, Retention):
     """Runs sagas on a journal. `amends.Coordinator.open(path)` makes one; use it as an async context manager."""
 
     def __init__(  # noqa: PLR0913 - each is a part that somebody may want another one of
@@ -452,6 +455,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention)
         spin: int | None = None,
         why: str = "",
         by: str | None = None,
+        proof: Proof | None = None,
     ) -> Ended:
         """Set a saga's limits higher; one that had stopped at its limit goes on. Raises RefusedError.
 
@@ -467,14 +471,14 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention)
             "spin": spin,
         }
         command = c.RaiseLimits(most=raised(amounts), by=checked_actor(by), why=why)
-        return await self._ask(SagaId(saga), command)
+        return await self._ask(SagaId(saga), await proved(self._engine, SagaId(saga), command, proof))
 
     # -- the policy ---------------------------------------------------------------------------------------------------
 
-    async def adopt(self, policy: str | PathLike[str], *, by: str, why: str) -> bool:
+    async def adopt(self, policy: str | PathLike[str], *, by: str, why: str, proof: Proof | None = None) -> bool:
         """Have this policy's file judge from now on, in every process on this journal; whether it is another one.
 
-        `by` is a person.
+        `by` is a person; `proof` as for `grant`.
         What is waiting for people under the one before is void, and judged again. Raises PolicyError.
         """
         from amends.gate.load import load_policy
@@ -482,7 +486,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Retention)
         if not isinstance(self._gate, Policies):
             raise RefusedError("this coordinator has a gate of its own, which goes by no policy")
         adopter = checked_actor(by)
-        is_new = await self._gate.adopt(load_policy(policy), by=adopter, why=why)
+        is_new = await self._gate.adopt(load_policy(policy), by=adopter, why=why, proof=proof)
         for saga in await self._engine.void_outlived():
             await self._engine.go_on(saga)
         return is_new

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, cast
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide.approvals import signed
-from amends.core.events import ApprovalGranted, ApprovalRefused, ApprovalRequested, ApprovalSigned, resuming
+from amends.core.events import (
+    ApprovalGranted,
+    ApprovalRefused,
+    ApprovalRequested,
+    ApprovalSigned,
+    resuming,
+)
 from amends.core.state import step as state
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.transitions import ApprovalStatus
@@ -24,8 +30,10 @@ from amends.journal.port.journal import ApprovalRow, Entry, IncidentRow, Journal
 from amends.journal.port.locks import LockQuery, LockRow
 from amends.runtime.coordinator.lists import History, Listing
 from amends.runtime.coordinator.report import incident_report
+from amends.runtime.coordinator.signing import proved
 from amends.runtime.declare.names import checked_actor, checked_status, incident_id
 from amends.runtime.drive.kinship import unmitigated_below
+from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.handle import Ended
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.settings import Settings
@@ -267,25 +275,30 @@ class Answering:
             raise no_approval(approval) from None
         return asking(history.saga, step, history.entries)
 
-    async def grant(self, approval: str, *, by: str, why: str = "", digest: str | None = None) -> Approval:
+    async def grant(
+        self, approval: str, *, by: str, why: str = "", digest: str | None = None, proof: Proof | None = None
+    ) -> Approval:
         """Approve exactly what `approval(id)` shows; `digest` is of what the person saw, and refused if it has changed.
 
         `by` is a person, neither who asked nor who owns or acts for them. The step starts once enough have agreed.
+        `proof`: their signature, or what makes one of the text that it is called with. Raises ProofError.
         """
-        return await self._answer(approval, by=by, why=why, digest=digest, granted=True)
+        return await self._answer(approval, by=by, why=why, digest=digest, granted=True, proof=proof)
 
-    async def refuse(self, approval: str, *, by: str, why: str) -> Approval:
+    async def refuse(self, approval: str, *, by: str, why: str, proof: Proof | None = None) -> Approval:
         """Say no: the step is denied. `why` goes on record, and the saga's function is told."""
-        return await self._answer(approval, by=by, why=why, digest=None, granted=False)
+        return await self._answer(approval, by=by, why=why, digest=None, granted=False, proof=proof)
 
-    async def _answer(self, approval: str, *, by: str, why: str, digest: str | None, granted: bool) -> Approval:
+    async def _answer(
+        self, approval: str, *, by: str, why: str, digest: str | None, granted: bool, proof: Proof | None
+    ) -> Approval:
         await self.approval(approval)
         saga, step = approval_id(approval)
         policy = await self._engine.policy_in_force()
         command = c.AnswerApproval(
             step=step, by=checked_actor(by), granted=granted, why=why, digest=digest, policy=policy
         )
-        state = await self._engine.request(saga, command)
+        state = await self._engine.request(saga, await proved(self._engine, saga, command, proof))
         given = state.steps[step].approval
         await self._engine.go_on(saga)
         if given is not None and given.status is ApprovalStatus.VOID:
@@ -326,6 +339,7 @@ class Answering:
         let_run: bool = False,
         mitigate: bool = False,
         repeat: bool = False,
+        proof: Proof | None = None,
     ) -> Ended:
         """Try again what an incident stopped at. `by` says who asks.
 
@@ -344,19 +358,28 @@ class Answering:
             unmitigated=missing,
             repeat=repeat,
         )
-        return await self._ask(saga, command)
+        return await self._ask(saga, await proved(self._engine, saga, command, proof))
 
     async def _unmitigated_below(self, saga: SagaId) -> tuple[str, ...]:
         return await unmitigated_below(self.journal, await self._engine.state(saga))
 
-    async def resolve_incident(self, incident: str, *, reason: str, by: str | None = None, proof: str = "") -> Ended:
+    async def resolve_incident(
+        self,
+        incident: str,
+        *,
+        reason: str,
+        by: str | None = None,
+        proof: str = "",
+        signed: Proof | None = None,
+    ) -> Ended:
         """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it.
 
         proof: where others can see that it was: a ticket, a receipt, an entry elsewhere.
+        signed: who vouches for it proves their name, as `proof` of `grant` does.
         """
         saga, number = incident_id(incident)
         command = c.ResolveIncident(incident=number, by=checked_actor(by), reason=reason, proof=proof)
-        return await self._ask(saga, command)
+        return await self._ask(saga, await proved(self._engine, saga, command, signed))
 
     async def assign_incident(self, incident: str, *, owner: str, by: str | None = None) -> None:
         """Say who sees to it."""

@@ -14,18 +14,20 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from amends.clock import Clock
 from amends.core import events as e
 from amends.core.state.deciders import own_decision, require_person
-from amends.core.words.values import PERSON, SagaId
+from amends.core.words.values import CONTROL, PERSON, SagaId
 from amends.dataclass import dataclass
-from amends.errors import InputError, RefusedError, unknown_saga
+from amends.errors import InputError, ProofError, RefusedError, unknown_saga
 from amends.journal.port.evidence import Removal, Spared
 from amends.journal.port.journal import ROOT, Journal
 from amends.runtime.declare.names import SYSTEM, checked_actor
+from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.local import LocalEngine
 from amends.source.marked import age_s
 
@@ -75,6 +77,7 @@ class Retention:
         `limit` sagas for each call, or one family that is larger; dry_run only counts. It cannot be taken back, and
         each saga gets an entry that says who did it (`by`: a person, or the system) and why.
         """
+        await self._refuse_where_signed(checked_actor(by))
         remover = Remover(by=_may_prune(checked_actor(by)), why=why.strip() or f"it ended {_since(older_than)}")
         if limit < 1:
             raise InputError(f"limit={limit}: prune at least one saga, or ask for a dry run")
@@ -95,6 +98,16 @@ class Retention:
             families=found.families,
         )
 
+    async def _refuse_where_signed(self, by: str) -> None:
+        policies = self._engine.policies
+        if policies is not None and by.startswith(PERSON):
+            await policies.refresh()
+            if policies.proof_since is not None:
+                raise ProofError(
+                    "decisions on this journal are signed, and a removal cannot be yet: nothing is removed in a "
+                    "person's name"
+                )
+
     async def retain(self, saga: str, *, why: str, by: str | None = None) -> None:
         """Keep what this saga held until the hold is lifted, however old it is. Raises UnknownSagaError."""
         who = checked_actor(by)
@@ -110,7 +123,7 @@ class Retention:
         fact = e.HoldPlaced(saga=saga, by=who, why=why)
         await self._engine.pauses.keep(lambda: None if saga in holds else fact)
 
-    async def lift(self, saga: str, *, why: str = "", by: str | None = None) -> None:
+    async def lift(self, saga: str, *, why: str = "", by: str | None = None, proof: Proof | None = None) -> None:
         """End a hold. Raises RefusedError where there is none.
 
         `by` is a person who, outside development, has not asked for the saga themselves.
@@ -120,6 +133,9 @@ class Retention:
         env = None if begun is None else begun.taken_for or begun.env
         own = own_decision(begun, who, f"lift the hold on saga {saga}", env=env)
         fact = e.HoldLifted(saga=saga, by=who, why=why, own=own)
+        policies = self._engine.policies
+        if policies is not None and saga in holds:
+            fact = replace(fact, signed=await policies.proved(SagaId(CONTROL), fact, proof))
         if not await self._engine.pauses.keep(lambda: fact if saga in holds else None):
             raise RefusedError(f"saga {saga} is not held; held are: {', '.join(holds) or 'none'}")
 

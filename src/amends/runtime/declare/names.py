@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from amends.core.state.deciders import DELEGATES, OWNER, checked_name, mistake_in, normal
 from amends.core.transitions import SagaStatus
-from amends.core.words.values import BUILT_IN, CONTROL, PERSON, POLICIES, RUNTIME, SagaId
+from amends.core.words.values import BUILT_IN, CONTROL, PEOPLE, PERSON, POLICIES, RUNTIME, SagaId
 from amends.errors import InputError, UnknownIncidentError
 
 OURS: Final = frozenset({RUNTIME, "system:family", "system:gate"})
@@ -59,8 +59,8 @@ def _login(uid: int) -> str:
 
 
 def checked_id(name: str) -> str:
-    if name in {POLICIES, CONTROL}:
-        what = "policies" if name == POLICIES else "pauses and holds"
+    if name in {POLICIES, CONTROL, PEOPLE}:
+        what = {POLICIES: "policies", CONTROL: "pauses and holds"}.get(name, "roster of people")
         raise InputError(f"the id {name} is taken: the journal keeps its {what} under it")
     if not 0 < len(name) <= LONGEST_ID or not name.isascii() or not name.isprintable() or "/" in name:
         raise InputError(f"{name!r} is not a saga id: use 1 to {LONGEST_ID} printable ASCII characters without '/'")

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, assert_never, cast
 
 from amends.core import commands as c
-from amends.core.decide.approvals import AHEAD, is_met
+from amends.core.decide.approvals import AHEAD
 from amends.core.decide.require import later
 from amends.core.effects import (
     Await,
@@ -42,7 +42,7 @@ from amends.core.effects import (
 from amends.core.plan import forward
 from amends.core.state.reasons import reasons_for
 from amends.core.state.step import Step
-from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
+from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.contracts import Contract
 from amends.core.words.outcomes import Failed, Outcome, Succeeded
 from amends.core.words.values import PLAIN, Json, StepId
@@ -60,6 +60,7 @@ from amends.runtime.drive.late import end_of_thread, ended_late, note_thread, re
 from amends.runtime.drive.limits import keep, keep_failure, keep_retry, note_failure
 from amends.runtime.drive.locks import HeldLocks, why_refused
 from amends.runtime.drive.positions import Alike, Scope, Spot, places_of, step_request
+from amends.runtime.drive.proof import still_approved
 from amends.runtime.drive.reread import keep_after
 from amends.runtime.drive.run import Flight, Run, let_cancellation_go_on
 from amends.runtime.drive.validation import examined, judged
@@ -440,17 +441,9 @@ class Forward:
 
     async def _still_approved(self, step: StepId, action: Action[..., Any]) -> str | None:
         """The policy under which an approved step starts; "" for one that needed no approval, None: not now."""
-        run = self._run
-        state = run.state(step)
-        if state.approval is None or state.approval.status is not ApprovalStatus.GRANTED:
-            return ""
-        verdict = await judge(run, step, action.contract, state.args, approval_present=True)
-        if verdict.decision is Decision.DENY:
-            run.book.tell(c.RecordVerdict(step=step, verdict=verdict))
-            return None
-        if not is_met(verdict.needs, state.approval.signers):
-            run.book.tell(c.VoidApproval(step=step, why=f"rule {verdict.rule} asks for more people now"))
-            return None
+        verdict = await still_approved(self._run, step, action)
+        if not isinstance(verdict, Verdict):
+            return verdict
         return verdict.policy if await self._passes(step, verdict) else None
 
     async def _passes(self, step: StepId, verdict: Verdict) -> bool:

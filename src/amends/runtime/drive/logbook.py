@@ -94,6 +94,8 @@ class Logbook:
         self.lease = lease
         self.broken: AmendsError | None = None
         self.on_moved: Callable[[], None] = _nothing
+        self.guard: Callable[[SagaId], Awaitable[None]] | None = None
+        """Told before what others wrote is taken up; where it raises, the saga is not driven on."""
         self._journal = journal
         self._observers = observers
         self._moment = moment
@@ -297,6 +299,8 @@ class Logbook:
 
     async def _catch_up(self) -> bool:
         """Fold in another author's entries, then decide again what is not yet durable. Whether there were any."""
+        if self.guard is not None:
+            await self.guard(self.saga.id)
         saga = await self._as_written()
         if saga.head == self._head:
             return False

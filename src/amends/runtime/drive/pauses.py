@@ -12,7 +12,7 @@ process on duty looks for sagas whose pause is over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Final
 
@@ -81,6 +81,8 @@ class Pauses:
         """When to look for news, by the clock that nobody sets."""
         self._looking = asyncio.Lock()
         self._kept: Saga = unstarted(_SAGA)
+        self.unproved: Callable[[Entry], Awaitable[str]] | None = None
+        """Why an entry is not proved; '' where it is, or where names are believed."""
         self.active: dict[int, Pause] = {}
         self.holds: dict[str, str] = {}
         """Sagas that are held, and why."""
@@ -103,7 +105,16 @@ class Pauses:
             row = await self._journal.saga(_SAGA)
             if row is None or row.entries == self._kept.head:
                 return
-            self._kept = await caught_up(self._journal, self._kept, self._note)
+            news = list[Entry]()
+            kept = await caught_up(self._journal, self._kept.copy(), news.append)
+            for entry in news:
+                lets_go = isinstance(entry.event, e.DispatchUnpaused | e.HoldLifted)
+                why = await self.unproved(entry) if lets_go and self.unproved is not None else ""
+                if why:
+                    _log.error("entry %d of %s counts for nothing: %s", entry.number, _SAGA, why)
+                else:
+                    self._note(entry)
+            self._kept = kept
 
     def _note(self, entry: Entry) -> None:
         number, at, event = entry.number, entry.at, entry.event
@@ -162,7 +173,7 @@ class Pauses:
             await self.refresh()
             return number
 
-    async def end(self, number: int, *, by: str, why: str) -> None:
+    async def end(self, number: int, *, by: str, why: str, signed: str = "") -> None:
         """End one, unless somebody else has."""
-        ended = e.DispatchUnpaused(pause=number, by=by, why=why)
+        ended = e.DispatchUnpaused(pause=number, by=by, why=why, signed=signed)
         await self.keep(lambda: ended if number in self.active else None)

@@ -20,27 +20,32 @@ from typing import Final
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide import adopt
-from amends.core.events import PolicyAdopted
+from amends.core.events import DecisionEvent, PolicyAdopted
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import POLICIES, SagaId
 from amends.core.words.verdict import Verdict
-from amends.errors import JournalConflictError, JournalError, PolicyError, RefusedError
+from amends.dataclass import altered
+from amends.errors import JournalConflictError, JournalError, PolicyError, ProofError, RefusedError
+from amends.evidence.proof.statement import Question
 from amends.gate.facts import Facts
 from amends.gate.policy import Policy, PolicyGate
-from amends.journal.port.journal import Journal, PersonQuery, SagaQuery, Summary
+from amends.journal.port.journal import Entry, Journal, PersonQuery, SagaQuery, Summary
 from amends.logs import logger
+from amends.runtime.drive.roster import Proof, Proofs
 
 _SAGA: Final = SagaId(POLICIES)
 _GONE_THROUGH: Final = "amends.policies/asked"
 """The name under which it is noted up to which adoption all that people were asked has been gone through."""
+_ASKS: Final = "proof"
+"""What stands in the text of every policy that asks for proof."""
 _log = logger("amends.gate")
 
 
 class Policies:
     """A gate that goes by what was adopted last. `open` it before it judges anything."""
 
-    def __init__(self, journal: Journal, clock: Clock, poll_s: float) -> None:
+    def __init__(self, journal: Journal, clock: Clock, poll_s: float, *, root: str | None = None) -> None:
         self._journal = journal
         self._clock = clock
         self._poll_s = poll_s
@@ -52,6 +57,10 @@ class Policies:
         """The gate of the policy in force, once that was looked for; None for the built-in one."""
         self.adopted: PolicyAdopted | None = None
         """How the one in force came to be; None for the built-in one."""
+        self.proofs = Proofs(journal, clock, root)
+        self.proof_since: int | None = None if root is None else 0
+        """The position since which every decision has to be signed; None where names are believed."""
+        self._used: set[str] = set()
         self.has_adopted = False
         """Whether one was adopted through this object."""
 
@@ -63,6 +72,10 @@ class Policies:
     def digest(self) -> str:
         """Of the policy in force, as far as is known here."""
         return self.policy.digest
+
+    @property
+    def stale(self) -> bool:
+        return self._clock.elapsed() >= self.stale_at
 
     def judge(self, facts: Facts) -> Verdict:
         return self._current().judge(facts)
@@ -80,22 +93,55 @@ class Policies:
         """
         async with self._looking:
             self.stale_at = self._clock.elapsed() + self._poll_s
+            if self.proofs.root is not None:
+                await self.proofs.refresh()
             row = await self._journal.saga(_SAGA)
             if row is None or row.entries == self._kept.head:
                 return
             newest: PolicyAdopted | None = None
+            since = self.proof_since
             kept = self._kept.copy()  # one that cannot be read is found anew by whoever asks next
             async for entry in self._journal.read(_SAGA, after=kept.head):
                 kept = evolve(kept, entry.event)
-                newest = entry.event if isinstance(entry.event, PolicyAdopted) else newest
+                if isinstance(entry.event, PolicyAdopted) and await self._counts(entry, since):
+                    newest = entry.event
+                    since = await self._since(entry, newest, since)
             if newest is not None:
                 self.gate, self.adopted = _gate_of(newest), newest
-            self._kept = kept
+            self._kept, self.proof_since = kept, since
+
+    async def _counts(self, entry: Entry, since: int | None) -> bool:
+        """Whether an adoption is one: where decisions have to be signed, one that is not changes nothing."""
+        why = "" if since is None else await self.proofs.why_unproved(entry, self._used)
+        if why:
+            _log.error("entry %d of %s adopts a policy, and counts for nothing: %s", entry.number, _SAGA, why)
+        return not why
+
+    async def unproved(self, entry: Entry) -> str:
+        """Why a decision about all sagas is not proved; '' where it is, or where names are believed."""
+        if self.stale:
+            await self.newest()
+        if self.proof_since is None:
+            return ""
+        positions = await self._journal.positions(entry.saga)
+        if entry.number <= len(positions) and positions[entry.number - 1] <= self.proof_since:
+            return ""
+        return await self.proofs.why_unproved(entry, self._used)
+
+    async def _since(self, entry: Entry, adopted: PolicyAdopted, since: int | None) -> int | None:
+        """The position since which decisions have to be signed, once this policy is in force."""
+        if self.proofs.root is not None:
+            return 0
+        if _ASKS not in adopted.text or not _gate_of(adopted).policy.proof:
+            return None
+        return since if since is not None else max((await self._journal.positions(_SAGA))[: entry.number], default=0)
 
     async def newest(self) -> str | None:
         """The digest of the policy in force, by a look just now; None where that cannot be told."""
         try:
             await self.refresh()
+        except ProofError:
+            raise
         except (PolicyError, JournalError) as exc:  # by the one before nothing is judged; who can read it goes on
             _log.warning("could not look for a newer policy: %s", exc)
             return None
@@ -111,24 +157,50 @@ class Policies:
                 await self.refresh()
         return self.digest == policy.digest
 
-    async def adopt(self, policy: Policy, *, by: str, why: str) -> bool:
-        """Have this policy judge from now on, everywhere; whether it is another one than before."""
+    async def adopt(self, policy: Policy, *, by: str, why: str, proof: Proof | None = None) -> bool:
+        """Have this policy judge from now on, everywhere; whether it is another one than before. Raises ProofError."""
         while True:
             await self.refresh()
             if self.gate is not None and self.gate.policy.digest == policy.digest and self._kept.head:
                 return False
             try:
-                await self._record(policy, by=by, why=why)
+                await self._record(policy, by=by, why=why, proof=proof)
             except JournalConflictError:
                 continue
             return True
 
-    async def _record(self, policy: Policy, *, by: str, why: str) -> None:
+    async def _record(self, policy: Policy, *, by: str, why: str, proof: Proof | None = None) -> None:
         command = c.AdoptPolicy(digest=policy.digest, text=policy.text, by=by, why=why)
-        events = adopt(self._kept, command)
+        *begun, adopted = adopt(self._kept, command)
+        if isinstance(adopted, PolicyAdopted):
+            adopted = altered(adopted, signed=await self.proved(_SAGA, adopted, proof))
+        events = (*begun, adopted)
         await self._journal.append(_SAGA, events, after=self._kept.head, summary=Summary(SagaStatus.COMPLETED))
         self.has_adopted = True
         await self.refresh()
+
+    async def proved(
+        self,
+        saga: SagaId,
+        fact: DecisionEvent,
+        proof: Proof | None,
+        asked: Question | None = None,
+        *,
+        asks: bool = False,
+    ) -> str:
+        """The signature of a decision, as it goes on record; '' where names are believed, and nobody gives one.
+
+        asks: this decision takes one, whatever the others do. Raises ProofError.
+        """
+        await self.refresh()
+        if proof is not None:
+            return await self.proofs.signed(saga, fact, proof, policy=self.digest, asked=asked)
+        if asks or self.proof_since is not None:
+            raise ProofError(
+                "decisions on this journal are signed, and this one is not: give a key that is enrolled, with "
+                "--ssh-key FILE or proof=; amends person list says whose keys are"
+            )
+        return ""
 
     async def void_outlived(self, request: Callable[[SagaId, c.Command], Awaitable[Saga]]) -> tuple[SagaId, ...]:
         """Have all that people are still asked under another policy voided, unless that was done since it was adopted.
@@ -168,3 +240,13 @@ def _gate_of(adopted: PolicyAdopted) -> PolicyGate:
     from amends.gate.load import parse_policy
 
     return PolicyGate(parse_policy(adopted.text, name=f"policy {adopted.digest[:12]}", adopted=True))
+
+
+async def require_proved(policies: Policies | None, saga: SagaId) -> None:
+    """Raises ProofError where decisions are signed here, and one about this saga is not."""
+    if policies is None:
+        return
+    if policies.stale:
+        await policies.newest()
+    if policies.proof_since is not None:
+        await policies.proofs.require_proved(saga, policies.proof_since)

@@ -94,6 +94,8 @@ class WorkerContext:
         self.late = late
         self.drills = drills
         self.pauses = pauses
+        if self.policies is not None:
+            pauses.unproved = self.policies.unproved
         self.lock_queue = lock_queue
         self.alive_until = 0.0
         """Until when nobody takes this worker's sagas over, by the clock that nobody sets."""

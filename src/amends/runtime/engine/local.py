@@ -52,6 +52,7 @@ from amends.runtime.drive.executor import Executor
 from amends.runtime.drive.logbook import Logbook, Turn, due_in, evidence, load, requested, unrecorded_ends
 from amends.runtime.drive.observers import Observers
 from amends.runtime.drive.pauses import Pauses
+from amends.runtime.drive.policies import require_proved
 from amends.runtime.drive.worker_context import LockQueue, WorkerContext
 from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, MakeHeart, cancelled
 from amends.runtime.engine.children import Children
@@ -123,6 +124,7 @@ class LocalEngine:
             pauses=self.pauses,
             lock_queue=LockQueue(journal, self.worker, self._nudge),
         )
+        self.policies, self.moment = self._around.policies, self._around.moment
         self._children = Children(self, self._around, journal, self._nudge, self._background)
 
     def warn_of_undeclared(self) -> None:
@@ -433,7 +435,9 @@ class LocalEngine:
 
     async def _take_up(self, lease: Lease) -> Handle:
         saga = await self.load(lease.saga)
+        await require_proved(self._around.policies, lease.saga)
         book = Logbook(self._journal, saga, lease, self._observers, self._around.moment, self._turn)
+        book.guard = partial(require_proved, self._around.policies)
         definition: SagaDefinition | None = self.sessions.definition_of(saga)
         if definition is not None and not await self.sessions.may_drive(book, self._registry):
             return Handle(saga.id, asyncio.ensure_future(at_its_end(await self.told(saga))), self._watch)
@@ -451,16 +455,14 @@ class LocalEngine:
 
     async def void_outlived(self) -> tuple[SagaId, ...]:
         """Have voided what people are still asked under a policy that judges no more, unless somebody has."""
-        policies = self._around.policies
-        return () if policies is None else await policies.void_outlived(self.request)
+        return () if self.policies is None else await self.policies.void_outlived(self.request)
 
     async def policy_in_force(self) -> str | None:
         """The digest of the policy that judges now; None where the gate goes by none that is adopted."""
-        policies = self._around.policies
-        if policies is None:
+        if self.policies is None:
             return None
-        await policies.refresh()
-        return policies.digest
+        await self.policies.refresh()
+        return self.policies.digest
 
     async def _void_outlived_of(self, state: Saga) -> bool:
         """Whether people were asked about this one, which somebody waits for, under a policy that judges no more."""

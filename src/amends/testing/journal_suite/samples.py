@@ -184,6 +184,8 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.LimitReached(limit="usd", most=5_000_000, used=5_200_000, then="call", why="5.2 USD spent"),
     e.LimitRaised(limit="usd", most=10_000_000, by="person:ann", why="worth it"),
     e.PolicyAdopted(digest="d" * 64, text="version: v1\nrules: []\n", by="person:ann", why="the first"),
+    e.PersonEnrolled(person="person:ann", key="ssh-ed25519 AAAA", by="person:ann", recovery=True, signed="3:ab"),
+    e.PersonRevoked(person="person:ann", key="SHA256:abc", by="person:ann", why="left", signed="4:cd"),
     e.WaitStarted(place=StepId("3"), name="paid", until=1_700_000_000_000),
     e.SignalReceived(number=1, name="paid", payload={"cents": 300}, by="person:ann"),
     e.WaitEnded(place=StepId("3"), signal=1),

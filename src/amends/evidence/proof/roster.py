@@ -1,0 +1,261 @@
+"""The roster: whose keys prove their names, and whether a decision on record is theirs. Pure.
+
+It is folded from the entries of `amends.people` as they are stored. The first one enrols whoever made it, by nobody's
+leave: its hash is the root, and covers the name and the key, so a journal that was made anew has another one. Each
+later change is signed by a key that stands in it already. A change that is not counts for nothing, and is told.
+
+A decision is proved when its signature is by a key that its author's name has, over the text that says this decision
+of this saga of this journal; the key was enrolled by the roster's entry that the decision names, and not revoked before
+the decision itself. A text counts once in its saga, so a signature cannot be used again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from amends.core.state.deciders import normal
+from amends.core.words.values import PEOPLE
+from amends.errors import AmendsError, EvidenceError
+from amends.evidence.proof.keys import PersonKey, is_signature, read_key, signing_key
+from amends.evidence.proof.statement import (
+    APPROVALS,
+    DECISIONS,
+    Question,
+    SignatureField,
+    fields_of,
+    read_signed,
+    statement,
+    text_of,
+)
+
+CHANGES: Final = frozenset({"person.enrolled/1", "person.revoked/1"})
+NO_POLICY: Final = "-"
+
+
+@dataclass(slots=True)
+class EnrolledKey:
+    """A key of a person. Numbers are of the roster's entries, positions of the journal's; 0: not known."""
+
+    person: str
+    key: PersonKey
+    recovery: bool
+    number: int
+    at: int
+    by: str
+    revoked: int | None = None
+    revoked_at_position: int = 0
+    revoked_why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignableDecision:
+    """A decision as it is stored, and where; `position` 0: it is not on record yet. `asked`: of an approval."""
+
+    saga: str
+    number: int
+    name: str
+    body: str
+    position: int = 0
+    asked: Question | None = None
+
+
+@dataclass(slots=True)
+class Roster:
+    root: str = ""
+    number: int = 0
+    hash: str = ""
+    keys: dict[bytes, EnrolledKey] = field(default_factory=dict[bytes, EnrolledKey])
+    troubles: list[str] = field(default_factory=list[str])
+    _hashes: dict[int, str] = field(default_factory=dict[int, str])
+    _texts: set[str] = field(default_factory=set[str])
+
+    def note(self, change: SignableDecision, at: int, hashed: bytes) -> bool:
+        """Take up one entry of `amends.people`. Whether it is a change that counts."""
+        if change.name not in CHANGES:
+            return False
+        try:
+            self._change(change, at, hashed.hex())
+        except AmendsError as exc:
+            self.troubles.append(f"entry {change.number} of {PEOPLE} counts for nothing: {exc}")
+            return False
+        self.number, self.hash = change.number, hashed.hex()
+        self._hashes[change.number] = hashed.hex()
+        return True
+
+    def _change(self, change: SignableDecision, at: int, hashed: str) -> None:
+        fields = fields_of(change.body)
+        person, by = text_of(fields.get("person", '""')), text_of(fields.get("by", '""'))
+        enrols = change.name.startswith("person.enrolled")
+        if not self.root and enrols:
+            if fields.get("recovery") == "true":
+                raise EvidenceError("a recovery key cannot be the first")
+            self._add(change, person, by, at)
+            self.root = hashed
+            return
+        text = self.checked(change)
+        if enrols:
+            self._add(change, person, by, at)
+        else:
+            self._revoke(change, person, text_of(fields.get("key", '""')), text_of(fields.get("why", '""')))
+        self._texts.add(text)
+
+    def _add(self, change: SignableDecision, person: str, by: str, at: int) -> None:
+        fields = fields_of(change.body)
+        key = read_key(text_of(fields.get("key", '""')))
+        if key.blob in self.keys:
+            raise EvidenceError(f"the key {key.fingerprint} is, or was, somebody's already")
+        is_recovery = fields.get("recovery") == "true"
+        self.keys[key.blob] = EnrolledKey(person, key, is_recovery, change.number, at, by)
+
+    def _revoke(self, change: SignableDecision, person: str, fingerprint: str, why: str) -> None:
+        found = next((one for one in self.keys.values() if one.key.fingerprint == fingerprint), None)
+        if found is None or normal(found.person) != normal(person) or found.revoked is not None:
+            raise EvidenceError(f"{person} has no key {fingerprint!r} that could be revoked")
+        found.revoked, found.revoked_at_position, found.revoked_why = change.number, change.position, why
+
+    @property
+    def changes(self) -> int:
+        """How many changes count, with the first."""
+        return len(self._hashes)
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def living(self) -> list[EnrolledKey]:
+        """Keys that prove something now."""
+        return [one for one in self.keys.values() if one.revoked is None]
+
+    def goes_by(self, policy: str, at: int) -> SignatureField:
+        """The state of things that a decision of now goes by. Raises EvidenceError where nobody is enrolled."""
+        if not self.root:
+            raise EvidenceError("nobody is enrolled on this journal: amends person enrol NAME --ssh-key FILE")
+        return SignatureField(self.number, self.hash, policy or NO_POLICY, at, "")
+
+    def text(self, decision: SignableDecision, signed: SignatureField) -> str:
+        return statement(self.root, decision.saga, decision.name, decision.body, signed, decision.asked)
+
+    def checked(self, decision: SignableDecision, used: set[str] | None = None) -> str:
+        """The text that a decision's author has signed. Raises EvidenceError where it is not proved; says why.
+
+        used: the texts that counted in its saga before; of the roster itself, its own.
+        """
+        fields = fields_of(decision.body)
+        by = text_of(fields.get("by", '""'))
+        if "signed" not in fields:
+            raise EvidenceError(f"{by} is said to have decided it, and it is not signed")
+        signed = read_signed(text_of(fields["signed"]))
+        if not self.root or self._hashes.get(signed.entry) != signed.hash:
+            raise EvidenceError("it goes by an entry that the roster of this journal does not have")
+        if decision.position == 0 and signed.entry != self.number:
+            raise EvidenceError("the roster has changed since it was signed; look at it again, and sign anew")
+        raw = _decoded(signed.signature)
+        found = self.keys.get(signing_key(raw))
+        if found is None or normal(found.person) != normal(by):
+            raise EvidenceError(f"it is not signed by a key that {by} has")
+        name = found.key.fingerprint
+        if found.number > signed.entry:
+            raise EvidenceError(f"the key {name} was not enrolled yet by the roster that it goes by")
+        if found.revoked is not None and (
+            found.revoked <= signed.entry or decision.position == 0 or decision.position > found.revoked_at_position
+        ):
+            raise EvidenceError(f"the key {name} was revoked before")
+        if found.recovery and decision.name not in CHANGES:
+            raise EvidenceError(f"the key {name} is for recovery, and decides about the roster alone")
+        if decision.asked is not None and text_of(fields.get("digest", '""')) not in {"", decision.asked.digest}:
+            raise EvidenceError("it is about something else than what was shown")
+        text = self.text(decision, signed)
+        if not is_signature(found.key, raw, text):
+            raise EvidenceError(f"its signature is not of this decision: what {by} signed says something else")
+        if text in (self._texts if used is None else used):
+            raise EvidenceError("its signature was used before")
+        return text
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        raw = base64.b64decode(text.encode(), validate=True)
+    except ValueError:
+        raise EvidenceError("what should be its signature is none") from None
+    if base64.b64encode(raw).decode() != text:
+        raise EvidenceError("what should be its signature is none")
+    return raw
+
+
+def author(body: str) -> str:
+    """The name of whoever decided it, by its own words."""
+    return text_of(fields_of(body).get("by", '""'))
+
+
+def is_decision(name: str) -> bool:
+    return name in DECISIONS
+
+
+def is_approval(name: str) -> bool:
+    return name in APPROVALS
+
+
+_FOLLOWS: Final = frozenset({"limit.raised/1", "work.resumed/1", "rollback.resumed/1"})
+_CLOSES: Final = frozenset({"incident.retried/1", "incident.resolved/1"})
+_TURNS_BACK: Final = "rollback.started/1"
+_PAUSED: Final = "saga.paused/1"
+BESIDE: Final = frozenset({_TURNS_BACK, _PAUSED})
+"""Entries that are no decisions, and say which others follow from one."""
+
+
+@dataclass(slots=True)
+class SagaDecisions:
+    """Decisions of one saga, judged in order: each has to be signed, or to follow from one that is.
+
+    What follows: in one go with a signed decision, by the same author, the saga is let go on; so is one that a pause of
+    many held, once that is over, which is signed itself; and where somebody has a saga go back, its incidents are
+    closed.
+    """
+
+    roster: Roster
+    used: set[str] = field(default_factory=set[str])
+    asked: dict[str, Question] = field(default_factory=dict[str, Question])
+    proved: int = 0
+
+    def judge(self, decisions: list[SignableDecision], tell: Callable[[SignableDecision, str], None]) -> None:
+        """`tell` hears of each that is not proved, and why. Those of `BESIDE` may stand among them."""
+        good: dict[int, str] = {}
+        open_ones: list[tuple[SignableDecision, str]] = []
+        is_wide = False
+        for one in decisions:
+            by = author(one.body)
+            if one.name == _PAUSED:
+                is_wide = fields_of(one.body).get("pause", "0") != "0"
+                continue
+            is_unsigned = '"signed":' not in one.body
+            goes_back = one.name == "rollback.resumed/1" and by.startswith("system:") and is_unsigned
+            if one.name == _TURNS_BACK or goes_back:
+                good[one.number] = by
+                continue
+            if one.name in _FOLLOWS and is_wide and is_unsigned:
+                continue  # what held it was no decision about this saga
+            try:
+                self.used.add(self.roster.checked(one, self.used))
+                good[one.number] = by
+                self.proved += 1
+            except AmendsError as exc:
+                open_ones.append((one, str(exc)))
+        names = {one.number: one.name for one in decisions}
+        for one, why in open_ones:
+            if not self._follows(one, good, names):
+                tell(one, why)
+
+    def _follows(self, one: SignableDecision, good: dict[int, str], names: dict[int, str]) -> bool:
+        if '"signed":' in one.body or one.name not in _FOLLOWS | _CLOSES:
+            return False
+        by = author(one.body)
+        for step in (1, -1):
+            place = one.number + step
+            while place in names:
+                if good.get(place) == by:
+                    may_close = names[place] in {_TURNS_BACK, "rollback.resumed/1"}
+                    if one.name in _FOLLOWS or may_close:
+                        return True
+                place += step
+        return False

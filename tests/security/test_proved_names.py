@@ -1,0 +1,430 @@
+"""Decisions that nobody can forge: an attacker has the journal's file, its key, a shell and the source, and no person's
+key. Each attack is played with a control that shows that it works where names are believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from amends.core.decide.approvals import digest_of
+from amends.core.events import (
+    ActionAllowed,
+    ApprovalGranted,
+    ApprovalRequested,
+    ApprovalVoided,
+    Event,
+    PersonEnrolled,
+    PolicyAdopted,
+    SagaStarted,
+    StepProposed,
+)
+from amends.core.words.values import PEOPLE, POLICIES, Json, StepId, canonical, digest
+from amends.errors import AmendsError, ProofError
+from amends.evidence.proof.roster import Roster, SignableDecision
+from amends.evidence.proof.statement import Question
+from amends.gate.load import parse_policy
+from amends.journal.codec import spelled
+from amends.journal.port.journal import Entry
+from tests.security.proved import LAX, Shop, new_key, public, signer
+
+
+def in_a_loop(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(120):
+            await story()
+
+    asyncio.run(bounded())
+
+
+@pytest.fixture(params=["proved", "believed"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    return Shop(tmp_path / "shop", proved=request.param == "proved")
+
+
+async def shown_digest(shop: Shop, saga: str = "l-1") -> str:
+    (asked,) = [entry.event for entry in await shop.entries(saga) if isinstance(entry.event, ApprovalRequested)]
+    return asked.digest
+
+
+def unsigned(event: Any) -> Event:
+    return cast("Event", replace(event, signed=""))
+
+
+# -- the way it should go ---------------------------------------------------------------------------------------------
+
+
+def test_a_signed_grant_is_acted_upon_and_all_verifiers_find_it_proved(shop: Shop) -> None:
+    """Nothing is tried: a person signs, and it is done, on a journal of either kind."""
+
+    async def story() -> None:
+        await shop.begin()
+        await shop.grant()
+        assert await shop.resume() == ["deleted Ann"]
+        said, findings = await shop.verdicts()
+        assert (said, findings) == ({"covered"}, [])
+
+    in_a_loop(story)
+
+
+def test_what_is_signed_is_one_screen_that_a_person_can_read(tmp_path: Path) -> None:
+    """A person is had to sign what nobody reads: it is longer than a screen, or says something else."""
+
+    async def story() -> None:
+        shop, seen = Shop(tmp_path / "shop"), list[str]()
+        await shop.begin()
+        async with shop.open() as coordinator:
+
+            def sign(text: str) -> str:
+                seen.append(text)
+                return signer(shop.kim)(text)
+
+            await coordinator.grant("l-1/1", by="person:kim", why="as agreed", proof=sign)
+        (text,) = seen
+        lines = text.splitlines()
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= 240
+        assert lines[0] == "amends decision 1"
+        said = dict(line.split(": ", 1) for line in lines[1:])
+        assert said["journal"] == shop.root
+        assert (said["saga"], said["decision"], said["by"], said["why"]) == (
+            '"l-1"',
+            "grant",
+            '"person:kim"',
+            '"as agreed"',
+        )
+        assert (said["topic"], said["args.name"], said["no_rollback"]) == (
+            '"account.delete"',
+            '"Ann"',
+            '"it is gone for good"',
+        )
+        assert said["shown"] == await shown_digest(shop)
+
+    in_a_loop(story)
+
+
+@pytest.mark.parametrize("proof", [None, "eve", "another namespace"])
+def test_what_is_not_signed_by_the_persons_key_is_refused_when_it_is_decided(tmp_path: Path, proof: str | None) -> None:
+    """An agent decides in a person's name: with no signature, by another key, or with one made for git."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        given = {None: None, "eve": signer(shop.eve), "another namespace": signer(shop.kim, "git")}[proof]
+        async with shop.open() as coordinator:
+            with pytest.raises(ProofError):
+                await coordinator.grant("l-1/1", by="person:kim", proof=given)
+            with pytest.raises(ProofError):
+                await coordinator.refuse("l-1/1", by="person:kim", why="no", proof=given)
+            with pytest.raises(ProofError):
+                await coordinator.adopt(shop.place / "lax.yaml", by="person:kim", why="why not", proof=given)
+        assert [entry.name for entry in await shop.entries("l-1")] == [
+            "saga.started/1",
+            "step.proposed/1",
+            "approval.requested/1",
+        ]
+        assert await shop.resume() == []
+
+    in_a_loop(story)
+
+
+# -- forging ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_forged_grant(shop: Shop) -> None:
+    """A grant is written into the file, with right hashes, and signed by the journal's own key."""
+
+    async def story() -> None:
+        await shop.begin()
+        forged = ApprovalGranted(step=StepId("1"), by="person:kim", digest=await shown_digest(shop))
+        await shop.forge("l-1", forged)
+        assert await shop.resume() == ([] if shop.proved else ["deleted Ann"])
+        said, findings = await shop.verdicts()
+        assert (said == {"failed"}) == shop.proved
+        assert any("not signed" in each for each in findings) == shop.proved
+        if shop.proved:
+            assert any(isinstance(entry.event, ApprovalVoided) for entry in await shop.entries("l-1"))
+
+    in_a_loop(story)
+
+
+def test_a_forged_verdict_that_asks_nobody(shop: Shop) -> None:
+    """Not the grant is forged, but what the gate said: the step stands as allowed."""
+
+    async def story() -> None:
+        await shop.begin()
+        policy = (await shop.entries(POLICIES))[-1].event
+        assert isinstance(policy, PolicyAdopted)
+        voided = ApprovalVoided(step=StepId("1"), why="never mind")
+        await shop.forge("l-1", voided, ActionAllowed(step=StepId("1"), rule="default", policy=policy.digest))
+        assert await shop.resume() == ([] if shop.proved else ["deleted Ann"])
+
+    in_a_loop(story)
+
+
+def test_a_real_signature_is_good_for_one_decision(tmp_path: Path) -> None:
+    """Replayed in its saga once more, and moved to another one that asks for the same."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        await shop.ask("l-2", "Ann")
+        await shop.grant()
+        granted = next(entry.event for entry in await shop.entries("l-1") if isinstance(entry.event, ApprovalGranted))
+        moved = replace(granted, digest=await shown_digest(shop, "l-2"))
+        await shop.forge("l-2", moved)
+        assert await shop.resume() == ["deleted Ann"], "once, for l-1"
+        said, _ = await shop.verdicts("l-2")
+        assert said == {"failed"}
+
+    in_a_loop(story)
+
+
+def test_a_grant_that_was_given_is_not_given_again_for_what_is_asked_anew(tmp_path: Path) -> None:
+    """The question is asked a second time in the same words, and the old answer is written below it."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        await shop.grant()
+        granted = next(entry.event for entry in await shop.entries("l-1") if isinstance(entry.event, ApprovalGranted))
+        asked = next(entry.event for entry in await shop.entries("l-1") if isinstance(entry.event, ApprovalRequested))
+        await shop.forge("l-1", ApprovalVoided(step=StepId("1"), why="again"), asked, granted)
+        assert await shop.resume() == []
+        said, findings = await shop.verdicts()
+        assert said == {"failed"}
+        assert any("used before" in each for each in findings)
+
+    in_a_loop(story)
+
+
+class Renaming:
+    """The same journal with another name in all that was asked and shown, and digests that fit."""
+
+    def __init__(self) -> None:
+        self.digest = ""
+
+    def change(self, entry: Entry) -> Event:
+        event, args = entry.event, cast("Json", {"name": "Bob"})
+        if isinstance(event, SagaStarted) and entry.saga == "l-1":
+            return replace(event, input=args)
+        if isinstance(event, StepProposed):
+            return replace(event, args=args, digest=digest(canonical(args))[:32])
+        if isinstance(event, ApprovalRequested):
+            shown = {**cast("dict[str, Any]", event.shown), "args": args}
+            self.digest = digest_of(shown)
+            return replace(event, shown=shown, digest=self.digest)
+        if isinstance(event, ApprovalGranted):
+            return replace(event, digest=self.digest)
+        return event
+
+
+def test_what_was_shown_is_edited_in_a_journal_made_anew_with_the_times_of_the_old(shop: Shop, tmp_path: Path) -> None:
+    """All that was shown and approved gets another argument, and all digests and hashes are made to fit."""
+
+    async def story() -> None:
+        await shop.begin()
+        await shop.grant()
+        other = await shop.remade(tmp_path / "other", Renaming().change)
+        assert await other.resume() == ([] if shop.proved else ["deleted Bob"])
+        said, _ = await other.verdicts()
+        assert (said == {"failed"}) == shop.proved
+
+    in_a_loop(story)
+
+
+def test_proofs_are_stripped_in_a_journal_made_anew(shop: Shop, tmp_path: Path) -> None:
+    """The root stays as it was: only what comes after it is made anew."""
+
+    async def story() -> None:
+        await shop.begin()
+        await shop.grant()
+
+        def change(entry: Entry) -> Event:
+            return unsigned(entry.event) if isinstance(entry.event, ApprovalGranted | PolicyAdopted) else entry.event
+
+        other = await shop.remade(tmp_path / "other", change)
+        assert await other.resume() == ([] if shop.proved else ["deleted Ann"])
+        said, findings = await other.verdicts()
+        assert (said == {"failed"}) == shop.proved
+        assert (len([each for each in findings if "not signed" in each]) >= 2) == shop.proved
+
+    in_a_loop(story)
+
+
+def test_a_policy_is_adopted_by_whoever_writes_to_the_journal(shop: Shop) -> None:
+    """A policy that asks nobody is written into the file, in the name of a person."""
+
+    async def story() -> None:
+        await shop.begin()
+        lax = parse_policy(LAX)
+        await shop.forge(POLICIES, PolicyAdopted(digest=lax.digest, text=lax.text, by="person:kim", why="x"))
+        async with shop.open() as coordinator:
+            definition = coordinator.registry.definition("shop.leave", 1)
+            await (await coordinator.start(definition, "Bob", id="l-2", actor="agent:desk")).halt()
+        assert shop.world == ([] if shop.proved else ["deleted Bob"])
+        said, _ = await shop.verdicts()
+        assert (said == {"failed"}) == shop.proved
+
+    in_a_loop(story)
+
+
+def test_the_policies_are_made_anew_without_any_that_asks_for_proof(shop: Shop, tmp_path: Path) -> None:
+    """With the root pinned, a policy that nobody has signed judges nothing, though none before it asked for proof."""
+
+    async def story() -> None:
+        await shop.begin()
+        lax = parse_policy(LAX)
+
+        def change(entry: Entry) -> Event:
+            adopted = PolicyAdopted(digest=lax.digest, text=lax.text, by="person:kim", why="x")
+            return adopted if isinstance(entry.event, PolicyAdopted) else entry.event
+
+        other = await shop.remade(tmp_path / "other", change)
+        async with other.open() as coordinator:
+            definition = coordinator.registry.definition("shop.leave", 1)
+            await (await coordinator.start(definition, "Bob", id="l-2", actor="agent:desk")).halt()
+        assert other.world == ([] if shop.proved else ["deleted Bob"])
+
+    in_a_loop(story)
+
+
+def test_somebody_enrols_themselves_by_writing_to_the_journal(tmp_path: Path) -> None:
+    """For themselves, or in the name of somebody who is enrolled; then they sign with that key."""
+
+    async def story() -> None:
+        for name in ("eve", "kim"):
+            shop = Shop(tmp_path / name)
+            await shop.begin()
+            key = " ".join(public(shop.eve).split()[:2])
+            await shop.forge(PEOPLE, PersonEnrolled(person=f"person:{name}", key=key, by="person:kim"))
+            async with shop.open() as coordinator:
+                with pytest.raises(ProofError):
+                    await coordinator.grant("l-1/1", by=f"person:{name}", proof=signer(shop.eve))
+            assert await shop.resume() == []
+            said, findings = await shop.verdicts()
+            assert said == {"failed"}
+            assert any("not signed" in each for each in findings)
+
+    in_a_loop(story)
+
+
+def test_a_journal_made_anew_with_another_root_is_refused_and_a_control_is_taken(tmp_path: Path) -> None:
+    """The attacker makes a journal of their own, with a roster of their own, and puts it in the place of the other."""
+
+    async def story() -> None:
+        shop, other = Shop(tmp_path / "shop"), Shop(tmp_path / "other")
+        await shop.begin()
+        other.kim = other.eve
+        await other.begin()
+        await other.grant()
+        other_root, other.root = other.root, shop.root
+        with pytest.raises(ProofError, match="another journal"):
+            await other.resume()
+        said, findings = await other.verdicts()
+        assert said == {"failed"}
+        assert any("was told" in each for each in findings)
+        other.root = other_root
+        assert await other.resume() == ["deleted Ann"]
+
+    in_a_loop(story)
+
+
+def test_a_journal_without_a_roster_is_refused_where_a_root_is_told(tmp_path: Path) -> None:
+    """The roster is left out altogether."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop", proved=False)
+        await shop.begin()
+        shop.root = "0" * 64
+        with pytest.raises(ProofError, match="no roster"):
+            await shop.resume()
+
+    in_a_loop(story)
+
+
+# -- revoking, and the clock ------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_key_decides_nothing_more_whatever_the_clock_says_and_what_it_decided_before_stands(
+    tmp_path: Path,
+) -> None:
+    """A key that was revoked signs, or what it signed before is handed in afterwards."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        await shop.ask("l-2", "Bob")
+        async with shop.open() as coordinator:
+            await coordinator.enrol("eve", public(shop.eve), by="person:kim", proof=signer(shop.kim))
+            await coordinator.grant("l-1/1", by="person:eve", proof=signer(shop.eve))
+            kept = list[str]()
+
+            def keep(text: str) -> str:
+                kept.append(text + signer(shop.eve)(text))
+                raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                await coordinator.grant("l-2/1", by="person:eve", proof=keep)
+            await coordinator.revoke("eve", why="left", by="person:kim", proof=signer(shop.kim))
+            for proof in (signer(shop.eve), kept[0]):
+                with pytest.raises(ProofError):
+                    await coordinator.grant("l-2/1", by="person:eve", proof=proof)
+        assert await shop.resume() == ["deleted Ann"]
+        said, _ = await shop.verdicts(None)
+        assert said == {"covered"}
+
+    in_a_loop(story)
+
+
+# -- every byte -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
+def test_each_byte_of_a_signed_decision_counts(tmp_path: Path, kind: str) -> None:
+    """By the roster alone, without the hashes: an attacker makes those anew."""
+    from amends.core.words.values import canonical
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        shop.kim = new_key(tmp_path, "other", kind)
+        await shop.begin()
+        await shop.grant(why="as agreed")
+        roster = Roster()
+        for entry in await shop.entries(PEOPLE):
+            name, body = spelled(entry.event)
+            roster.note(
+                SignableDecision(saga=PEOPLE, number=entry.number, name=name, body=body, position=entry.number),
+                entry.at,
+                entry.hash,
+            )
+        entries = await shop.entries("l-1")
+        asked = next(entry.event for entry in entries if isinstance(entry.event, ApprovalRequested))
+        granted = next(entry for entry in entries if isinstance(entry.event, ApprovalGranted))
+        name, body = spelled(granted.event)
+        shown = Question(asked.digest, canonical(asked.shown))
+
+        def holds(body: str) -> bool:
+            try:
+                roster.checked(
+                    SignableDecision(saga="l-1", number=4, name=name, body=body, position=99, asked=shown), used=set()
+                )
+            except AmendsError:
+                return False
+            return True
+
+        assert holds(body)
+        changed = 0
+        for place in range(len(body)):
+            for flip in (1, 2):
+                other = body[:place] + chr(ord(body[place]) ^ flip) + body[place + 1 :]
+                assert not holds(other), (place, other)
+                changed += 1
+        assert changed == 2 * len(body)
+
+    in_a_loop(story)
