@@ -1,0 +1,65 @@
+"""`amends person`, and decisions signed on the command line, from the outside."""
+
+from pathlib import Path
+
+from tests.cli.shell import Shell
+from tests.security.proved import PROVED, new_key, public
+
+TO_COMPLETE = ("--input", '{"name": "Ann"}', "--env", "production", "--actor", "agent:desk")
+
+
+def enrolled(amends: Shell) -> tuple[Path, str]:
+    """Kim's key, and the root of the journal that Kim is enrolled on first."""
+    kim = new_key(amends.place, "kim")
+    (found,) = amends.here("person", "enrol", "kim", "--ssh-key", "kim.pub", "--json").of_type("key")
+    assert found["person"] == "person:kim"
+    return kim, found["root"]
+
+
+def test_the_first_is_enrolled_and_each_later_one_takes_the_signature_of_somebody_enrolled(amends: Shell) -> None:
+    kim, root = enrolled(amends)
+    new_key(amends.place, "ann", "ecdsa")
+    ann = ("person", "enrol", "ann", "--ssh-key", "ann.pub", "--by", "person:kim")
+    assert "somebody is enrolled already" in amends.here(*ann).complaint
+    said = amends.here(*ann, "--sign-with", str(kim))
+    assert said.code == 0
+    assert "  decision: enrol\n" in said.err
+    listed = amends.here("person", "list", "--json").of_type("key")
+    assert [(one["person"], one["kind"]) for one in listed] == [
+        ("person:kim", "ssh-ed25519"),
+        ("person:ann", "ecdsa-sha2-nistp256"),
+    ]
+    assert amends.here("person", "show").out.startswith(f"root {root}\n")
+    gone = amends.here("person", "revoke", "ann", "--why", "left", "--by", "person:kim", "--sign-with", str(kim))
+    assert gone.code == 0
+    assert [one["person"] for one in amends.here("person", "list", "--json").of_type("key")] == ["person:kim"]
+    last = amends.here("person", "revoke", "kim", "--why", "me too", "--by", "person:kim", "--sign-with", str(kim))
+    assert "is the last key" in last.complaint
+
+
+def test_a_private_key_is_never_enrolled_and_a_kind_that_is_not_verified_is_refused(amends: Shell) -> None:
+    kim = new_key(amends.place, "kim")
+    line = public(kim)
+    kim.with_name("kim.pub").unlink()
+    assert "is a private key" in amends.here("person", "enrol", "kim", "--ssh-key", "kim").complaint
+    kim.with_name("other.pub").write_text(line.replace("ssh-ed25519", "ssh-rsa", 1))
+    assert "cannot be enrolled: RSA" in amends.here("person", "enrol", "kim", "--ssh-key", "other.pub").complaint
+
+
+def test_a_grant_is_signed_and_what_is_signed_is_shown(amends: Shell) -> None:
+    amends.give("office")
+    kim, root = enrolled(amends)
+    (amends.place / "policy.yaml").write_text(PROVED)
+    key = ("--by", "person:kim", "--ssh-key", str(kim))
+    assert amends.here("policy", "adopt", "policy.yaml", "--why", "start", *key).code == 0
+    assert amends.here("run", "office:leave", "--id", "l-1", *TO_COMPLETE, "--root", root).code == 6
+    unsigned = amends.here("approval", "grant", "l-1/2", "--yes", "--by", "person:kim")
+    assert "this one is not" in unsigned.complaint
+    granted = amends.here("approval", "grant", "l-1/2", "--yes", *key, "--root", root)
+    assert granted.code == 0
+    assert '  topic: "account.delete"\n' in granted.err
+    assert amends.here("resume", "office", "--root", "0" * 64).complaint.startswith("this journal has the root")
+    assert amends.here("resume", "office", "--root", root).code == 0
+    verified = amends.here("evidence", "verify", "--root", root)
+    assert verified.code == 0
+    assert "as it was signed" in verified.out
