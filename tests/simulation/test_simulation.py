@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from amends.testing.simulation import language, play, simulate
-from amends.testing.simulation.language import DEFINITIONS
+from amends.testing.simulation.language import DEFINITIONS, SESSION
 from amends.testing.simulation.loop import Dice
 from amends.testing.simulation.outside import Fate
 from amends.testing.simulation.programs import KINDS, any_program, words
@@ -51,6 +51,12 @@ def test_everything_that_can_go_wrong_does_and_every_end_is_reached() -> None:
     faults |= {"taken back to a mark", "taken back by a step", "child cancelled"}
     assert set(tally.faults) == faults | {f"call {fate.name.lower()}" for fate in Fate}
     assert {"completed", "rolled_back", "incident"} <= set(tally.ends)
+
+
+def test_agents_in_sessions_are_played_to_every_end() -> None:
+    open_ones = [seed for seed in range(1_500) if any_program(seed, Dice(seed), "simulated")[0] == SESSION]
+    ends = {simulate(seed).status for seed in open_ones[:60]}
+    assert {"completed", "rolled_back"} <= ends
 
 
 def test_every_word_of_the_language_is_used() -> None:

@@ -23,6 +23,8 @@ from amends.testing.simulation.process import here
 
 Program = dict[str, Any]
 SIGNAL: Final = "go"
+SESSION: Final = "sim.session"
+"""The name of open sagas, which agents drive."""
 DOCUMENT: Final = "simulated"
 MARK: Final = "mark"
 _MOST_USD: Final = 3

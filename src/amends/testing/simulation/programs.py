@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from amends.runtime.declare.action import Action
 from amends.testing.simulation.actions import ACTIONS, APPROVED, HELD, LOCKED, PIVOT
-from amends.testing.simulation.language import GRAPHS, LIMITED, THRIFTY, WORK, Program
+from amends.testing.simulation.language import GRAPHS, LIMITED, SESSION, THRIFTY, WORK, Program
 from amends.testing.simulation.loop import Dice
 
 _PLAIN, _DRAWN, _LIMITED, _OF_A_KIND, _IN_ALL = 40, 15, 10, 25, 100
 """Of so many programs, how many are plain, graphs, have a limit, or are of a kind; the rest are of any parts."""
+_OPEN: Final = 15
+"""Of so many plain ones, how many are the work of agents in a session."""
 _LONG_S: Final = 2_000.0
 """Longer than anybody waits, and than the window of a rollback."""
 Part = list[Any]
@@ -45,7 +47,8 @@ def any_program(seed: int, dice: Dice, who: str) -> tuple[str, Program]:
     """A definition's name and its input. Chance for the shape is thrown apart, so plain programs are the same ones."""
     shape = Dice(seed ^ 0x5EED).below(_IN_ALL)
     if shape < _PLAIN:
-        return WORK.name, plain(dice, None)
+        is_open = Dice(seed ^ 0x09E4).below(_IN_ALL) < _OPEN
+        return SESSION if is_open else WORK.name, plain(dice, None)
     if shape < _PLAIN + _DRAWN:
         return GRAPHS[dice.below(len(GRAPHS))].name, {"fails": dice.chance(40)}
     if kind := kind_of(seed):

@@ -27,8 +27,9 @@ from amends.journal.port.journal import IncidentRow
 from amends.runtime.declare.registry import Registry
 from amends.testing.crash.loop import LoopClock
 from amends.testing.simulation import people
+from amends.testing.simulation.agents import work_in_session
 from amends.testing.simulation.judging import complaints, simulated, waiting_for_people
-from amends.testing.simulation.language import DEFINITIONS, EVERY_ACTION, MARK, WORK, Program
+from amends.testing.simulation.language import DEFINITIONS, EVERY_ACTION, MARK, SESSION, WORK, Program
 from amends.testing.simulation.loop import Dice, SimLoop
 from amends.testing.simulation.outcomes import left_behind
 from amends.testing.simulation.outside import Flaws, Providers
@@ -126,6 +127,7 @@ class Schedule:
             self._sagas[OTHER] = (WORK.name, at_the_desk(ground.dice, OTHER))
         self._processes: list[Process] = []
         self._errands: list[asyncio.Future[None]] = []
+        self._agents: list[asyncio.Future[None]] = []
         self.complaints: list[str] = []
         self.faults: list[str] = ["slow lock"] if ground.slow_s else []
 
@@ -185,7 +187,11 @@ class Schedule:
         coordinator = process.coordinator
         with suppress(AmendsError):
             await coordinator.__aenter__()
-        if begins:
+        name, program = self._sagas[SAGA]
+        if name == SESSION:
+            agent = asyncio.ensure_future(work_in_session(process, SAGA, program))
+            self._agents.append(agent)
+        elif begins:
             for saga, (name, program) in self._sagas.items():
                 definition = DEFINITIONS[name]
                 bound = {"given" if definition.steps else "program": program}
