@@ -97,7 +97,7 @@ class Shell:
         return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def here(self, *words: str) -> Said:
-        """Run a command in this process, which is faster. What it made known or imported is forgotten again."""
+        """Run a command in this process, which is faster. It knows no actions but its own, and they are forgotten again."""
         out, err = io.StringIO(), io.StringIO()
         with (
             contextlib.redirect_stdout(out),
@@ -139,7 +139,7 @@ class Shell:
             patch.chdir(self.place)
             patch.setattr(sys, "path", list(sys.path))
             for known in ("_actions", "_definitions"):
-                patch.setattr(PROCESS, known, dict(getattr(PROCESS, known)))
+                patch.setattr(PROCESS, known, {})
             yield
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(str(self.place)):
