@@ -1,4 +1,4 @@
-"""Who asks, how that was proved, and what they may ask for. How it is proved is the business of `tokens` and `peers`."""
+"""Who asks, how that was proved, and what they may ask for. Proving it is the business of others."""
 
 from __future__ import annotations
 

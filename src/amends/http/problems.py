@@ -34,7 +34,7 @@ _PHRASES: Final = {
 def problem(status: int, detail: str, *, kind: str = "about:blank", **more: object) -> Response:
     """An answer that says what went wrong, which one, and what to do."""
     body = {"type": kind, "title": _PHRASES.get(status, "Error"), "status": status, "detail": detail, **more}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004 - what HTTP calls it
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse(body, status, headers, MEDIA_TYPE)
 
 
@@ -45,14 +45,14 @@ def status_of(error: AmendsError) -> int:
     return 409
 
 
-async def of_ours(request: Request, error: Exception) -> Response:
+async def of_ours(_: Request, error: Exception) -> Response:
     """Any error of amends: its class is the type, its message the detail."""
     if not isinstance(error, AmendsError):
         raise error
     return problem(status_of(error), str(error), kind=f"urn:amends:{type(error).__name__}")
 
 
-async def of_http(request: Request, error: Exception) -> Response:
+async def of_http(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     return problem(error.status_code, str(error.detail))
