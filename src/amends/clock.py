@@ -117,6 +117,11 @@ class SteadyClock:
         await self._clock.sleep(seconds)
 
 
+def new_secret(size: int) -> bytes:
+    """Bytes that nobody can guess."""
+    return os.urandom(size)
+
+
 def spell_id(now: int, noise: bytes) -> str:
     """A ULID: 48 bits of milliseconds, then 80 of noise, in Crockford's base 32."""
     number = (now & (2**48 - 1)) << 80 | int.from_bytes(noise[:10])

@@ -48,6 +48,8 @@ AmendsError
 │   ├── PolicyError             a policy's
 │   ├── SagaFileError           a saga's, in YAML
 │   └── ContractsError          that of a gateway: how each tool is taken back
+├── UnknownCallerError          (of a server) nobody known asks: no token, or one that is good no more
+├── ForbiddenError              (of a server) the caller is known, and may not do this
 ├── DocumentConflictError       someone else changed the document, or is changing it; nothing was written
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
 ├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
@@ -73,6 +75,7 @@ AmendsError
     ├── JournalDamagedError     what is stored does not verify
     ├── JournalVersionError     written by a newer version
     ├── JournalMovedError       copied to another place
+    ├── JournalUnreachableError the server that has it does not answer
     ├── PayloadRemovedError     what an entry held was removed, as retention asks; only its digest is kept
     └── ForkedError             used in a child of the process that opened it
 
@@ -382,6 +385,14 @@ class WebhookRefusedError(AmendsError):
     """A webhook is not signed by a known secret, or was sent too long ago."""
 
 
+class UnknownCallerError(AmendsError):
+    """Nobody known asks a server: there is no token, or one that is good no more."""
+
+
+class ForbiddenError(AmendsError):
+    """The caller is known, and may not do this."""
+
+
 class EvidenceError(AmendsError):
     """Evidence cannot be read, or cannot be made."""
 
@@ -476,6 +487,10 @@ class JournalMovedError(JournalError):
 
 class PayloadRemovedError(JournalError):
     """The content of this entry was removed, as retention asks. Its number, time, name and digest are kept."""
+
+
+class JournalUnreachableError(JournalError):
+    """The server that has the journal does not answer. What was asked of it last may have been done."""
 
 
 class ForkedError(JournalError):

@@ -100,6 +100,8 @@ EVENTS: list[e.Event] = [
     e.HoldLifted(saga="s", by="person:a", why="w"),
     e.ContentRemoved(entries=3, by="person:a", why="w"),
     e.DrillMissed(saga="d", target="m:d", last_at=1, every_s=2.0, by="person:a"),
+    e.TokenMade(name="agent:a", digest="d", scopes=("run",), definitions=("d",), expires_at=1, by="person:a"),
+    e.TokenRevoked(digest="d", by="person:a", why="w"),
     e.BudgetSpent(place=StepId("2"), usd_micros=2),
     e.ChildSpent(step=StepId("2"), usd_micros=2, steps=1),
     e.LimitReached(limit="usd", most=1, used=2, then="call", why="w"),

@@ -48,6 +48,11 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("resume", "amends.cli.commands.run", "Go on with the sagas that were left unfinished."),
         ("work", "amends.cli.commands.run", "Drive sagas as they become due, until told to stop."),
         (
+            "serve",
+            "amends.cli.commands.serve",
+            "Own a journal for others: take their commands, judge, decide and append.",
+        ),
+        (
             "mcp",
             "amends.cli.commands.mcp",
             "Stand before MCP servers: each call of a tool is judged, on record, and can be taken back.",
@@ -74,6 +79,7 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     "Decide": (
         ("approval", "amends.cli.commands.approval", "Answer what people are asked before it is done."),
         ("person", "amends.cli.commands.person", "Enrol people with the keys that prove their names."),
+        ("token", "amends.cli.commands.token", "Make, list and revoke the tokens that a server knows callers by."),
         ("incident", "amends.cli.commands.incident", "See to what needs a person."),
         ("pause", "amends.cli.commands.pause", "Dispatch nothing more, in any process on this journal."),
         ("unpause", "amends.cli.commands.pause", "End the pause of exactly this kind, and have its sagas go on."),

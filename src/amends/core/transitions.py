@@ -167,6 +167,8 @@ SAGA: Final[Mapping[SagaStatus, Mapping[type[e.SagaEvent], SagaStatus]]] = {
         e.HoldPlaced: _G.COMPLETED,
         e.HoldLifted: _G.COMPLETED,
         e.DrillMissed: _G.COMPLETED,
+        e.TokenMade: _G.COMPLETED,
+        e.TokenRevoked: _G.COMPLETED,
         e.ContentRemoved: _G.COMPLETED,
     },
     _G.ROLLED_BACK: {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -21,18 +23,20 @@ if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
 
 Recognise = Callable[[HTTPConnection], Awaitable[Caller | None]]
-"""Who a connection is from; None where it is from nobody known. Raises UnknownCallerError for a bad token."""
+"""The caller that a connection is from; None where it is from nobody known. Raises UnknownCallerError for a bad token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What routes work on: `request.app.state.served`."""
+    """The things that routes work on: `request.app.state.served`."""
 
     coordinator: Coordinator
     journal: str
     """The journal's address, without what is secret in it."""
     url: str
     """Where people reach this server, for links."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the server is told to stop: whoever streams ends the stream."""
 
 
 def make_app(served: Served, routes: Sequence[BaseRoute], *, recognise: Sequence[Recognise]) -> Starlette:

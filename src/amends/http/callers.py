@@ -1,4 +1,4 @@
-"""Who asks, how that was proved, and what they may ask for. Proving it is the business of others."""
+"""Callers: how their name was proved, and what they may ask for. Proving it is the business of others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Final
 from starlette.requests import Request
 
 from amends.dataclass import dataclass
-from amends.errors import AmendsError
+from amends.errors import ForbiddenError, UnknownCallerError
+
+__all__ = ["EVERY_SCOPE", "Caller", "ForbiddenError", "Scope", "UnknownCallerError", "caller_of"]
 
 
 class Scope(StrEnum):
-    """What a caller may do. Nobody who may run sagas can decide by that."""
+    """Permission of a caller. Nobody who may run sagas can decide by that."""
 
     VIEW = "view"
     """Read sagas, approvals, incidents, policies, evidence."""
@@ -26,14 +28,6 @@ class Scope(StrEnum):
 
 
 EVERY_SCOPE: Final = frozenset(Scope)
-
-
-class ForbiddenError(AmendsError):
-    """The caller is known, and may not do this."""
-
-
-class UnknownCallerError(AmendsError):
-    """Nobody known: no token, or one that is not good any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

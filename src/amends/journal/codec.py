@@ -106,6 +106,8 @@ WIRE: Final[Mapping[str, type[e.Event]]] = {
     "hold.placed/1": e.HoldPlaced,
     "hold.lifted/1": e.HoldLifted,
     "drill.missed/1": e.DrillMissed,
+    "token.made/1": e.TokenMade,
+    "token.revoked/1": e.TokenRevoked,
     "content.removed/1": e.ContentRemoved,
     "budget.spent/1": e.BudgetSpent,
     "child.spent/1": e.ChildSpent,

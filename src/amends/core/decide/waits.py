@@ -118,6 +118,8 @@ def control(saga: Saga, command: c.KeepControl) -> tuple[e.Event, ...]:
     if isinstance(command.fact, e.DispatchUnpaused | e.HoldLifted):
         is_pause = isinstance(command.fact, e.DispatchUnpaused)
         require_person(command.fact.by, "end a pause" if is_pause else "lift a hold")
+    if isinstance(command.fact, e.TokenEvent):
+        require_person(command.fact.by, "make or revoke a token")
     begun: tuple[e.Event, ...] = ()
     if saga.begun is None:
         start = e.SagaStarted(definition=CONTROL, version=1, input=None, actor=command.fact.by, env="", labels={})

@@ -115,6 +115,27 @@ class DrillMissed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenMade:
+    """From here on whoever shows the secret of this digest is `name` to a server, until it expires."""
+
+    name: str
+    digest: str
+    scopes: tuple[str, ...]
+    definitions: tuple[str, ...]
+    expires_at: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRevoked:
+    """From here on the token of this digest names nobody."""
+
+    digest: str
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContentRemoved:
     """The content of this saga's entries, up to this number, was removed for good; each has left its digest.
 
@@ -130,4 +151,5 @@ class ContentRemoved:
 
 
 WaitEvent: TypeAlias = WaitStarted | WaitEnded | SignalReceived
-ControlEvent: TypeAlias = DispatchPaused | DispatchUnpaused | HoldPlaced | HoldLifted | DrillMissed
+TokenEvent: TypeAlias = TokenMade | TokenRevoked
+ControlEvent: TypeAlias = DispatchPaused | DispatchUnpaused | HoldPlaced | HoldLifted | DrillMissed | TokenEvent

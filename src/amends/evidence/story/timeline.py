@@ -316,12 +316,10 @@ def _saga(event: e.SagaEvent) -> _Told:
             return direction, Tone.GOOD, f"{undone}; the work goes on"
         case e.SagaPaused():
             return direction, Tone.BAD, told_of_control(event)
-        case e.DispatchPaused() | e.DispatchUnpaused() | e.HoldPlaced() | e.HoldLifted() | e.DrillMissed():
-            return direction, Tone.PLAIN, told_of_control(event)
         case e.ContentRemoved():
             return direction, Tone.PLAIN, told_of_removal(event)
         case _:
-            assert_never(event)
+            return direction, Tone.PLAIN, told_of_control(event)
 
 
 def _incident(event: e.IncidentEvent) -> _Told:

@@ -42,6 +42,10 @@ def told_of_control(event: e.SagaPaused | e.ControlEvent) -> str:
         case e.DrillMissed(saga=saga, target=target, every_s=every_s):
             every = span(round(every_s * 1000))
             return f"drill of {short(saga)} ({short(target)}) missed: there has to be one every {every}"
+        case e.TokenMade(name=name, scopes=scopes, by=by):
+            return f"token {event.digest[:12]} made for {short(name)} by {short(by)}: {', '.join(map(short, scopes))}"
+        case e.TokenRevoked(digest=token, by=by, why=why):
+            return f"token {short(token[:12])} revoked by {short(by)}{_because(why)}"
         case _:
             assert_never(event)
 

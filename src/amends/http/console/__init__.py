@@ -1,1 +1,10 @@
-"""What people see: pages on everything that the server can do, which work without JavaScript."""
+"""Pages that people see, on everything that the server can do, which work without JavaScript."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+
+def routes() -> list[BaseRoute]:
+    """All routes of this room."""
+    return []

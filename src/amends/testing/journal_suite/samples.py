@@ -198,4 +198,8 @@ EVERY_EVENT: Final[tuple[e.Event, ...]] = (
     e.HoldLifted(saga="s-1", by="person:ann", why="the case is closed"),
     e.ContentRemoved(entries=4, by="person:ann", why="the year is over", own=True, was_gone=True),
     e.DrillMissed(saga="trip.book", target="trip:book", last_at=1, every_s=604_800.0, by="system:local"),
+    e.TokenMade(
+        name="agent:shop", digest="5d", scopes=("run",), definitions=("shop.*",), expires_at=9, by="person:ann"
+    ),
+    e.TokenRevoked(digest="5d", by="person:ann", why="it was in a log"),
 )

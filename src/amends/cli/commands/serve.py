@@ -1,0 +1,97 @@
+"""`amends serve`: the server between agents and the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from amends.cli import config
+from amends.cli.options import with_journal, with_policy
+from amends.cli.show.output import Output
+from amends.errors import InputError
+
+_EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends[serve]'"
+
+
+@click.command()
+@click.option("--socket", "socket_path", metavar="PATH", help="Listen at this Unix socket, which names its callers.")
+@click.option("--host", metavar="HOST", help="Listen here too, with tokens.  [default: 127.0.0.1 without --socket]")
+@click.option("--port", type=click.IntRange(0, 65535), default=8722, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--peer",
+    "peers",
+    metavar="USER=SCOPES",
+    multiple=True,
+    help="What a user of this machine may at the socket, as in anna=view,decide.",
+)
+@click.option("--tls-cert", metavar="FILE", type=click.Path(), help="The certificate, with its chain, in PEM.")
+@click.option("--tls-key", metavar="FILE", type=click.Path(), help="Its key.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy with TLS stands before it: listen off loopback without.")
+@click.option("--drain", metavar="SECONDS", type=float, default=10.0, show_default=True, help="How long to end well.")
+@click.option("--env", metavar="NAME", default=config.env, envvar="AMENDS_ENV", show_envvar=True, help="Where it runs.")
+@with_policy
+@with_journal
+def serve(  # noqa: PLR0913 - one for each option
+    *,
+    socket_path: str | None,
+    host: str | None,
+    port: int,
+    peers: tuple[str, ...],
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: bool,
+    drain: float,
+    env: str | None,
+    policy: str | None,
+    journal: str,
+    as_json: bool,
+) -> None:
+    """Own a journal for others: take their commands, judge, decide and append.
+
+    Run it as a user of its own: then neither agents nor people have to be able to open the journal. Agents are known by
+    tokens (`amends token create`), users of this machine by their login, at the socket. SIGTERM ends it in order.
+    """
+    try:
+        from amends.http.peers import peer_scopes
+        from amends.http.serve import Listening, serve as run_server
+    except ImportError as exc:
+        raise InputError(f"{_EXTRA} ({exc})") from None
+
+    logging.basicConfig(
+        stream=sys.stderr, level=os.environ.get("AMENDS_LOG", "WARNING").upper(), format="%(name)s: %(message)s"
+    )
+    out = Output(as_json=as_json)
+
+    def ready(urls: Sequence[str]) -> None:
+        out.record("serving", {"urls": list(urls)})
+        for url in urls:
+            out.say(f"serving at {url}")
+        sys.stdout.flush()
+
+    listening = Listening(
+        host=host or (None if socket_path else "127.0.0.1"),
+        port=port,
+        socket=socket_path,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        behind_proxy=behind_proxy,
+        peers=peer_scopes(peers),
+        drain_s=drain,
+    )
+    asyncio.run(
+        run_server(
+            listening,
+            journal=journal,
+            policy=policy,
+            env=env,
+            environments=config.environments(),
+            settings=config.settings(),
+            ready=ready,
+        )
+    )

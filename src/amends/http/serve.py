@@ -1,0 +1,195 @@
+"""The server's process: what it listens on, and how it stops. What it answers is the business of its routes.
+
+It stops in order: no new connection, then what was asked is answered, then the coordinator drains and closes the
+journal. What takes longer than `drain_s` is cut off; whoever asked asks again, and finds what is on record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from starlette.routing import BaseRoute
+
+from amends.addresses import shown
+from amends.bootstrap import Coordinator
+from amends.clock import SystemClock
+from amends.dataclass import dataclass
+from amends.errors import InputError
+from amends.http import api, console, health
+from amends.http.app import Served, make_app
+from amends.http.bearer import BearerTokens
+from amends.http.callers import Scope
+from amends.http.peers import PeerProtocol, Peers, listen_at
+from amends.journal.port.journal import Journal
+from amends.runtime.settings import Settings
+
+DEFAULT_PORT: Final = 8722
+_LARGEST_HEAD: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where a server listens. No host: only at its socket."""
+
+    host: str | None = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    socket: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    behind_proxy: bool = False
+    peers: Mapping[str, frozenset[Scope]]
+    drain_s: float = 10.0
+
+
+class _Quiet(uvicorn.Server):
+    """One of several in a process, which takes the signals for all of them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+async def serve(
+    listening: Listening,
+    *,
+    journal: str,
+    policy: str | None = None,
+    env: str | None = None,
+    environments: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    ready: Callable[[Sequence[str]], None],
+) -> None:
+    """Serve a journal until SIGTERM or SIGINT. `ready` is told the addresses."""
+    require_safe(listening)
+    sockets = _bind(listening)
+    try:
+        opening = Coordinator.open(
+            journal, policy=policy, env=env, environments=environments, settings=settings, signals=False
+        )
+        async with opening as coordinator:
+            urls = [_url(listening, one) for one in sockets]
+            served = Served(coordinator=coordinator, journal=shown(journal), url=urls[-1])
+            async with _running(listening, sockets, served, coordinator.journal):
+                ready(urls)
+                await _told_to_stop()
+                served.stopping.set()
+    finally:
+        for one in sockets:
+            one.close()
+        _remove(listening.socket)
+
+
+def require_safe(listening: Listening) -> None:
+    """Raises InputError for what would send secrets over a network in clear."""
+    if (listening.tls_cert is None) != (listening.tls_key is None):
+        raise InputError("TLS takes both: --tls-cert FILE and --tls-key FILE")
+    if listening.host is None and listening.socket is None:
+        raise InputError("there is nothing to listen on: give --socket PATH, or --host and --port")
+    if listening.host is None or listening.tls_cert is not None or listening.behind_proxy:
+        return
+    if not _is_loopback(listening.host):
+        raise InputError(
+            f"on {listening.host}, tokens would go over the network in clear: give --tls-cert and --tls-key, or say "
+            "--behind-proxy where a proxy with TLS stands before it"
+        )
+
+
+def _remove(path: str | None) -> None:
+    if path is not None:
+        Path(path).unlink(missing_ok=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bind(listening: Listening) -> list[socket.socket]:
+    found: list[socket.socket] = []
+    if listening.socket is not None:
+        found.append(listen_at(Path(listening.socket), open_to_all=bool(listening.peers)))
+    if listening.host is None:
+        return found
+    try:
+        family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+        tcp = socket.create_server((listening.host, listening.port), family=family)
+    except OSError as exc:
+        for one in found:
+            one.close()
+        raise InputError(f"{listening.host}:{listening.port} cannot be listened on: {exc.strerror or exc}") from None
+    return [*found, tcp]
+
+
+def _url(listening: Listening, one: socket.socket) -> str:
+    if one.family is socket.AF_UNIX:
+        return f"unix://{Path(str(one.getsockname())).absolute()}"
+    host, port = one.getsockname()[:2]
+    scheme = "https" if listening.tls_cert is not None else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    listening: Listening, sockets: Sequence[socket.socket], served: Served, journal: Journal
+) -> AsyncGenerator[None]:
+    """While this lasts, requests are answered; when it ends, all that were asked have been."""
+    tokens = BearerTokens(journal, SystemClock())
+    recognise = [tokens.recognise, Peers(listening.peers).recognise]
+    app = make_app(served, _routes(), recognise=recognise)
+    servers = [_Quiet(_config(app, listening, one)) for one in sockets]
+    tasks = [asyncio.ensure_future(server.serve(sockets=[one])) for server, one in zip(servers, sockets, strict=True)]
+    try:
+        while not all(server.started for server in servers):
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await SystemClock().sleep(0.01)
+        yield
+    finally:
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*tasks)
+
+
+def _config(app: Any, listening: Listening, one: socket.socket) -> uvicorn.Config:  # noqa: ANN401 - any ASGI application
+    is_tcp = one.family is not socket.AF_UNIX
+    return uvicorn.Config(
+        app,
+        http=PeerProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=_LARGEST_HEAD,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(listening.drain_s)),
+        ssl_certfile=listening.tls_cert if is_tcp else None,
+        ssl_keyfile=listening.tls_key if is_tcp else None,
+    )
+
+
+def _routes() -> list[BaseRoute]:
+    return [*health.routes(), *api.routes(), *console.routes()]
+
+
+async def _told_to_stop() -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    try:
+        await told.wait()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
