@@ -44,6 +44,7 @@ FRESH: Final = (
     "amends.runtime.files.by_hand",
     "amends.runtime.files.retention",
     "amends.runtime.saga.by_hand",
+    "amends.runtime.saga.recovery_key",
     "amends.testing",
 )
 """Left to the command that needs them: they declare actions or sagas, or bring a test runner along."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
 
 Recognise = Callable[[HTTPConnection], Awaitable[Caller | None]]
-"""The caller that a connection is from; None where it is from nobody known. Raises UnknownCallerError for a bad token."""
+"""The caller that a connection is from; None where nobody known. Raises UnknownCallerError for a bad token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

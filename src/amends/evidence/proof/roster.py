@@ -127,6 +127,10 @@ class Roster:
         """Keys that prove something now."""
         return [one for one in self.keys.values() if one.revoked is None]
 
+    def signer(self, signed: str) -> EnrolledKey | None:
+        """The key that made the field `signed` of a decision, of whatever worth that is."""
+        return self.keys.get(signing_key(_decoded(read_signed(signed).signature)))
+
     def goes_by(self, policy: str, at: int) -> SignatureField:
         """The state of things that a decision of now goes by. Raises EvidenceError where nobody is enrolled."""
         if not self.root:

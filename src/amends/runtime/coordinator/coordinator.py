@@ -26,7 +26,7 @@ from amends.runtime.coordinator.couriers import Couriers
 from amends.runtime.coordinator.people import Answering
 from amends.runtime.coordinator.preview import RollbackPlan, planned
 from amends.runtime.coordinator.retention import Retention
-from amends.runtime.coordinator.roster import Enrolling
+from amends.runtime.coordinator.roster import Enrolling, tell_of_recovery
 from amends.runtime.coordinator.sessions import Sessions
 from amends.runtime.coordinator.signing import proved
 from amends.runtime.coordinator.starting import Starting
@@ -111,6 +111,8 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
             digest_key=digest_key,
         )
         self._digest_key = digest_key
+        if isinstance(gate, Policies):
+            gate.proofs.tell_of_recovery = partial(tell_of_recovery, self)
         if env is None:
             self._engine.warn_of_undeclared()
         self._duty = WorkerLoop(self._engine, clock, self.settings)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from amends.core.events import PersonEnrolled, PersonRevoked
+from hashlib import sha256
+from typing import Final
+
+from amends.core.events import PersonEnrolled, PersonEvent, PersonRevoked
 from amends.core.state.deciders import normal
 from amends.errors import InputError, RefusedError
 from amends.evidence.proof.keys import read_key
 from amends.evidence.proof.roster import EnrolledKey, Roster
+from amends.runtime.coordinator.starting import Starting
 from amends.runtime.declare.names import checked_actor
 from amends.runtime.drive.policies import Policies
 from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.local import LocalEngine
+
+_BY: Final = "system:roster"
 
 
 class Enrolling:
@@ -70,6 +76,23 @@ class Enrolling:
         if policies is None:
             raise RefusedError("this coordinator has a gate of its own, and keeps no roster")
         return policies
+
+
+async def tell_of_recovery(coordinator: Starting, key: EnrolledKey, change: PersonEvent) -> None:
+    """Open an incident of its own: whoever enrolled that key should know of it when somebody else uses it."""
+    from amends.runtime.saga.recovery_key import recovery_key_used
+
+    enrols = isinstance(change, PersonEnrolled)
+    told = f"{'enrol' if enrols else 'revoke'} {change.key} of {change.person}"
+    opened = await coordinator.start(
+        recovery_key_used,
+        key.person,
+        key.key.fingerprint,
+        told,
+        id=f"amends.recovery-{sha256(change.signed.encode()).hexdigest()[:16]}",
+        actor=_BY,
+    )
+    await opened.halt()
 
 
 def _person(name: str) -> str:

@@ -23,13 +23,15 @@ from amends.core.words.values import LARGEST_INT, PEOPLE, SagaId, StepId, canoni
 from amends.dataclass import altered
 from amends.errors import AmendsError, InputError, JournalConflictError, ProofError
 from amends.evidence.proof.keys import read_key, read_signature
-from amends.evidence.proof.roster import BESIDE, Roster, SagaDecisions, SignableDecision
+from amends.evidence.proof.roster import BESIDE, EnrolledKey, Roster, SagaDecisions, SignableDecision
 from amends.evidence.proof.statement import APPROVALS, DECISIONS, Question, SignatureField, read_time
 from amends.journal.codec import spelled
 from amends.journal.port.journal import Entry, Journal, Summary
 
 Proof: TypeAlias = str | Callable[[str], str | Awaitable[str]]
 """A signed text, with its signature below it; or what signs a text: it is called with it, and gives the signature."""
+TellOfRecovery: TypeAlias = Callable[[EnrolledKey, e.PersonEvent], Awaitable[None]]
+"""Has people told that a recovery key is used, and what for, before that counts."""
 _SAGA: Final = SagaId(PEOPLE)
 _ARMOUR: Final = "-----BEGIN"
 _AT: Final = "\nat: "
@@ -42,6 +44,7 @@ class Proofs:
         self._journal = journal
         self._clock = clock
         self.root = root
+        self.tell_of_recovery: TellOfRecovery | None = None
         self.roster = Roster()
         self._kept: Saga = unstarted(_SAGA)
         self._looking = asyncio.Lock()
@@ -182,6 +185,9 @@ class Proofs:
                         "as with amends person enrol … --sign-with FILE"
                     )
                 fact = altered(fact, signed=await self.signed(_SAGA, fact, proof, policy=policy))
+                signer = self.roster.signer(fact.signed)
+                if signer is not None and signer.recovery and self.tell_of_recovery is not None:
+                    await self.tell_of_recovery(signer, fact)
             elif isinstance(fact, e.PersonRevoked) or fact.recovery:
                 raise ProofError("nobody is enrolled on this journal; enrol somebody first")
             if isinstance(fact, e.PersonEnrolled):

@@ -31,6 +31,7 @@ def know_built_in(registry: Registry) -> None:
     definitions: dict[Name, Callable[[], SagaDefinition]] = {
         (name, topics.BY_HAND_VERSION): partial(_by_hand, name) for name in topics.BY_HAND
     }
+    definitions[topics.RECOVERY, 1] = _recovery_key_used
     registry.add_built_in(actions, definitions)
 
 
@@ -56,3 +57,9 @@ def _by_hand(name: str) -> SagaDefinition:
     from amends.runtime.saga.by_hand import DEFINITIONS
 
     return DEFINITIONS[name]
+
+
+def _recovery_key_used() -> SagaDefinition:
+    from amends.runtime.saga.recovery_key import recovery_key_used
+
+    return recovery_key_used

@@ -13,6 +13,7 @@ MARK: Final = "amends.changeset.mark"
 RESOLVE: Final = "amends.changeset.resolve"
 MERGE: Final = "amends.changeset.merge"
 UNMERGE: Final = "amends.changeset.unmerge"
+RECOVERY: Final = "amends.recovery"
 BY_HAND_VERSION: Final = 1
 BY_HAND: Final = frozenset({LAND, RESOLVE})
 """Definitions by which a person lands, or resolves conflicts of, a changeset that a saga has left."""
