@@ -71,3 +71,14 @@ def test_a_person_takes_back_what_nobody_comes_back_to(amends: Shell) -> None:
     said = amends.here("session", "cancel", "web-1", "desk")
     assert said.code == 4, "the web search is nobody's to take back"
     assert "search" in said.out
+
+
+def test_what_a_session_did_is_drilled(amends: Shell) -> None:
+    left_open(amends, "t-1")
+    said = amends.here("drill", "--session", "t-1", "--with", "desk", "--quick")
+    assert said.code == 0, said.out + said.err
+    assert "travel.agent.recorded" in said.out
+    assert world(amends).count("+ Lisbon") > 2
+    assert "no saga has the id none" in amends.here("drill", "--session", "none").complaint
+    assert "flight.book version 1" in amends.here("drill", "--session", "t-1").complaint
+    assert "either a saga" in amends.here("drill", "shop:buy", "--session", "t-1").complaint

@@ -22,7 +22,7 @@ from amends.cli.options import with_input, with_journal
 from amends.cli.session import finish
 from amends.cli.show.output import Output, Part
 from amends.clock import SystemClock
-from amends.core.words.values import Json
+from amends.core.words.values import Json, SagaId
 from amends.drill import Cell, Fault, Mark, Report, drill as rehearse
 from amends.drill.faults import BACK, FORWARD, OF_SAGA, TITLES
 from amends.drill.page import junit, page
@@ -81,6 +81,7 @@ def _with_reports(command: F) -> F:
 @click.command()
 @click.argument("target", metavar="[MODULE:SAGA|FILE]", required=False)
 @with_input
+@click.option("--session", "session_id", metavar="ID", help="In place of a saga: what this session of the journal did.")
 @click.option("--changed", is_flag=True, help="Only what has changed since it was last drilled, with the input it had.")
 @click.option("--only", metavar="FAULT|STEP:FAULT", multiple=True, help="Only this; may be given several times.")
 @click.option("--quick", is_flag=True, help="The fewest runs in which every compensation works once: for a schedule.")
@@ -91,13 +92,23 @@ def _with_reports(command: F) -> F:
 @_with_doubles
 @_with_reports
 @with_journal
-def drill(*, target: str | None, document: str | None, changed: bool, **options: Any) -> int:  # noqa: ANN401 - as click gives them
+def drill(
+    *,
+    target: str | None,
+    document: str | None,
+    session_id: str | None,
+    changed: bool,
+    **options: Any,  # noqa: ANN401 - as click gives them
+) -> int:
     """Run a saga once for each place where it can go wrong, and ask the world.
 
     Everything is done for real, many times over, against whatever the saga's code talks to: doubles, or a staging
     system. Each step fails, is lost, is cancelled; each compensation fails, hangs, is denied, is repeated; and the
     process ends after each write and each effect. Then the actions' probes are asked. With --quick there are three
     runs: as it is, taken back, and failing for good at the last step.
+
+    With --session it is what an agent's session did: the steps of it that stand, with their arguments, one after
+    another. The modules of its actions are named by --with, and the result is not put in the journal.
 
     A contracts file of a gateway is drilled by trying each tool's inverse on a scratch instance of its server.
 
@@ -106,6 +117,10 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
     out = Output(as_json=bool(options["as_json"]))
     if options["quick"] and changed:
         raise InputError("what has changed needs a whole drill: leave out either --quick or --changed")
+    if session_id is not None:
+        if target is not None or changed:
+            raise InputError("name either a saga, or --session with the id of one, or --changed")
+        return _drill_session(out, session_id, options)
     if target is None and not changed:
         raise InputError("name a saga to drill, as in trip:book_trip; or --changed for what was drilled before")
     if target is not None and is_file(target) and is_contracts_file(target):
@@ -121,6 +136,22 @@ def drill(*, target: str | None, document: str | None, changed: bool, **options:
         what = "no saga on record" if target is None else visible(target)
         out.say(f"nothing to drill: {what} has {'' if target is None else 'not '}changed since its last drill")
     return max((_code(report, strict=bool(options["strict"])) for report in reports), default=0)
+
+
+def _drill_session(out: Output, saga: str, options: dict[str, Any]) -> int:
+    """Drill what a session did, with modules of its actions known."""
+    from amends.drill.session import recorded
+    from amends.operate.reading import load
+
+    async def whole() -> SagaDefinition[[], None]:
+        async with opened_to_read(options["journal"]) as opened:
+            return recorded(await load(opened, SagaId(saga)), PROCESS)
+
+    with out.kept_clean():
+        load_modules(cast("tuple[str, ...]", options["modules"]))
+        report = _one(out, finish(whole()), saga, None, {**options, "no_record": True})
+        _write([report], options)
+    return _code(report, strict=bool(options["strict"]))
 
 
 def _code(report: Report, *, strict: bool) -> int:
