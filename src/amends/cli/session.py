@@ -15,17 +15,7 @@ from amends.cli import config
 from amends.cli.journal import opened_to_read
 from amends.cli.show.hints import command, tell_review, unconfigured
 from amends.cli.show.output import Output, Part, hint
-from amends.cli.show.timeline import (
-    ended_fields,
-    ended_further,
-    ended_parts,
-    entry_fields,
-    tell_further,
-    tell_line,
-    time_left,
-    widths,
-    widths_for,
-)
+from amends.cli.show.timeline import ended_further, ended_parts, tell_further, tell_line, time_left, widths, widths_for
 from amends.clock import SystemClock
 from amends.core.events import Cause, declared_in
 from amends.core.state.saga import Saga
@@ -34,6 +24,7 @@ from amends.core.words.values import BUILT_IN, SagaId
 from amends.errors import InputError, RefusedError, UnknownActionError, UnknownDefinitionError
 from amends.evidence.story.timeline import Line, Timeline
 from amends.journal.port.journal import Entry, Journal, SagaQuery
+from amends.operate.fields import ended_fields, entry_fields
 from amends.operate.reading import load, require_journal
 from amends.text import clock_time, visible
 
@@ -397,7 +388,7 @@ def tell_ended(
     journal: str = config.JOURNAL,
     modules: Iterable[str] = (),
 ) -> None:
-    from amends.cli.show.approval import asking_fields
+    from amends.operate.fields import asking_fields
     from amends.runtime.coordinator.people import lacking
 
     out.say(*ended_parts(ended))

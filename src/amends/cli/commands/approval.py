@@ -14,15 +14,16 @@ from amends.cli.ids import with_approval
 from amends.cli.journal import opened_to_read
 from amends.cli.options import author, with_author, with_journal
 from amends.cli.session import DONE, NOT_OVER, finish
-from amends.cli.show.approval import asking_fields, is_open, tell_approval, tell_granted
+from amends.cli.show.approval import is_open, tell_approval, tell_granted
 from amends.cli.show.hints import command, modules_for, read_begun
 from amends.cli.show.output import Output, has_person
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import APPROVAL_HEADS, APPROVAL_SPARE, approval_cells, approval_fields
+from amends.cli.show.timeline import APPROVAL_HEADS, APPROVAL_SPARE, approval_cells
 from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.errors import InputError, RefusedError
 from amends.journal.port.journal import PersonQuery
+from amends.operate.fields import approval_fields, asking_fields
 from amends.operate.reading import read_asking
 from amends.runtime.coordinator.people import Approval
 from amends.runtime.drive.roster import Proof

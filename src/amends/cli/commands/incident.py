@@ -18,10 +18,10 @@ from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import with_incident
 from amends.cli.journal import opened_to_read
 from amends.cli.options import author, with_author, with_journal, with_modules
-from amends.cli.show.incident import comments, doubled, tell_doubled, tell_incident
+from amends.cli.show.incident import doubled, tell_doubled, tell_incident
 from amends.cli.show.output import Output, has_person
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import INCIDENT_HEADS, INCIDENT_SPARE, incident_cells, incident_fields
+from amends.cli.show.timeline import INCIDENT_HEADS, INCIDENT_SPARE, incident_cells
 from amends.cli.signing import proved, with_signature
 from amends.core.events import IncidentKind
 from amends.core.state.saga import Saga
@@ -29,6 +29,7 @@ from amends.core.words.values import Json, SagaId
 from amends.errors import UnknownIncidentError
 from amends.evidence.pages import html, markdown
 from amends.journal.port.journal import IncidentRow, Journal, PersonQuery
+from amends.operate.fields import comments, incident_fields
 from amends.operate.proof import whole_file
 from amends.operate.reading import history, require_journal
 from amends.runtime.coordinator.report import find_incident, incident_report

@@ -12,9 +12,10 @@ from amends.cli.journal import opened_to_read
 from amends.cli.options import with_journal
 from amends.cli.show.output import Output
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import LOCK_HEADS, LOCK_SPARE, lock_cells, lock_fields
+from amends.cli.show.timeline import LOCK_HEADS, LOCK_SPARE, lock_cells
 from amends.core.words.values import SagaId
 from amends.journal.port.locks import LockQuery
+from amends.operate.fields import lock_fields
 
 
 @click.group(cls=Nouns, invoke_without_command=True)

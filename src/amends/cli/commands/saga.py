@@ -18,16 +18,7 @@ from amends.cli.session import Follower
 from amends.cli.show.hints import command, has_files, modules_for, read_begun
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import (
-    SAGA_HEADS,
-    SAGA_SPARE,
-    driven,
-    head_lines,
-    is_left,
-    rate_waited_for,
-    saga_cells,
-    saga_fields,
-)
+from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, head_lines, rate_waited_for, saga_cells
 from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga
@@ -35,6 +26,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import OWN, Json, SagaId
 from amends.errors import InputError
 from amends.journal.port.journal import Journal, LeaseHolder, PersonQuery, SagaQuery, SagaRow
+from amends.operate.fields import driven, is_left, saga_fields
 from amends.operate.reading import load, require_journal, unknown
 from amends.text import clock_time, visible
 

@@ -15,12 +15,13 @@ from amends.cli.options import with_journal, with_modules
 from amends.cli.show.hints import command
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
-from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, cells, driven, head_lines, saga_cells, saga_fields
+from amends.cli.show.timeline import SAGA_HEADS, SAGA_SPARE, cells, head_lines, saga_cells
 from amends.core.state.saga import Saga
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SESSION, Json
 from amends.errors import InputError, RefusedError
 from amends.journal.port.journal import PersonQuery, SagaQuery
+from amends.operate.fields import driven, saga_fields
 from amends.operate.reading import load, unknown
 from amends.text import span, visible
 

@@ -7,7 +7,6 @@ seen, stands as its escape.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Final, cast
 
 from amends.cli.show.hints import command
@@ -29,10 +28,6 @@ _STATUSES: Final = {
 }
 _LATEST: Final = 20
 _SHORT: Final = 12
-
-
-def asking_fields(asked: Approval) -> dict[str, object]:
-    return {**asdict(asked), "compensation": asked.compensation, "lacking": lacking(asked)}
 
 
 def is_open(asked: Approval) -> bool:

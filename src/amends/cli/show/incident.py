@@ -10,7 +10,7 @@ from amends.cli.show.hints import command, options_for
 from amends.cli.show.output import Output
 from amends.cli.show.timeline import tell_further, tell_line, widths
 from amends.core.decide.incidents import may_be_doubled
-from amends.core.events import IncidentCommented, IncidentKind, IncidentResolved, IncidentRetried
+from amends.core.events import IncidentKind, IncidentResolved, IncidentRetried
 from amends.core.plan import unmitigated
 from amends.core.state.limits import LimitName, one_more, spelled
 from amends.core.state.saga import Saga, Step
@@ -18,6 +18,7 @@ from amends.evidence.report import HAPPENED
 from amends.evidence.story.commands import CHANGESET, changeset_line
 from amends.evidence.story.timeline import OWN_DECISION, Direction, timeline
 from amends.journal.port.journal import Entry, IncidentRow
+from amends.operate.fields import comments
 from amends.text import counted, further, headline, moment, spelled_args, times, visible
 
 _LATEST: Final = 12
@@ -116,14 +117,6 @@ _WAYS: Final[Mapping[IncidentKind, tuple[_Way, ...]]] = {
     ),
     _K.IDLE: (("take the saga back:", _CANCEL), _LEAVE),
 }
-
-
-def comments(row: IncidentRow, entries: Iterable[Entry]) -> Iterator[tuple[int, IncidentCommented]]:
-    """Remarks of people on it, and when, oldest first."""
-    for entry in entries:
-        event = entry.event
-        if isinstance(event, IncidentCommented) and event.incident == row.number:
-            yield entry.at, event
 
 
 def tell_incident(out: Output, row: IncidentRow, saga: Saga, entries: Sequence[Entry], journal: str) -> None:

@@ -13,13 +13,14 @@ from rich.text import Text
 
 from amends.cli.show.hints import modules_for
 from amends.cli.show.output import Output
-from amends.cli.show.timeline import driven, driven_by, driver_fields, entry_fields, is_left, stands_part
+from amends.cli.show.timeline import driven_by, stands_part
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga, Step, evolve, unstarted
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.values import SagaId
 from amends.errors import unknown_saga
 from amends.journal.port.journal import Journal, LeaseHolder, SagaQuery, SagaRow
+from amends.operate.fields import driven, driver_fields, entry_fields, is_left
 from amends.text import clock_time, visible
 
 LOOK_S: Final = 0.4

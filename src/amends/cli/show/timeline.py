@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amends.cli.show.output import Output, Part
-from amends.core.events import IncidentResolved, IncidentRetried, StepThrottled
+from amends.core.events import StepThrottled
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import BUILT_IN
 from amends.evidence.story.timeline import Direction, Line, Tone
-from amends.journal.codec import shown_fields
-from amends.journal.port.journal import PARENT, ApprovalRow, Entry, IncidentRow, Journal, LeaseHolder, SagaRow
+from amends.journal.port.journal import PARENT, ApprovalRow, IncidentRow, Journal, LeaseHolder, SagaRow
 from amends.journal.port.locks import LockRow
+from amends.operate.fields import DRIVEN, MAY_BE_DRIVEN, is_left
 from amends.text import clock_time, counted, further, headline, lines_of, local_time, moment, span, spelled, visible
 
 if TYPE_CHECKING:
@@ -76,31 +75,6 @@ def cells(texts: Sequence[str], styles: Mapping[int, str]) -> tuple[Part, ...]:
     return tuple((text, styles.get(place, "")) for place, text in enumerate(texts))
 
 
-_DRIVEN: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
-_MAY_BE_DRIVEN: Final = _DRIVEN | {SagaStatus.WAITING, SagaStatus.PAUSED}
-
-
-def is_left(row: SagaRow, driver: LeaseHolder | None) -> bool:
-    """Whether a saga should be going and nobody drives it."""
-    return row.status in _DRIVEN and (driver is None or driver.is_gone)
-
-
-async def driven(journal: Journal, rows: Iterable[SagaRow]) -> list[tuple[SagaRow, LeaseHolder | None]]:
-    """Rows with who drives each. One that seems to be left is looked at once more: it may have ended meanwhile."""
-    asked = list(rows)
-    found = await journal.drivers([row.id for row in asked])
-    return [await _settled(journal, row, found.get(row.id)) for row in asked]
-
-
-async def _settled(journal: Journal, row: SagaRow, driver: LeaseHolder | None) -> tuple[SagaRow, LeaseHolder | None]:
-    while is_left(row, driver):
-        newest = await journal.saga(row.id)
-        if newest is None or newest == row:
-            break
-        row, driver = newest, (await journal.drivers((row.id,))).get(row.id)
-    return row, driver
-
-
 def stands_part(row: SagaRow, driver: LeaseHolder | None) -> Part:
     """Where a saga stands; one that nobody drives does not run, whatever was last written of it."""
     return ("driver gone", "bold red") if is_left(row, driver) else status_part(row.status)
@@ -115,11 +89,11 @@ def driven_by(driver: LeaseHolder) -> str:
 
 def _driver_fact(row: SagaRow, driver: LeaseHolder | None, resume: str) -> Part | None:
     """Its driver, in one line; None where nothing is to be driven."""
-    if row.status not in _MAY_BE_DRIVEN:
+    if row.status not in MAY_BE_DRIVEN:
         return None
     if driver is not None and not driver.is_gone:
         return f"{driven_by(driver)}, or longer if it renews ({visible(driver.worker)})"
-    if row.status not in _DRIVEN:
+    if row.status not in DRIVEN:
         return f"nobody just now; once it is due, {visible(resume)} goes on"
     who = "" if driver is None else f" ({visible(driver.worker)})"
     return f"gone{who}: it was {status_part(row.status)[0]}, and goes on with {visible(resume)}", "red"
@@ -141,7 +115,7 @@ def saga_cells(
     """`resume` is the command that goes on with it, should nobody drive it."""
     incidents = "" if not row.open_incidents else f"open incidents: {row.open_incidents}"
     approvals = "" if not row.open_approvals else f"open approvals: {row.open_approvals}"
-    is_driven = driver is not None and not driver.is_gone and row.status in _MAY_BE_DRIVEN
+    is_driven = driver is not None and not driver.is_gone and row.status in MAY_BE_DRIVEN
     notes = [
         f"driver: {driven_by(driver)}" if driver is not None and is_driven else "",
         f"go on with: {resume}" if is_left(row, driver) else "",
@@ -291,59 +265,6 @@ def head_lines(row: SagaRow, driver: LeaseHolder | None, resume: str) -> tuple[t
     if labels := _own_labels(row):
         facts.append(("labels", visible(" ".join(labels))))
     return tuple(((f"{name:<12}", _FAINT), fact) for name, fact in facts)
-
-
-# -- for a program ----------------------------------------------------------------------------------------------------
-
-
-def saga_fields(row: SagaRow, driver: LeaseHolder | None = None) -> dict[str, object]:
-    """`status` is the journal's word; `driver` says whether anybody is at it."""
-    return {**asdict(row), "driver": driver_fields(row, driver)}
-
-
-def driver_fields(row: SagaRow, driver: LeaseHolder | None) -> dict[str, object] | None:
-    """None where nothing is to be driven."""
-    if row.status not in _MAY_BE_DRIVEN:
-        return None
-    if driver is None:
-        return {"state": "none", "worker": None, "pid": None, "until_at": None}
-    state = "gone" if driver.is_gone else "drives"
-    return {"state": state, "worker": driver.worker, "pid": driver.pid or None, "until_at": driver.until_at}
-
-
-def approval_fields(row: ApprovalRow) -> dict[str, object]:
-    return asdict(row)
-
-
-def incident_fields(row: IncidentRow, entries: Iterable[Entry] = ()) -> dict[str, object]:
-    """With who closed it, why, and what proves it, where the entries say so; null while it is open."""
-    closed: dict[str, object] = {"resolver": None, "reason": None, "proof": None}
-    for entry in entries:
-        event = None if entry.is_removed else entry.event
-        if isinstance(event, (IncidentResolved, IncidentRetried)) and event.incident == row.number:
-            reason, proof = getattr(event, "reason", None), getattr(event, "proof", None)
-            closed = {"resolver": event.by, "reason": reason, "proof": proof or None}
-    return {**asdict(row), **closed}
-
-
-def lock_fields(row: LockRow) -> dict[str, object]:
-    return asdict(row)
-
-
-def ended_fields(ended: Ended) -> dict[str, object]:
-    shown: dict[str, object] = {field.name: getattr(ended, field.name) for field in fields(ended) if field.repr}
-    return {**shown, "result": ended.recorded}
-
-
-def entry_fields(entry: Entry) -> dict[str, object]:
-    return {
-        "saga": entry.saga,
-        "number": entry.number,
-        "at": entry.at,
-        "name": entry.name,
-        "body": None if entry.is_removed else shown_fields(entry.body, entry.event),
-        "hash": entry.hash.hex(),
-    }
 
 
 def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
