@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from amends.clock import Clock, new_secret
 from amends.core import events as e
 from amends.core.state.deciders import normal
 from amends.core.words.values import CONTROL, SagaId
-from amends.dataclass import altered, dataclass
+from amends.dataclass import dataclass
 from amends.errors import InputError, UnknownError
 from amends.journal.port.journal import Journal
 from amends.runtime.declare.names import checked_actor
@@ -85,7 +86,7 @@ class Tokens:
                     )
                 case e.TokenRevoked(digest=digest, by=by):
                     if digest in self._known:
-                        self._known[digest] = altered(self._known[digest], revoked_by=by)
+                        self._known[digest] = replace(self._known[digest], revoked_by=by)
                 case _:
                     pass
 
