@@ -155,9 +155,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _has_chosen_key(evidence_key: str | None) -> bool:
-    from amends.evidence.sign.keys import KEY, KEY_FILE
+    from amends.evidence.sign.keys import chosen_by
 
-    return bool(evidence_key or os.environ.get(KEY) or os.environ.get(KEY_FILE))
+    return bool(evidence_key or chosen_by(os.environ))
 
 
 def _is_of_another_kind(path: Path) -> bool:

@@ -73,7 +73,7 @@ class Coordinator(runtime.Coordinator):
         notify: who is told of new approvals and incidents while it is open: `Webhook`s, `Command`s, `NoticeFile`s.
         signals: on SIGTERM, drain and give the leases back before the process ends as it would have.
         evidence_key: the path of the key that signs, or the key; otherwise AMENDS_EVIDENCE_KEY,
-        AMENDS_EVIDENCE_KEY_FILE, or the file beside the journal, made where there is none.
+        AMENDS_EVIDENCE_KEY_FILE, AMENDS_EVIDENCE_KEY_COMMAND, or the file beside the journal, made where there is none.
         journal_group: the group whose members share the journal, by name; otherwise what the settings say, or
             AMENDS_JOURNAL_GROUP. Without one, a journal that others could read or write is refused.
         telemetry: OpenTelemetry spans and metrics, where this process has set up its SDK before; otherwise none.

@@ -12,14 +12,25 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from amends.addresses import open_journal
+from amends.addresses import digest_key, open_journal
 from amends.bootstrap import Coordinator
 from amends.clock import SystemClock
 from amends.errors import EvidenceError, EvidenceKeyError
 from amends.evidence.sign import keys
-from amends.evidence.sign.keys import KEY, KEY_FILE, GivenKey, KeyFile, key_source, read_private, spell_private
+from amends.evidence.sign.keys import (
+    KEY,
+    KEY_COMMAND,
+    KEY_FILE,
+    GivenKey,
+    KeyFile,
+    SigningKey,
+    key_source,
+    read_private,
+    spell_private,
+)
 from amends.evidence.sign.notary import KeyNotary
 from amends.evidence.sign.note import read_key, read_note, spell_note
+from amends.evidence.verify.verify import verify_journal
 from amends.testing.journal_suite.fixture import PlainNotary, begin
 from tests.evidence.given import COMPLETED, notary
 
@@ -30,6 +41,7 @@ ORIGIN = "amends/x"
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY, raising=False)
     monkeypatch.delenv(KEY_FILE, raising=False)
+    monkeypatch.delenv(KEY_COMMAND, raising=False)
 
 
 @pytest.fixture(name="path")
@@ -37,8 +49,8 @@ def _path(tmp_path: Path) -> Path:
     return tmp_path / "journal.db"
 
 
-def seed(key: Ed25519PrivateKey | None) -> bytes:
-    assert key is not None
+def seed(key: SigningKey | None) -> bytes:
+    assert isinstance(key, Ed25519PrivateKey)
     return key.private_bytes_raw()
 
 
@@ -315,3 +327,102 @@ def test_whoever_has_the_journal_open_meanwhile_signs_by_the_new_key(path: Path)
         await other.close()
 
     asyncio.run(live())
+
+
+# -- a command that signs -------------------------------------------------------------------------------------------
+
+
+def signing_command(folder: Path, change: str = "") -> str:
+    """The command of the page, with a key that is there; `change` is done to it first."""
+    page = (Path(__file__).parents[2] / "docs/understand/evidence.md").read_text()
+    script = "#!" + page.split("```text\n#!", 1)[1].split("```")[0].replace(
+        "/var/lib/vault/journal.pem", f"'{folder}/journal.pem'"
+    )
+    (folder / "journal.pem").write_bytes(spell_private(Ed25519PrivateKey.generate()))
+    place = folder / "sign journal"
+    place.write_text(script.replace("case", f"{change}\ncase", 1))
+    place.chmod(0o755)
+    return f"'{place}'"
+
+
+async def verified(path: Path, key: str) -> str:
+    journal = await open_journal(str(path), SystemClock(), signs=False)
+    try:
+        return str((await verify_journal(journal, key)).conclusion)
+    finally:
+        await journal.close()
+
+
+def test_a_command_signs_and_the_key_never_comes_here(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_COMMAND, signing_command(tmp_path))
+    key = asyncio.run(signed_by(path))
+
+    async def write() -> None:
+        journal = await open_journal(str(path), SystemClock())
+        await begin(journal, "one", summary=COMPLETED)
+        await journal.close()
+
+    asyncio.run(write())
+    assert not keys.beside(path).exists()
+    held = read_private((tmp_path / "journal.pem").read_text(), "")
+    assert read_key(key).raw == held.public_key().public_bytes_raw()
+    assert asyncio.run(verified(path, key)) == "covered"
+    monkeypatch.setenv(KEY_COMMAND, signing_command(tmp_path))
+    with pytest.raises(EvidenceKeyError, match="another one"):
+        asyncio.run(signed_by(path))
+
+
+def test_digests_of_secrets_follow_from_what_the_command_signs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_COMMAND, signing_command(tmp_path))
+    one, again = digest_key(str(path)), digest_key(str(path))
+    monkeypatch.setenv(KEY_COMMAND, signing_command(tmp_path))
+    other = digest_key(str(path))
+    assert one is not None
+    assert (one == again, one == other) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("echo no entry >&2; exit 3", "ended with 3: no entry"),
+        ("echo AAAA; exit", "has not written the base64 of a public key"),
+        ("echo =; exit", "has not written base64"),
+        ('[ "$1" = sign ] && set public', "no signature by the key"),
+    ],
+)
+def test_a_command_that_fails_or_lies_signs_nothing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, why: str
+) -> None:
+    monkeypatch.setenv(KEY_COMMAND, signing_command(tmp_path, change))
+    with pytest.raises(EvidenceKeyError, match=why):
+        KeyNotary(key_source(path, None, os.environ)).derived("tests")
+    monkeypatch.setenv(KEY_COMMAND, str(tmp_path / "nowhere"))
+    with pytest.raises(EvidenceKeyError, match="No such file"):
+        key_source(path, None, os.environ).load()
+
+
+def test_while_the_command_fails_the_journal_goes_on_and_owes_a_signature(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = tmp_path / "away"
+    monkeypatch.setenv(KEY_COMMAND, signing_command(tmp_path, f"[ -e '{away}' ] && exit 1"))
+    key = asyncio.run(signed_by(path))
+
+    async def whole() -> tuple[bool, bool]:
+        journal = await open_journal(str(path), SystemClock())
+        try:
+            away.touch()
+            await begin(journal, "two", summary=COMPLETED)
+            owes = (0 if (head := await journal.tree_head()) is None else head.size) < (await journal.tree()).size
+            away.unlink()
+            head = await journal.seal()
+            return owes, head is not None and head.size == (await journal.tree()).size
+        finally:
+            await journal.close()
+
+    assert asyncio.run(whole()) == (True, True)
+    assert asyncio.run(verified(path, key)) == "covered"

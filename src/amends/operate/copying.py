@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from amends.addresses import journal_file, key_place, open_journal, shown, transfer
 from amends.clock import SystemClock
 from amends.errors import InputError, JournalDamagedError, RefusedError
-from amends.evidence.sign.keys import KEY, KEY_FILE, beside
+from amends.evidence.sign.keys import beside, chosen_by
 from amends.journal.port.transfer import (
     ARRIVING,
     COMPLETE,
@@ -158,8 +158,9 @@ def _require_equal(ours: Transfer, theirs: Transfer) -> None:
 
 def _hand_key_on(source: str, target: str) -> str:
     """The key that nobody chose lies beside a file, or is this user's for a database: the copy gets it as well."""
-    if os.environ.get(KEY) or os.environ.get(KEY_FILE):
-        return KEY_FILE if os.environ.get(KEY_FILE) else KEY
+    chosen = chosen_by(os.environ)
+    if chosen:
+        return chosen
     was, will = key_place(source), key_place(target)
     if was is None or will is None or not beside(was).exists():
         return ""

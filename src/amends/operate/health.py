@@ -263,7 +263,7 @@ async def _key(journal: Journal, asked: Checkup) -> AsyncIterator[HealthFinding]
             yield HealthFinding(name="key", state="ok", found="the key that signs is there")
             return
         what = f"the key that is there is not the one that signs: {signers[-1].key}"
-        do = "give the right one: its file, AMENDS_EVIDENCE_KEY or AMENDS_EVIDENCE_KEY_FILE"
+        do = "give the right one: its file, or AMENDS_EVIDENCE_KEY, _KEY_FILE or _KEY_COMMAND"
     except EvidenceKeyError as exc:
         what, _, do = str(exc).partition("; ")
     yield HealthFinding(name="key", state="wrong", found=what, do=f"nothing can run until then: {do}")

@@ -6,7 +6,8 @@ is there counts:
 1. what the caller gives: the path of a file, or the key itself;
 2. AMENDS_EVIDENCE_KEY: the key itself, as PEM or as the base64 of its 32 bytes;
 3. AMENDS_EVIDENCE_KEY_FILE: the path of a file;
-4. the file beside the journal, `<journal>.key`, made with mode 600 when the journal gets its first key.
+4. AMENDS_EVIDENCE_KEY_COMMAND: a command that signs, so that the key itself never comes here (`command.py`);
+5. the file beside the journal, `<journal>.key`, made with mode 600 when the journal gets its first key.
 
 A file that somebody else owns, or that others may read, is refused (`amends.ownership`). The one beside the journal
 may not be a symbolic link either; a path that somebody chose may, because that is how secrets are mounted.
@@ -31,7 +32,7 @@ from typing import Final, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from amends.errors import EvidenceKeyError
 from amends.ownership import KEY as BESIDE_JOURNAL, SECRET, read_own
@@ -39,8 +40,19 @@ from amends.private import claim_key
 
 KEY: Final = "AMENDS_EVIDENCE_KEY"
 KEY_FILE: Final = "AMENDS_EVIDENCE_KEY_FILE"
+KEY_COMMAND: Final = "AMENDS_EVIDENCE_KEY_COMMAND"
 LARGEST_FILE: Final = 16_384
 _SEED_BYTES: Final = 32
+
+
+class SigningKey(Protocol):
+    """An Ed25519 key that signs, wherever it is kept."""
+
+    def public_key(self) -> Ed25519PublicKey: ...
+
+    def sign(self, data: bytes, /) -> bytes:
+        """Raises EvidenceKeyError where whoever keeps the key does not sign."""
+        ...
 
 
 class KeySource(Protocol):
@@ -49,19 +61,19 @@ class KeySource(Protocol):
     @property
     def where(self) -> str: ...
 
-    def load(self) -> Ed25519PrivateKey | None:
+    def load(self) -> SigningKey | None:
         """The key; None where there is none yet. Raises EvidenceKeyError where it cannot be used."""
         ...
 
-    def load_next(self) -> Ed25519PrivateKey | None:
+    def load_next(self) -> SigningKey | None:
         """The key that is about to follow, where a change of keys has begun."""
         ...
 
-    def make(self) -> Ed25519PrivateKey:
+    def make(self) -> SigningKey:
         """A new key, kept where `load` finds it."""
         ...
 
-    def make_next(self) -> Ed25519PrivateKey:
+    def make_next(self) -> SigningKey:
         """A new key, kept where `load_next` finds it."""
         ...
 
@@ -82,14 +94,23 @@ def key_source(
         return GivenKey(read_private(environment[KEY], KEY))
     if environment.get(KEY_FILE):
         return KeyFile(Path(environment[KEY_FILE]))
+    if environment.get(KEY_COMMAND):
+        from amends.evidence.sign.command import KeyCommand
+
+        return KeyCommand(environment[KEY_COMMAND])
     if journal is None:
         return GivenKey(Ed25519PrivateKey.generate())
     return KeyFile(beside(journal), follows_links=False, group=group)
 
 
+def chosen_by(environment: Mapping[str, str]) -> str:
+    """The variable by which somebody chose a key; '' for the key that amends keeps itself."""
+    return next((name for name in (KEY, KEY_FILE, KEY_COMMAND) if environment.get(name)), "")
+
+
 def is_another_members(journal: Path, given: str | None, environment: Mapping[str, str]) -> bool:
     """Whether the key of a shared journal is the file of another one of those who share it."""
-    if given or environment.get(KEY) or environment.get(KEY_FILE):
+    if given or chosen_by(environment):
         return False
     try:
         return beside(journal).lstat().st_uid != os.geteuid()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hmac
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from amends.errors import EvidenceError, EvidenceKeyError
 from amends.evidence.sign import note as notes
-from amends.evidence.sign.keys import KeySource
+from amends.evidence.sign.keys import KeySource, SigningKey
 from amends.evidence.sign.note import PublicKey
 from amends.journal.port.evidence import Handover, Notary, origin_of
+
+_DERIVING: Final = b"amends: the secret that other keys follow from\n"
+"""It is no tree head and no record of a new key, so a signature over it counts for nothing else."""
 
 
 class KeyNotary:
@@ -18,7 +22,7 @@ class KeyNotary:
 
     def __init__(self, source: KeySource) -> None:
         self._source = source
-        self._key: Ed25519PrivateKey | None = None
+        self._key: SigningKey | None = None
         self._known: PublicKey | None = None
 
     def public(self, origin: str) -> str:
@@ -81,7 +85,7 @@ class KeyNotary:
 
         Raises EvidenceKeyError where there is none to derive it from.
         """
-        secret = hmac.digest(bytes(32), self._required().private_bytes_raw(), "sha256")
+        secret = hmac.digest(bytes(32), _secret_of(self._required()), "sha256")
         return hmac.digest(secret, f"amends {purpose}\x01".encode(), "sha256")
 
     def heir(self) -> KeyNotary:
@@ -95,14 +99,14 @@ class KeyNotary:
 
     # -- its own ------------------------------------------------------------------------------------------------------
 
-    def _loaded(self) -> Ed25519PrivateKey | None:
+    def _loaded(self) -> SigningKey | None:
         if self._key is None:
             key = self._source.load()
             if key is not None:
                 self._take(key)
         return self._key
 
-    def _required(self) -> Ed25519PrivateKey:
+    def _required(self) -> SigningKey:
         key = self._loaded()
         if key is None:
             raise self._missing()
@@ -114,18 +118,18 @@ class KeyNotary:
             "with a new one: amends evidence rotate --lost"
         )
 
-    def _take(self, key: Ed25519PrivateKey) -> Ed25519PrivateKey:
+    def _take(self, key: SigningKey) -> SigningKey:
         self._key, self._known = key, None
         return key
 
-    def _fits(self, key: Ed25519PrivateKey, wanted: PublicKey) -> bool:
+    def _fits(self, key: SigningKey, wanted: PublicKey) -> bool:
         if key.public_key().public_bytes_raw() != wanted.raw:
             return False
         self._take(key)
         self._known = wanted
         return True
 
-    def _public(self, key: Ed25519PrivateKey, origin: str) -> PublicKey:
+    def _public(self, key: SigningKey, origin: str) -> PublicKey:
         if self._known is None or self._known.name != origin:
             self._known = PublicKey(origin, key.public_key().public_bytes_raw())
         return self._known
@@ -133,6 +137,16 @@ class KeyNotary:
     def _signature(self, origin: str, text: str) -> tuple[PublicKey, bytes]:
         key = self._required()
         return self._public(key, origin), key.sign(text.encode())
+
+
+def _secret_of(key: SigningKey) -> bytes:
+    """A secret that takes this key, or whoever signs by it. Ed25519 signs the same text alike each time."""
+    if isinstance(key, Ed25519PrivateKey):
+        return key.private_bytes_raw()
+    found = key.sign(_DERIVING)
+    if found != key.sign(_DERIVING):
+        raise EvidenceKeyError("whoever keeps the key signs one text in two ways: no other key can follow from it")
+    return found
 
 
 def _ours(notary: Notary) -> KeyNotary:

@@ -76,5 +76,5 @@ def check_cursor(cursor: Cursor) -> None:
 def not_held(key: str) -> EvidenceKeyError:
     return EvidenceKeyError(
         f"the journal is signed by {key}, and the key that was given is another one; give the right one "
-        "(its file, AMENDS_EVIDENCE_KEY or AMENDS_EVIDENCE_KEY_FILE), or change keys: amends evidence rotate"
+        "(its file, or AMENDS_EVIDENCE_KEY, _KEY_FILE or _KEY_COMMAND), or change keys: amends evidence rotate"
     )
