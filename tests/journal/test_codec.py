@@ -27,7 +27,7 @@ from amends.journal.codec import (
     removed_digest,
     without_payload,
 )
-from amends.journal.fields import INLINE, layout_of
+from amends.journal.fields import INLINE, layouts
 from amends.testing.journal_suite.samples import CONTRACT, EVERY_EVENT, STEP, proposed, started, succeeded
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -218,7 +218,7 @@ def test_what_holds_its_default_is_left_out() -> None:
 
 
 def exactly(event: e.Event) -> codec.Wire:
-    return codec._exactly(codec._NAMES[type(event)], layout_of(type(event)), event)
+    return codec._exactly(codec._NAMES[type(event)], layouts[type(event)], event)
 
 
 @pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda event: type(event).__name__)
@@ -264,7 +264,7 @@ def tried(spell: Callable[[e.Event], codec.Wire], event: e.Event) -> tuple[codec
 
 def test_what_is_usual_goes_the_quick_way_and_what_is_not_the_exact_one() -> None:
     """Else nothing would be gained, and no test would tell."""
-    layout = layout_of(e.AttemptSucceeded)
+    layout = layouts[e.AttemptSucceeded]
     for result in ("r-1", None, 7, 1.25, {"id": "é"}, [{"a": [True]}]):
         assert layout.is_usual(codec._values(succeeded(cast(Json, result)))), result
     for other in (1.0, 1e16, -0.0, 2**53, {"é": 1}, (1,), {1: 2}, StepStatus.READY, ["x" * 2000]):

@@ -32,7 +32,7 @@ from amends.core.words.parts import Payloads, cut, restored
 from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, quick_spelling, size_of, spelling_of
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
-from amends.journal.fields import INLINE, Layout, layout_of, layouts
+from amends.journal.fields import INLINE, Layout, layouts
 
 WIRE: Final[Mapping[str, type[e.Event]]] = {
     "saga.started/1": e.SagaStarted,
@@ -174,7 +174,7 @@ def link(event: e.Event, saga: str, number: int, at: int, previous: bytes) -> tu
 def _quickly(event: e.Event) -> tuple[Layout, bytes | None]:
     """An event's layout, and its body where that is usual and small."""
     kind = type(event)
-    layout = layouts.get(kind) or layout_of(kind)
+    layout = layouts[kind]
     if not layout.is_usual(_values(event)):
         return layout, None
     try:
@@ -193,7 +193,7 @@ def _spelled_contract(contract: Contract) -> msgspec.Raw:
     if known is None:
         if len(_contracts) >= _MOST_CONTRACTS:
             _contracts.clear()
-        known = _contracts[id(contract)] = contract, msgspec.Raw(layout_of(Contract).spell(contract))
+        known = _contracts[id(contract)] = contract, msgspec.Raw(layouts[Contract].spell(contract))
     return known[1]
 
 
@@ -209,7 +209,7 @@ def _exactly(name: str, layout: Layout, event: e.Event) -> Wire:
 
 def spelled(event: e.Event) -> tuple[str, str]:
     """An event's wire name and its whole body: nothing of it is kept beside."""
-    layout = layout_of(type(event))
+    layout = layouts[type(event)]
     return _NAMES[layout.kind], layout.spell(event)
 
 
@@ -217,7 +217,7 @@ def shown_fields(body: str, event: e.Event) -> Fields:
     """A body for who shows it, with what is kept beside it in its place, unless that is very large."""
     fields = _object(body)
     if _PARTS in fields and all(one.size <= _SHOWN for one in _kept(fields, _PARTS).values()):
-        return _object(layout_of(type(event)).spell(event))
+        return _object(layouts[type(event)].spell(event))
     return fields
 
 
@@ -324,7 +324,7 @@ def _read_exactly(name: str, body: str, blobs: Payloads) -> e.Event:
         del fields[_BLOBS]
     while name not in WIRE:
         name, fields = UPCASTS[name](fields)
-    return cast(e.Event, layout_of(WIRE[name]).parse(fields))
+    return cast(e.Event, layouts[WIRE[name]].parse(fields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,14 +129,15 @@ class Layout:
         return self.kind(**found)
 
 
-layouts: Final[dict[type, Layout]] = {}
+class _Layouts(dict[type, Layout]):
+    """The layout of each class, made when it is first asked for."""
+
+    def __missing__(self, kind: type) -> Layout:
+        made = self[kind] = Layout(kind)
+        return made
 
 
-def layout_of(kind: type) -> Layout:
-    found = layouts.get(kind)
-    if found is None:
-        found = layouts[kind] = Layout(kind)
-    return found
+layouts: Final = _Layouts()
 
 
 def _declared(kind: type) -> list[tuple[str, str, object]]:
@@ -281,9 +282,9 @@ def _object(of: type) -> Kind:
         def spell(value: object) -> str:
             if type(value) is not of:
                 raise NotJsonError(f"{name} is a {type(value).__name__}, not a {of.__name__}")
-            return layout_of(of).spell(value)
+            return layouts[of].spell(value)
 
-        return spell, layout_of(of).parse
+        return spell, layouts[of].parse
 
     return kind
 

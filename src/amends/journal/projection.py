@@ -41,9 +41,9 @@ def changes(events: Sequence[e.Event]) -> tuple[Change, ...]:
     """Changes that an append makes in the lists; nothing, for most."""
     found: list[Change] = []
     for event in events:
-        change = _CHANGES.get(type(event))
-        if change is not None:
-            found += change(event)
+        kind = type(event)
+        if kind in _CHANGES:
+            found += _CHANGES[kind](event)
     return tuple(found)
 
 

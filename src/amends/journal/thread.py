@@ -117,9 +117,8 @@ class Lane(Generic[C]):
         """Ask, without waiting; `finish` makes the answer of what the thread found, on the loop."""
         loop = self._running_loop()
         ask = Ask(work, answer, loop, finish)
-        turn = self._turns.get(loop)
-        if turn is not None:
-            turn.append(ask)
+        if loop in self._turns:
+            self._turns[loop].append(ask)
         elif self._is_alone:
             self._put([ask])
         elif self._closed:

@@ -295,7 +295,7 @@ def _place_step(saga: Saga, event: e.StepPlaced) -> None:
 
 
 def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
-    old = saga.steps.get(event.step) or _known(saga, event, event.step)
+    old = saga.steps[event.step] if event.step in saga.steps else _known(saga, event, event.step)
     new = changed(old, event, STEP[old.status].get(type(event)) or _next_status(saga, old, event))
     if new.rewind is not None and new.told is None:
         new = rewound.told_when_over(new)
@@ -314,8 +314,8 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
     saga.steps[new.id] = new
     if new.status in LIVE:
         saga.live[new.id] = new.status
-    else:
-        saga.live.pop(new.id, None)
+    elif new.id in saga.live:
+        del saga.live[new.id]
     if new.status is _S.SUCCEEDED and not new.given_up:  # as most are: it waits for nothing, and nobody doubts it
         for group in (saga.waiting, saga.doubts):
             if group:

@@ -110,15 +110,12 @@ class Appending:
         return self._settled
 
     def set_result(self, entries: tuple[Entry, ...]) -> None:
-        self.entries = entries
-        self._tell()
+        self.entries, self._settled = entries, True
+        if self._listener is not None:
+            self._listener(self)
 
     def set_exception(self, error: Exception) -> None:
-        self.error = error
-        self._tell()
-
-    def _tell(self) -> None:
-        self._settled = True
+        self.error, self._settled = error, True
         if self._listener is not None:
             self._listener(self)
 

@@ -40,10 +40,9 @@ class Deadlines:
         """A deadline that cancels the calling task after so long; `end` has to follow."""
         loop = task.get_loop()
         deadline = Deadline(task, loop.time() + seconds)
-        running = self._running.get(seconds)
-        if running is None:
-            running = self._running[seconds] = {}
-        running[deadline] = None
+        if seconds not in self._running:
+            self._running[seconds] = {}
+        self._running[seconds][deadline] = None
         if seconds not in self._timers:
             self._timers[seconds] = loop.call_at(deadline.at, self._look, seconds)
         return deadline

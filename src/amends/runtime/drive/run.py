@@ -240,8 +240,8 @@ class Run:
         """
         name = (action.contract.topic, action.contract.version)
         if self._actions.get(name) is action:
-            state = self.book.saga.steps.get(step)
-            if state is None or state.contract.version == name[1]:
+            steps = self.book.saga.steps
+            if step not in steps or steps[step].contract.version == name[1]:
                 return action
         action = begun_with(self.book.saga, step, action, self.around.registry)
         if self.around.undeclared is not None:
