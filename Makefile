@@ -60,7 +60,7 @@ test-postgres: $(VENV)/.dev $(VENV).postgres/.made ## Run the tests of the journ
 
 # Suites written for a file that hold for a database too: the plugin opens one where they open a file.
 ON_BOTH_STORES := $(addprefix tests/runtime/test_,locks.py documents.py retention.py rewinding_families.py calls.py \
-	resuming.py session.py contention.py claims.py graphs_back.py options.py tool.py) tests/runtime/notices/test_in_use.py \
+	resuming.py driving_one.py session.py contention.py claims.py graphs_back.py options.py tool.py) tests/runtime/notices/test_in_use.py \
 	$(addprefix tests/stories/test_,pivots.py families_going_back.py mitigation.py waiting_children.py who_may_approve.py \
 	rollback_quality.py)
 

@@ -149,6 +149,7 @@ CALLS: Sequence[Callable[[Journal], Awaitable[object]]] = (
     lambda journal: journal.retire("w"),
     lambda journal: journal.holder(SagaId("s")),
     lambda journal: journal.drivers((SagaId("s"),)),
+    lambda journal: journal.waking(),
     lambda journal: journal.claim("w"),
     lambda journal: journal.saga(SagaId("s")),
     lambda journal: journal.sagas(SagaQuery()),

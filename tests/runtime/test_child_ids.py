@@ -286,7 +286,7 @@ def test_a_child_that_an_older_amends_began_for_a_step_done_again_is_found_and_t
             ended = await opened.drive("x")
             before = await statuses(opened)
             await opened.cancel("x")
-            return [ended and ended.result, before, await statuses(opened)]
+            return [ended.result, before, await statuses(opened)]
 
     with pytest.MonkeyPatch.context() as patch:
         assert asyncio.run(older(patch)) == {"x": "waiting", "x~2": "rolled_back", "x~2~2": "waiting"}

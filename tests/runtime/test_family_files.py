@@ -276,7 +276,7 @@ def test_a_merged_child_is_not_taken_back_alone(tree: Path) -> None:
         cancel = c.CancelSaga(by="person:ann", why="as before")
         await on._engine.request(small.id, cancel)
         ended = await on.drive(small.id)
-        met.extend((str(ended and ended.status), (await on.incidents())[0].why))
+        met.extend((str(ended.status), (await on.incidents())[0].why))
 
     assert ran(tree, body, then=then).status == "completed"
     assert met[0] == "incident"

@@ -32,7 +32,7 @@ from amends.journal.port.journal import (
     SagaRow,
     Summary,
 )
-from amends.journal.port.leases import WorkerRow
+from amends.journal.port.leases import Waking, WorkerRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.tree import Subtree, Tree
 
@@ -169,6 +169,11 @@ class Mortal:
 
     async def holder(self, saga: SagaId) -> str | None:
         return await self._answer(self._inner.holder(saga))
+
+    async def waking(
+        self, *, saga: SagaId | None = None, due_by: int | None = None, after: SagaId | None = None, limit: int = 500
+    ) -> tuple[Waking, ...]:
+        return await self._answer(self._inner.waking(saga=saga, due_by=due_by, after=after, limit=limit))
 
     async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         return await self._answer(self._inner.drivers(sagas))

@@ -29,6 +29,7 @@ from amends.journal.port.leases import (
     Lease,
     LeaseHolder,
     Reading,
+    Waking,
     WorkerLife,
     WorkerRow,
     began_at,
@@ -271,6 +272,21 @@ class MemoryJournal(MemoryLog):
         with self.memory.lock:
             record = self.memory.sagas.get(saga)
             return None if record is None else self._living(record, reading(self._clock))
+
+    async def waking(
+        self, *, saga: SagaId | None = None, due_by: int | None = None, after: SagaId | None = None, limit: int = 500
+    ) -> tuple[Waking, ...]:
+        self._require_open()
+        with self.memory.lock:
+            elapsed, kept = reading(self._clock), list(self.memory.sagas.values())
+            begun = next((place + 1 for place, record in enumerate(kept) if record.id == after), 0)
+            return tuple(
+                Waking(record.id, record.summary.wake_at, self._living(record, elapsed) or "")
+                for record in kept[begun:]
+                if record.summary.status in _CLAIMABLE
+                and (saga is None or record.id == saga)
+                and (due_by is None or record.summary.wake_at is None or record.summary.wake_at <= due_by)
+            )[:limit]
 
     async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         self._require_open()

@@ -44,6 +44,17 @@ class LeaseHolder(NamedTuple):
     pid: int = 0
 
 
+class Waking(NamedTuple):
+    """An unfinished saga that has something to do, now or later, and waits for no person's decision alone.
+
+    `wake_at` is when, None for now; `worker` is the living one that has it, empty where there is none.
+    """
+
+    saga: SagaId
+    wake_at: int | None
+    worker: str
+
+
 class WorkerRow(NamedTuple):
     """A worker as lists show it: who, where, since when, until when unless it is renewed, and what it holds."""
 
@@ -117,6 +128,15 @@ class Leases(Protocol):
 
     async def holder(self, saga: SagaId) -> str | None:
         """The living worker that holds a saga; None where nobody does, or there is no such saga."""
+        ...
+
+    async def waking(
+        self, *, saga: SagaId | None = None, due_by: int | None = None, after: SagaId | None = None, limit: int = 500
+    ) -> tuple[Waking, ...]:
+        """Sagas that could be claimed, now or later, oldest first, whoever has them; nothing is claimed by that.
+
+        `due_by` leaves out those that sleep until later; `after` is the saga to go on from.
+        """
         ...
 
     async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:

@@ -39,7 +39,7 @@ from amends.journal.port.evidence import (
     TreeHead,
     Unnumbered,
 )
-from amends.journal.port.leases import Lease, LeaseHolder, WorkerRow, own_identity
+from amends.journal.port.leases import Lease, LeaseHolder, Waking, WorkerRow, own_identity
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.port.log import Cursor, Logged
@@ -393,6 +393,13 @@ class PostgresJournal:
     async def holder(self, saga: SagaId) -> str | None:
         self._require_home()
         return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, told=self._told))
+
+    async def waking(
+        self, *, saga: SagaId | None = None, due_by: int | None = None, after: SagaId | None = None, limit: int = 500
+    ) -> tuple[Waking, ...]:
+        self._require_home()
+        asked: dict[str, str | int | None] = {"saga": saga, "due_by": due_by, "after": after, "limit": limit}
+        return await self._reader.ask(partial(leases.waking, asked=asked, us=self._identity, told=self._told))
 
     async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         self._require_home()

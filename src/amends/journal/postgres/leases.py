@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from amends.core.words.values import SagaId
 from amends.dataclass import dataclass
-from amends.journal.port.leases import Identity, Lease, LeaseHolder, WorkerRow
+from amends.journal.port.leases import Identity, Lease, LeaseHolder, Waking, WorkerRow
 from amends.journal.postgres.database import PostgresDatabase, Row
 from amends.journal.postgres.writer import PostgresBatch
 
@@ -150,6 +150,16 @@ def drivers(
     return found
 
 
+def waking(
+    database: PostgresDatabase, asked: Mapping[str, str | int | None], us: Identity, told: Told
+) -> tuple[Waking, ...]:
+    found: list[Waking] = []
+    for name, wake_at, worker, is_over, boot, space, pid, started in database.rows(_WAKING, {**asked, "now": told()}):
+        is_gone = is_over is None or is_over or _is_seen_to_be_gone(us, Identity(boot, space, pid, started))
+        found.append(Waking(SagaId(name), wake_at, "" if is_gone else worker))
+    return tuple(found)
+
+
 def workers(database: PostgresDatabase, us: Identity, told: Told, now: Callable[[], int]) -> tuple[WorkerRow, ...]:
     """Every worker that has a row, living or not, with how many sagas it holds."""
     seen = now()
@@ -200,6 +210,14 @@ _NUDGED: Final = """
 """
 _TAKE: Final = "UPDATE saga SET worker = %s, epoch = epoch + 1, nudged = false WHERE id = %s RETURNING name, epoch"
 _CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
+_WAKING: Final = f"""
+    SELECT saga.name, wake_at, saga.worker, until <= {_NOW}, boot, space, pid, started
+      FROM saga LEFT JOIN worker ON worker.name = saga.worker
+     WHERE {_CLAIMABLE} AND (%(saga)s::text IS NULL OR saga.name = %(saga)s::text)
+       AND (%(due_by)s::bigint IS NULL OR wake_at IS NULL OR wake_at <= %(due_by)s::bigint)
+       AND saga.id > (SELECT coalesce(max(id), 0) FROM saga WHERE name = %(after)s::text)
+     ORDER BY saga.id LIMIT %(limit)s
+"""  # noqa: S608 - all of it is constant
 _WANTED: Final = f"""{_CLAIMABLE}
     AND (
         %(definitions)s::text[] IS NULL

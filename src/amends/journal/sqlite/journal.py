@@ -34,7 +34,7 @@ from amends.journal.port.evidence import (
     TreeHead,
     Unnumbered,
 )
-from amends.journal.port.leases import Lease, LeaseHolder, WorkerRow, own_identity, reading
+from amends.journal.port.leases import Lease, LeaseHolder, Waking, WorkerRow, own_identity, reading
 from amends.journal.port.lists import ApprovalPage, IncidentPage, PersonQuery, SagaPage, SagaQuery, SagaRow
 from amends.journal.port.locks import LockAnswer, LockAsk, LockPage, LockQuery
 from amends.journal.port.log import Cursor, Logged
@@ -353,6 +353,14 @@ class SqliteJournal:
         self._require_home()
         elapsed = reading(self._clock)
         return await self._reader.ask(partial(leases.holder, saga=saga, us=self._identity, elapsed=elapsed))
+
+    async def waking(
+        self, *, saga: SagaId | None = None, due_by: int | None = None, after: SagaId | None = None, limit: int = 500
+    ) -> tuple[Waking, ...]:
+        self._require_home()
+        asked: dict[str, str | int | None] = {"saga": saga, "due_by": due_by, "after": after, "limit": limit}
+        elapsed = reading(self._clock)
+        return await self._reader.ask(partial(leases.waking, asked=asked, us=self._identity, elapsed=elapsed))
 
     async def drivers(self, sagas: Collection[SagaId]) -> dict[SagaId, LeaseHolder]:
         self._require_home()

@@ -8,12 +8,12 @@ else here only decides how soon somebody else may try.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from amends.core.words.values import SagaId, canonical
 from amends.dataclass import dataclass
-from amends.journal.port.leases import Identity, Lease, LeaseHolder, Reading, WorkerLife, WorkerRow, began_at
+from amends.journal.port.leases import Identity, Lease, LeaseHolder, Reading, Waking, WorkerLife, WorkerRow, began_at
 from amends.journal.sqlite.database import Database, Row
 from amends.journal.sqlite.writer import Batch
 
@@ -106,6 +106,19 @@ def drivers(
     return found
 
 
+def waking(
+    database: Database, asked: Mapping[str, str | int | None], us: Identity, elapsed: Reading
+) -> tuple[Waking, ...]:
+    rows = database.rows(_WAKING, asked)
+    seen = elapsed()
+    found: list[Waking] = []
+    for name, wake_at, worker, until, ttl, boot, space, pid, started in rows:
+        life = None if until is None else WorkerLife(Identity(boot, space, pid, started), until, ttl)
+        is_held = life is not None and not life.is_over(us, seen)
+        found.append(Waking(SagaId(name), wake_at, worker if is_held else ""))
+    return tuple(found)
+
+
 def workers(database: Database, us: Identity, elapsed: Reading, now: Callable[[], int]) -> tuple[WorkerRow, ...]:
     """Every worker that has a row, living or not, with how many sagas it holds. All of them are of this machine."""
     rows = database.rows(_WORKERS)
@@ -141,6 +154,14 @@ _NUDGED: Final = """
     SELECT name FROM saga INDEXED BY saga_asleep WHERE worker = ?1 AND status = 'waiting' AND wake_at <= ?2
 """
 _CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
+_WAKING: Final = f"""
+    SELECT saga.name, wake_at, saga.worker, until, ttl, boot, space, pid, started
+      FROM saga LEFT JOIN worker ON worker.name = saga.worker
+     WHERE {_CLAIMABLE} AND (:saga IS NULL OR saga.name = :saga)
+       AND (:due_by IS NULL OR wake_at IS NULL OR wake_at <= :due_by)
+       AND saga.id > (SELECT coalesce(max(id), 0) FROM saga WHERE name = :after)
+     ORDER BY saga.id LIMIT :limit
+"""  # noqa: S608 - all of it is constant
 _WANTED: Final = f"""{_CLAIMABLE}
     AND (
         :definitions IS NULL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -12,9 +13,10 @@ from typing import Any, Literal, Self, TypeVar, cast, overload
 
 from amends.clock import Clock
 from amends.core import commands as c
+from amends.core.state.saga import unstarted
 from amends.core.words.values import SagaId
 from amends.documents.documents import Documents
-from amends.errors import InputError, NotJsonError, RefusedError
+from amends.errors import InputError, JournalConflictError, NotJsonError, RefusedError
 from amends.gate.environments import DEVELOPMENT, PRODUCTION, checked_env, checked_environments, taken_for
 from amends.gate.facts import Gate
 from amends.gate.policy import Policy
@@ -38,11 +40,12 @@ from amends.runtime.declare.names import checked_actor, checked_id, checked_labe
 from amends.runtime.declare.registry import PROCESS, Registry
 from amends.runtime.drive.executor import Executor
 from amends.runtime.drive.kinship import counted_on
-from amends.runtime.drive.logbook import load
+from amends.runtime.drive.logbook import Logbook, load
 from amends.runtime.drive.observers import DetailedObserver, Observer, Observers
 from amends.runtime.drive.policies import Policies
 from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.background import Heartbeat, MakeHeart
+from amends.runtime.engine.drive import drive
 from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.engine.resume import require_same
@@ -174,6 +177,59 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
 
         bounds: each that is set takes the place of the definition's own.
         """
+        saga, start, kept = await self._told_to_start(definition, named, id, actor, labels, limits, bounds)
+        joined = None if id is None else await self._join(saga, start, kept.secrets)
+        if id is not None and joined is None and self._engine.running(saga) is not None:
+            joined = await self._join(saga, start, kept.secrets)  # another call of this process began it meanwhile
+        if joined is None:
+            await small_or_off_loop(partial(_check, definition, kept, saga))
+        if id is not None and joined is None:
+            require_own_id(id)
+        return joined or self._begin(definition, start, saga, kept.secrets)
+
+    async def put_on_record(
+        self,
+        definition: SagaDefinition[..., R],
+        named: Mapping[str, object],
+        *,
+        id: str | None = None,
+        actor: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+    ) -> SagaId:
+        """Have a saga begun that others drive: `amends work`, or an engine. On record when this returns, and no more.
+
+        As `start_bound`, also in that the same id twice is one saga. Secrets in its input are refused: they are not in
+        the journal, and whoever drives it would not have them.
+        """
+        saga, start, kept = await self._told_to_start(definition, named, id, actor, labels, limits, None)
+        if kept.secrets:
+            raise InputError(
+                f"saga {definition.name} is driven by others, and its input holds a secret, which is not on record; "
+                "pass a reference to it"
+            )
+        while (begun := await self._engine.begun(saga)) is None:
+            await small_or_off_loop(partial(_check, definition, kept, saga))
+            if id is not None:
+                require_own_id(id)
+            book = Logbook(self.journal, unstarted(saga), None, self._observers, self._engine.moment)
+            book.tell(start)
+            with suppress(JournalConflictError):  # another process began it first: that one is looked at
+                await book.commit()
+                return saga
+        require_same(saga, begun, start)
+        return saga
+
+    async def _told_to_start(
+        self,
+        definition: SagaDefinition[..., R],
+        named: Mapping[str, object],
+        id: str | None,
+        actor: str | None,
+        labels: Mapping[str, str] | None,
+        limits: Limits | None,
+        bounds: Bounds | None,
+    ) -> tuple[SagaId, c.StartSaga, Kept]:
         if self._closing is not None:
             raise RefusedError("this coordinator is closed; open another")
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
@@ -193,14 +249,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         )
         start = bounded(start, definition.options, self.settings, bounds)
         self.registry.add_definition(definition)
-        joined = None if id is None else await self._join(saga, start, kept.secrets)
-        if id is not None and joined is None and self._engine.running(saga) is not None:
-            joined = await self._join(saga, start, kept.secrets)  # another call of this process began it meanwhile
-        if joined is None:
-            await small_or_off_loop(partial(_check, definition, kept, saga))
-        if id is not None and joined is None:
-            require_own_id(id)
-        return joined or self._begin(definition, start, saga, kept.secrets)
+        return saga, start, kept
 
     def _placed(self) -> tuple[str, str]:
         """The word for the environment that a saga begins in, and what it stands for where that is another.
@@ -268,9 +317,18 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         """
         await self._duty.work()
 
-    async def drive(self, saga: str) -> Ended | None:
-        """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
-        return await self._engine.drive(SagaId(saga))
+    async def drive(self, saga: str) -> Ended:
+        """Drive one saga as far as it goes now, and say where it stands: one stretch of work, for whoever keeps time.
+
+        `wake_at` says when to ask again; None where it is over, or only people, or a signal, can have it go on.
+        `held_by` names the worker that has it, where that is another one; after `lend`, any may be asked next.
+        Raises UnknownDefinitionError, UnknownSagaError.
+        """
+        return await drive(self._engine, self.journal, self.registry, self._clock, SagaId(saga))
+
+    def lend(self) -> None:
+        """Have sagas be nobody's as soon as they wait: an engine says from now on which worker goes on with them."""
+        self._engine.sessions.lends = True
 
     async def cancel(
         self, saga: str, *, why: str = "cancelled", by: str | None = None, mitigate: bool = False

@@ -40,6 +40,10 @@ class Ended(Generic[R_co]):
     """The signals that it waits for, oldest wait first."""
     due_at: int | None = None
     """When it may go on, where a rule's rate makes it wait: milliseconds of UTC."""
+    wake_at: int | None = None
+    """When to drive it again, in milliseconds of UTC: of `drive` alone. None: it is over, or waits for people only."""
+    held_by: str = ""
+    """The living worker that drives it, where that is another one: of `drive` alone."""
     recorded: Json = field(default=None, repr=False, compare=False)
     """The result as it is on record: JSON."""
     source: Source | None = field(default=None, repr=False, compare=False)

@@ -336,19 +336,19 @@ class LocalEngine:
     async def load(self, saga: SagaId) -> Saga:
         return await load(self._journal, saga)
 
-    async def drive(self, saga: SagaId) -> Ended | None:
-        """Drive one saga as far as it goes. None where another worker has it, or nothing is due."""
-        handle = await self._begin_driving(saga)
+    async def drive(self, saga: SagaId, *, due_by: int | None = None) -> Ended | None:
+        """Drive one saga as far as it goes. None where another worker has it, or nothing is due (by that time)."""
+        handle = await self._begin_driving(saga, due_by)
         state = self.driven(saga) if saga in self.sessions.here else None
         if handle is not None and state is not None and not await self.sessions.has_halted(handle, state):
             return await self.told(state)  # its agent has it open, and it goes on when that takes a step
         return None if handle is None else await handle.halt()
 
-    async def _begin_driving(self, saga: SagaId) -> Handle | None:
+    async def _begin_driving(self, saga: SagaId, due_by: int | None = None) -> Handle | None:
         async with self._claims.of(saga):
             handle = self.running(saga)
             if handle is None:
-                leases = await self._journal.claim(self.worker, saga=saga)
+                leases = await self._journal.claim(self.worker, saga=saga, due_by=due_by)
                 handle = await self._take_up(leases[0]) if leases else None
             return handle
 
@@ -365,7 +365,7 @@ class LocalEngine:
     async def go_on(self, saga: SagaId) -> None:
         """Take a saga up in the background, where something is due, nobody has it, and its definition is known."""
         async with self._claims.of(saga):
-            if self.running(saga) is None:
+            if self.running(saga) is None and not self.sessions.lends:
                 known = self._registry.definition_names()
                 now = self._clock.now()
                 for lease in await self._journal.claim(self.worker, saga=saga, definitions=known, due_by=now):

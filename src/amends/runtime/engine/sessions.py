@@ -35,6 +35,8 @@ class OpenSagas:
         self._alarms: dict[SagaId, asyncio.Task[None]] = {}
         self.here: dict[SagaId, OpenDefinition] = {}
         """Those that somebody has open in this process."""
+        self.lends = False
+        """Whether a saga that waits, open or not, is nobody's: an engine says which worker goes on with it."""
 
     def definition_of(self, saga: Saga) -> OpenDefinition | None:
         """The definition to drive it by; None for a saga that is not open."""
@@ -54,10 +56,16 @@ class OpenSagas:
 
     async def let_go(self, book: Logbook, *, is_parked: bool) -> None:
         """Nobody has it open any more: any process may, and whichever worker finds its timer out does what is due."""
-        saga = book.saga
-        if is_parked and saga.begun is not None and saga.begun.session is not None and saga.id not in self.here:
+        begun = book.saga.begun
+        is_left = is_parked and book.saga.id not in self.here
+        is_open = begun is not None and begun.session is not None
+        if is_left and (self.lends or is_open):
             await self._release(book)
-            if (timer := timer_of(book.saga)) is not None and timer.until - self._clock.now() < _FOR_EVER_MS:
+            if (
+                not self.lends
+                and (timer := timer_of(book.saga)) is not None
+                and timer.until - self._clock.now() < _FOR_EVER_MS
+            ):
                 self._set_alarm(book.saga.id, timer.until)
 
     async def has_halted(self, handle: Handle, saga: Saga) -> bool:

@@ -11,6 +11,7 @@ from amends.core.words.values import SagaId
 from amends.errors import JournalConflictError, LeaseLostError
 from amends.journal.port.entries import Summary
 from amends.journal.port.journal import Journal
+from amends.journal.port.leases import Waking
 from amends.testing.journal_suite.fixture import (
     RUNNING,
     TTL_S,
@@ -253,6 +254,26 @@ class LeasesSuite(StoreFixture):
         equal(await journal.claim("w", saga=SagaId("late"), due_by=1000), ())
         equal(sagas_of(await journal.claim("w", due_by=1000)), ["now", "soon"])
         equal(sagas_of(await journal.claim("w")), ["late"])
+
+    @rule
+    async def test_whoever_asks_hears_who_would_wake_and_when_and_claims_nothing(self, journal: Journal) -> None:
+        await journal.enlist("w", TTL_S)
+        for name, wake_at in (("now", None), ("soon", 1000), ("late", 2000)):
+            await begin(journal, name, summary=Summary(status=SagaStatus.WAITING, wake_at=wake_at))
+        for name, status in (("over", SagaStatus.COMPLETED), ("stuck", SagaStatus.INCIDENT)):
+            await begin(journal, name, summary=Summary(status))
+        await begin(journal, "held", worker="w")
+        now, soon, late = (Waking(SagaId(name), at, "") for name, at in (("now", None), ("soon", 1000), ("late", 2000)))
+        has = Waking(SagaId("held"), None, "w")
+        equal(await journal.waking(), (now, soon, late, has))
+        equal(await journal.waking(due_by=1000), (now, soon, has))
+        equal(await journal.waking(limit=2), (now, soon))
+        equal(await journal.waking(after=SagaId("soon")), (late, has))
+        equal(await journal.waking(saga=SagaId("late")), (late,))
+        equal(await journal.waking(saga=SagaId("over")), ())
+        self.clock.advance(TTL_S)
+        equal(await journal.waking(saga=SagaId("held")), (has._replace(worker=""),))
+        equal(sagas_of(await journal.claim("x")), ["now", "soon", "late", "held"])
 
     # -- nudges -------------------------------------------------------------------------------------------------------
 
