@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 PYTHON = sys.executable
 PATIENCE_S = 20.0
@@ -18,12 +19,16 @@ PATIENCE_S = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """`url` is on TCP, `socket` the address of the Unix socket; `token` may everything, as person:admin."""
+    """`url` is on TCP, `socket` the address of the Unix socket; `token` may everything, as person:admin.
+
+    `login` is the address at which whoever runs it logs in to the console, once.
+    """
 
     url: str
     socket: str
     journal: Path
     token: str
+    login: str
     started: "subprocess.Popen[str]"
 
     def new_token(self, name: str, *scopes: str, definitions: Sequence[str] = (), expires: str = "1h") -> str:
@@ -79,9 +84,9 @@ def serving(
         [PYTHON, "-m", "amends", *words], env=clean_environment() | (env or {}), stdout=subprocess.PIPE, text=True
     )
     try:
-        urls = _urls(started)
+        urls, login = _ready(started)
         url = next((one for one in urls if one.startswith("http")), "")
-        yield Serving(url=url, socket=f"unix://{socket}", journal=at, token=token, started=started)
+        yield Serving(url=url, socket=f"unix://{socket}", journal=at, token=token, login=login, started=started)
     finally:
         if started.poll() is None:
             started.send_signal(signal.SIGTERM)
@@ -94,11 +99,11 @@ def serving(
             started.stdout.close()
 
 
-def _urls(started: "subprocess.Popen[str]") -> list[str]:
+def _ready(started: "subprocess.Popen[str]") -> tuple[list[str], str]:
     assert started.stdout is not None
     until = monotonic() + PATIENCE_S
     ready, _, _ = select.select([started.stdout], [], [], max(0.0, until - monotonic()))
     line = started.stdout.readline() if ready else ""
     assert line, f"the server did not say that it is ready; exit code {started.poll()}"
-    found: dict[str, list[str]] = json.loads(line)
-    return found["urls"]
+    found: dict[str, Any] = json.loads(line)
+    return found["urls"], found["login"] or ""

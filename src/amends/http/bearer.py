@@ -7,7 +7,7 @@ from starlette.requests import HTTPConnection
 from amends.clock import Clock
 from amends.http.callers import Caller, Scope, UnknownCallerError
 from amends.journal.port.journal import Journal
-from amends.operate.tokens import Token, Tokens
+from amends.operate.tokens import Token, Tokens, digest_of
 
 POLL_S = 1.0
 
@@ -29,13 +29,21 @@ class BearerTokens:
         kind, _, secret = said.partition(" ")
         if kind.casefold() != "bearer":
             return None
+        return await self.caller(secret.strip())
+
+    async def caller(self, secret: str) -> Caller:
+        """The caller that a secret stands for. Raises UnknownCallerError."""
+        return await self.caller_of_digest(digest_of(secret))
+
+    async def caller_of_digest(self, digest: str) -> Caller:
+        """The caller that the secret with this digest stands for. Raises UnknownCallerError."""
         if self._clock.elapsed() >= self._stale_at:
             await self._tokens.refresh()
             self._stale_at = self._clock.elapsed() + POLL_S
-        token = self._tokens.of_secret(secret.strip())
+        token = self._tokens.of_digest(digest)
         if token is None:
             await self._tokens.refresh()
-            token = self._tokens.of_secret(secret.strip())
+            token = self._tokens.of_digest(digest)
         return self._caller(token)
 
     def _caller(self, token: Token | None) -> Caller:

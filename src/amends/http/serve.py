@@ -27,6 +27,7 @@ from amends.http import api, console, health
 from amends.http.app import Served, make_app
 from amends.http.bearer import BearerTokens
 from amends.http.callers import Scope
+from amends.http.console import Logins
 from amends.http.peers import PeerProtocol, Peers, listen_at
 from amends.journal.port.journal import Journal
 from amends.runtime.settings import Settings
@@ -65,9 +66,12 @@ async def serve(
     env: str | None = None,
     environments: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
-    ready: Callable[[Sequence[str]], None],
+    ready: Callable[[Sequence[str], str], None],
 ) -> None:
-    """Serve a journal until SIGTERM or SIGINT. `ready` is told the addresses."""
+    """Serve a journal until SIGTERM or SIGINT.
+
+    `ready` is told the addresses, and the one at which whoever runs this may log in, once; '' off loopback.
+    """
     require_safe(listening)
     sockets = _bind(listening)
     try:
@@ -77,8 +81,8 @@ async def serve(
         async with opening as coordinator:
             urls = [_url(listening, one) for one in sockets]
             served = Served(coordinator=coordinator, journal=shown(journal), url=urls[-1])
-            async with _running(listening, sockets, served, coordinator.journal):
-                ready(urls)
+            async with _running(listening, sockets, served, coordinator.journal) as logins:
+                ready(urls, _login_url(listening, sockets[-1], logins))
                 await _told_to_stop()
                 served.stopping.set()
     finally:
@@ -138,14 +142,24 @@ def _url(listening: Listening, one: socket.socket) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
+def _login_url(listening: Listening, one: socket.socket, logins: Logins) -> str:
+    """Where whoever runs the server may log in. By the name localhost: passkeys refuse an address in numbers."""
+    if listening.host is None or listening.behind_proxy or not _is_loopback(listening.host):
+        return ""
+    scheme = "http" if listening.tls_cert is None else "https"
+    return f"{scheme}://localhost:{one.getsockname()[1]}/login?once={logins.new_once()}"
+
+
 @contextlib.asynccontextmanager
 async def _running(
     listening: Listening, sockets: Sequence[socket.socket], served: Served, journal: Journal
-) -> AsyncGenerator[None]:
+) -> AsyncGenerator[Logins]:
     """While this lasts, requests are answered; when it ends, all that were asked have been."""
     tokens = BearerTokens(journal, SystemClock())
     recognise = [tokens.recognise, Peers(listening.peers).recognise]
-    app = make_app(served, _routes(), recognise=recognise)
+    logins = Logins(tokens, SystemClock())
+    is_secure = listening.tls_cert is not None or listening.behind_proxy
+    app = make_app(served, [*_routes(), *console.routes(served, logins, is_secure=is_secure)], recognise=recognise)
     servers = [_Quiet(_config(app, listening, one)) for one in sockets]
     tasks = [asyncio.ensure_future(server.serve(sockets=[one])) for server, one in zip(servers, sockets, strict=True)]
     try:
@@ -154,7 +168,7 @@ async def _running(
                 if task.done():
                     task.result()
             await SystemClock().sleep(0.01)
-        yield
+        yield logins
     finally:
         for server in servers:
             server.should_exit = True
@@ -181,7 +195,7 @@ def _config(app: Any, listening: Listening, one: socket.socket) -> uvicorn.Confi
 
 
 def _routes() -> list[BaseRoute]:
-    return [*health.routes(), *api.routes(), *console.routes()]
+    return [*health.routes(), *api.routes()]
 
 
 async def _told_to_stop() -> None:

@@ -94,9 +94,9 @@ class Tokens:
         """Every token there ever was, oldest first."""
         return tuple(self._known.values())
 
-    def of_secret(self, secret: str) -> Token | None:
-        """The token of a secret, good or not, as far as is known here."""
-        return self._known.get(digest_of(secret))
+    def of_digest(self, digest: str) -> Token | None:
+        """The token whose secret has this digest, good or not, as far as is known here."""
+        return self._known.get(digest)
 
     async def create(
         self, name: str, *, scopes: Collection[str], definitions: Sequence[str], lasts_s: float, by: str

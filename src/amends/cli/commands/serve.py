@@ -68,10 +68,12 @@ def serve(  # noqa: PLR0913 - one for each option
     )
     out = Output(as_json=as_json)
 
-    def ready(urls: Sequence[str]) -> None:
-        out.record("serving", {"urls": list(urls)})
+    def ready(urls: Sequence[str], login: str) -> None:
+        out.record("serving", {"urls": list(urls), "login": login or None})
         for url in urls:
             out.say(f"serving at {url}")
+        if login:
+            out.say(f"the console, to log in once within an hour: {login}")
         sys.stdout.flush()
 
     listening = Listening(

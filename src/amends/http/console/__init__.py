@@ -2,9 +2,51 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from amends.clock import SystemClock
+from amends.http import problems
+from amends.http.app import Served
+from amends.http.console import approvals, login
+from amends.http.console.pages import STATIC, Guarded, page
+from amends.http.console.session import Logins
+from amends.http.console.visit import Console, title_of_status
+from amends.runtime.drive.policies import Policies
+
+__all__ = ["Logins", "routes"]
 
 
-def routes() -> list[BaseRoute]:
-    """All routes of this room."""
-    return []
+def routes(served: Served, logins: Logins, *, is_secure: bool) -> list[BaseRoute]:
+    """All routes of this room: an application of its own below every other one. `is_secure`: it is behind TLS."""
+    made = Starlette(
+        routes=[
+            Route("/", _first, methods=["GET"]),
+            Mount("/static", StaticFiles(directory=STATIC)),
+            *login.routes(),
+            *approvals.routes(),
+        ],
+        middleware=[Middleware(Guarded)],
+        exception_handlers={HTTPException: _not_here},
+    )
+    made.state.served = served
+    journal, clock, root = served.coordinator.journal, SystemClock(), served.coordinator.settings.root
+    policies = Policies(journal, clock, 0.0, root=root)
+    made.state.console = Console(served=served, logins=logins, policies=policies, is_secure=is_secure, clock=clock)
+    return [Mount("/", made)]
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException) or request.url.path.startswith("/v1/"):
+        return await problems.of_http(request, error)
+    detail = f"There is no page at {request.url.path}." if error.status_code == 404 else str(error.detail)
+    return page("trouble.html", error.status_code, title=title_of_status(error.status_code), detail=detail, back="/")
+
+
+async def _first(_: Request) -> Response:
+    return RedirectResponse("/approvals", 303)
