@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LONGEST_MODULE = 600
 LONGEST_FUNCTION = 60
+LONGEST_ADAPTER = 150
 # Modules of data, which are read by looking something up: a second file for the rest would have to be guessed.
 DATA = (
     "src/amends/core/commands.py",
@@ -527,6 +528,25 @@ def test_two_classes_of_one_name_are_seen_and_private_ones_are_not() -> None:
 
 def test_a_function_fits_in_60_lines() -> None:
     assert complaints(long_function) == []
+
+
+@pytest.mark.parametrize("framework", ["langchain", "openai", "pydantic"])
+def test_what_is_of_one_framework_has_at_most_150_lines_of_code(framework: str) -> None:
+    """Without docstrings, comments and empty lines; what all of them share does not count."""
+    found = [one for one in sources("src/amends/adapters") if one.path.stem.startswith(framework)]
+    assert found
+    assert sum(len(lines_of_code(one.text)) for one in found) <= LONGEST_ADAPTER
+
+
+def lines_of_code(text: str) -> frozenset[int]:
+    """The lines on which code begins or goes on."""
+    said = [
+        one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+    ]
+    quoted = {line for one in said for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+    empty = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return frozenset(token.start[0] for token in tokens if token.type not in empty) - quoted
 
 
 def test_every_exception_lives_in_errors_and_nothing_else_ends_in_error() -> None:

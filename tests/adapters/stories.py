@@ -429,6 +429,21 @@ class Stories:
         self.tell(story)
         assert self.seen() == ["book Lisbon", "pay 400"]
 
+    def test_of_two_answers_the_first_counts(self) -> None:
+        async def story(coordinator: Coordinator) -> None:
+            framework = self.framework()
+            case = await self.paused(coordinator, framework, "not paid")
+            approval = await self.approval(coordinator)
+            await coordinator.refuse(approval, by="person:bob", why="too dear")
+            outcome = await framework.go_on(case, {"c2": True})
+            assert outcome.text == "not paid"
+            assert "too dear" in outcome.told["c2"]
+            assert (await coordinator.approval(approval)).status == "refused"
+            assert await self.status(coordinator) is SagaStatus.COMPLETED
+
+        self.tell(story)
+        assert self.seen() == ["book Lisbon"]
+
     def test_nobody_answers_in_time(self) -> None:
         async def story(coordinator: Coordinator) -> None:
             framework = self.framework()

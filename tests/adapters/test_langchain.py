@@ -91,7 +91,8 @@ def model_of(*turns: Turn) -> ScriptedModel:
 
 
 def agent_of(saga: SagaMiddleware, *turns: Turn, saver: Any = None, tools: Any = TOOLS) -> Any:
-    return create_agent(model_of(*turns), list(tools), middleware=[saga], checkpointer=saver or InMemorySaver())
+    saver = InMemorySaver() if saver is None else saver or None
+    return create_agent(model_of(*turns), list(tools), middleware=[saga], checkpointer=saver)
 
 
 def told(state: Any) -> dict[str, str]:
@@ -217,6 +218,54 @@ class TestLangChain(Stories):
 
         self.tell(story)
         assert self.seen() == ["pay 5", "refund 5"]
+
+    @pytest.mark.parametrize("is_child_fatal", [False, True])
+    def test_an_agent_that_is_a_tool_may_have_a_session_of_its_own(self, is_child_fatal: bool) -> None:
+        async def story(coordinator: Coordinator) -> None:
+            charges: Turn = [ToolCall("c2", "charge", {"cents": 5})]
+            inner = agent_of(
+                SagaMiddleware(coordinator),
+                [ToolCall("c1", "pay", {"cents": 5})],
+                charges if is_child_fatal else "paid",
+                saver=False,
+            )
+
+            async def ask_clerk(what: str) -> str:
+                """Ask a clerk."""
+                return str((await inner.ainvoke({"messages": [("user", what)]}))["messages"][-1].content)
+
+            turns: list[Turn] = [[ToolCall("c0", "ask_clerk", {"what": "pay"})], charges]
+            saga = SagaMiddleware(coordinator, children={"ask_clerk"})
+            with pytest.raises(StepFatalError, match="declined"):
+                await agent_of(saga, *turns, tools=[*TOOLS, ask_clerk]).ainvoke(ASK, GO)
+            child = await coordinator.show(f"{THREAD}.c0")
+            assert (child.status, child.saga.begun and child.saga.begun.definition) == (
+                SagaStatus.ROLLED_BACK,
+                "ask_clerk",
+            )
+            assert await self.status(coordinator) is SagaStatus.ROLLED_BACK
+
+        self.tell(story)
+        assert self.seen() == ["pay 5", "refund 5"]
+
+    def test_an_agent_with_a_session_of_its_own_cannot_wait_for_people_and_is_taken_back(self) -> None:
+        async def story(coordinator: Coordinator) -> None:
+            turns: list[Turn] = [[ToolCall("c1", "book", {"to": "Faro"})], [ToolCall("c2", "pay", {"cents": 700})]]
+            inner = agent_of(SagaMiddleware(coordinator), *turns, saver=False)
+
+            async def ask_clerk(what: str) -> str:
+                """Ask a clerk."""
+                return str((await inner.ainvoke({"messages": [("user", what)]}))["messages"][-1].content)
+
+            saga = SagaMiddleware(coordinator, children={"ask_clerk"})
+            with pytest.raises(StepFatalError, match="name it in delegates="):
+                await agent_of(saga, [ToolCall("c0", "ask_clerk", {"what": "pay"})], tools=[ask_clerk]).ainvoke(ASK, GO)
+            assert (await coordinator.show(f"{THREAD}.c0")).status is SagaStatus.ROLLED_BACK
+            assert await self.status(coordinator) is SagaStatus.ROLLED_BACK
+            assert await self.asked(coordinator) == []
+
+        self.tell(story)
+        assert self.seen() == ["book Faro", "unbook Faro"]
 
     def test_a_tool_that_interrupts_by_itself_is_a_delegate(self) -> None:
         def confirm(what: str) -> str:

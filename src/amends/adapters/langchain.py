@@ -21,11 +21,13 @@ from langgraph.types import interrupt
 
 from amends import Coordinator, Fatal
 from amends.adapters.run import Runs, answer_pending
+from amends.adapters.threads import Part, done_by_child
 from amends.errors import AmendsError, ApprovalPending
 from amends.runtime.declare.names import login
+from amends.runtime.saga.model_answers import Answers
 from amends.runtime.saga.model_text import text_or_raise
 from amends.runtime.saga.session import Session
-from amends.runtime.saga.tool import calling, do_foreign, is_ours
+from amends.runtime.saga.tool import calling, do_foreign, is_ours, topic_of
 
 T = TypeVar("T")
 
@@ -39,6 +41,7 @@ class SagaMiddleware(AgentMiddleware):
 
     approver: who answers by `Command(resume={"decisions": […]})`, where a decision does not say `by`; else who is
     logged in. delegates: tools that are no steps, as others do all that they do: agents, hand-offs, what interrupts.
+    children: tools in which an agent works in a session of its own, which is taken back as one step.
     """
 
     state_schema = _State
@@ -50,11 +53,12 @@ class SagaMiddleware(AgentMiddleware):
         *,
         approver: str = "",
         delegates: Collection[str] = (),
+        children: Collection[str] = (),
         **options: Any,
     ) -> None:
         super().__init__()
-        self._runs = Runs(coordinator, name, options)
-        self._approver, self._delegates = approver or login(), frozenset(delegates)
+        self._runs, self._approver = Runs(coordinator, name, options), approver or login()
+        self._delegates, self._children = frozenset(delegates), frozenset(children)
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return {"amends_session": await self._runs.on_loop(self._runs.begin(_thread()))}
@@ -115,12 +119,16 @@ class SagaMiddleware(AgentMiddleware):
                 made.append(await handler(request))
             except GraphBubbleUp as exc:
                 why = f"the tool {call['name']} interrupts the graph: name it in delegates="
-                raise Fatal(why, happened=False) from exc
+                raise Fatal(why, happened=None if call["name"] in self._children else False) from exc
             return getattr(made[0], "content", None)
 
-        does = getattr(tool, "description", "")
-        content = await do_foreign(session, call["name"], run, call["args"], call=call["id"], does=does)
-        return made[0] if made else ToolMessage(content, name=call["name"], tool_call_id=call["id"])
+        name, arguments, does = call["name"], call["args"], getattr(tool, "description", "")
+        if name in self._children:
+            part = Part(session, Answers(session))
+            content = await done_by_child(self._runs.coordinator, part, topic_of(name), arguments, run, call=call["id"])
+        else:
+            content = await do_foreign(session, name, run, arguments, call=call["id"], does=does)
+        return made[0] if made else ToolMessage(content, name=name, tool_call_id=call["id"])
 
 
 def _thread() -> str | None:
