@@ -119,7 +119,7 @@ FROZEN = {
     "drill.missed/1": "by every_s last_at saga target",
     "token.made/1": "by definitions digest expires_at name scopes",
     "token.revoked/1": "by digest why",
-    "content.removed/1": "by entries own? was_gone? why",
+    "content.removed/1": "before? by entries own? signed? was_gone? why",
     "budget.spent/1": "place tokens? usd_micros? what?",
     "child.spent/1": "failures? retries? step steps? tokens? usd_micros?",
     "limit.reached/1": "children? limit most then used why",

@@ -18,6 +18,7 @@ from amends.core.events import (
     ApprovalGranted,
     ApprovalRequested,
     ApprovalVoided,
+    ContentRemoved,
     Event,
     PersonEnrolled,
     PolicyAdopted,
@@ -27,10 +28,10 @@ from amends.core.events import (
 from amends.core.words.values import PEOPLE, POLICIES, Json, StepId, canonical, digest
 from amends.errors import AmendsError, ProofError
 from amends.evidence.proof.roster import Roster, SignableDecision
-from amends.evidence.proof.statement import Question
+from amends.evidence.proof.statement import Question, spelled_time
 from amends.gate.load import parse_policy
 from amends.journal.codec import spelled
-from amends.journal.port.journal import Entry
+from amends.journal.port.journal import Entry, Journal
 from tests.security.proved import LAX, Shop, new_key, public, signer
 
 
@@ -344,6 +345,66 @@ def test_a_journal_without_a_roster_is_refused_where_a_root_is_told(tmp_path: Pa
         shop.root = "0" * 64
         with pytest.raises(ProofError, match="no roster"):
             await shop.resume()
+
+    in_a_loop(story)
+
+
+# -- forgetting -------------------------------------------------------------------------------------------------------
+
+
+def test_what_sagas_held_is_removed_in_a_persons_name_with_their_signature_alone(tmp_path: Path) -> None:
+    """An agent has the evidence of what it did forgotten in a person's name; then it writes such an entry itself."""
+
+    async def story() -> None:
+        shop, seen = Shop(tmp_path / "shop"), list[str]()
+        await shop.begin()
+        await shop.grant()
+        assert await shop.resume() == ["deleted Ann"]
+
+        def sign(text: str) -> str:
+            seen.append(text)
+            return signer(shop.kim)(text)
+
+        async with shop.open(drives=False) as coordinator:
+            for proof in (None, signer(shop.eve)):
+                with pytest.raises(ProofError):
+                    await coordinator.prune(0, by="person:kim", why="as asked", proof=proof)
+            assert (await coordinator.prune(0, by="person:kim", why="as asked", proof=sign)).sagas == 1
+        said = dict(line.split(": ", 1) for line in seen[0].splitlines()[1:])
+        assert (said["decision"], said["saga"], said["why"]) == ("forget", '"*"', '"as asked"')
+        removed = (await shop.entries("l-1"))[-1]
+        assert isinstance(removed.event, ContentRemoved)
+        assert said["before"] == spelled_time(removed.event.before)
+        assert (await shop.verdicts())[0] == {"covered"}
+        stolen = removed.event
+        for name, signed, why in (("l-2", "", "not signed"), ("l-3", stolen.signed, "says something else")):
+            await shop.ask(name, "Bob")
+            await shop.grant(name)
+            await shop.resume()
+
+            async def remove(journal: Journal, signed: str = signed) -> None:
+                ended = stolen.before + 10**6
+                await journal.remove_payloads(by="person:kim", why="as asked", ended_before=ended, signed=signed)
+
+            await shop.with_journal(remove)
+            verdict, findings = await shop.verdicts(name)
+            assert verdict == {"failed"}
+            assert any(why in each for each in findings), findings
+
+    in_a_loop(story)
+
+
+def test_the_rule_of_whoever_runs_the_journal_needs_no_person(tmp_path: Path) -> None:
+    """Nothing is tried: old sagas are pruned by a timer, on record as such."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        await shop.grant()
+        await shop.resume()
+        async with shop.open(drives=False) as coordinator:
+            assert (await coordinator.prune(0, by="system:timer")).sagas == 1
+        assert (await shop.verdicts())[0] == {"covered"}
 
     in_a_loop(story)
 

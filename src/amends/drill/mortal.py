@@ -280,15 +280,23 @@ class Mortal:
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
+        signed: str = "",
     ) -> Removal:
         return await self._answer(
             self._inner.remove_payloads(
-                by=by, why=why, own=own, ended_before=ended_before, spared=spared, limit=limit, sagas=sagas
+                by=by,
+                why=why,
+                own=own,
+                ended_before=ended_before,
+                spared=spared,
+                limit=limit,
+                sagas=sagas,
+                signed=signed,
             )
         )
 
-    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
-        return await self._answer(self._inner.vouch_for_removals(by=by, why=why))
+    async def vouch_for_removals(self, *, by: str, why: str, signed: str = "") -> Removal:
+        return await self._answer(self._inner.vouch_for_removals(by=by, why=why, signed=signed))
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:
         return await self._answer(self._inner.removable(ended_before=ended_before, spared=spared))

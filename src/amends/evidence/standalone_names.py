@@ -36,6 +36,7 @@ SIGNABLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "policy.adopted/1": ("adopt", ("digest", "text")),
     "dispatch.unpaused/1": ("unpause", ("pause",)),
     "hold.lifted/1": ("lift", ("saga",)),
+    "content.removed/1": ("forget", ("before", "was_gone")),
     "person.enrolled/1": ("enrol", ("person", "key", "recovery")),
     "person.revoked/1": ("revoke", ("person", "key")),
 }
@@ -255,6 +256,11 @@ def as_time(milliseconds: int) -> str:
         return str(milliseconds)
 
 
+def as_said(name: str, value: str) -> str:
+    is_time = name in {"expires_at", "before"} and value.isdecimal() and len(value) <= 16
+    return as_time(int(value)) if is_time else cut_short(value)
+
+
 def shown_lines(shown: str) -> list[str]:
     fields, lines = parts_of(shown), list[str]()
     for name in SHOWN_NAMES:
@@ -263,10 +269,8 @@ def shown_lines(shown: str) -> list[str]:
             for each, text in parts_of(value).items():
                 is_word = each.isidentifier() and each.isascii()
                 lines.append(f"args.{each if is_word else json.dumps(each, ensure_ascii=False)}: {cut_short(text)}")
-        elif name == "expires_at" and value.isdecimal() and len(value) <= 16:
-            lines.append(f"{name}: {as_time(int(value))}")
         else:
-            lines.append(f"{name}: {cut_short(value)}")
+            lines.append(f"{name}: {as_said(name, value)}")
     contract = fields.get("contract", "{}")
     promised = parts_of(contract) if contract[:1] == "{" else {}
     return lines + [f"{name}: {cut_short(promised[name])}" for name in ("undoes", "no_rollback") if name in promised]
@@ -341,12 +345,14 @@ class People:
         word, names = SIGNABLE[entry["name"]]
         ours = {*names, "by", "why", "own", "signed", "deadline_at"}
         is_approval, is_bound = entry["name"][:9] == "approval.", "refused" not in entry["name"]
-        if not fields.keys() <= ours | ({"digest"} if is_approval else set()):
+        is_removal = entry["name"] == "content.removed/1"
+        if not fields.keys() <= ours | ({"digest"} if is_approval else {"entries"} if is_removal else set()):
             raise ValueError("it has other fields than such a decision has")
         if is_approval and is_bound and "digest" not in fields:
             raise ValueError("it has other fields than such a decision has")
-        lines = ["amends decision 1", f"journal: {self.root}", f"saga: {json.dumps(entry['saga'], ensure_ascii=False)}"]
-        lines += [f"decision: {word}", *(f"{one}: {cut_short(fields[one])}" for one in names if one in fields)]
+        about = json.dumps("*" if is_removal else entry["saga"], ensure_ascii=False)
+        lines = ["amends decision 1", f"journal: {self.root}", f"saga: {about}", f"decision: {word}"]
+        lines += [f"{one}: {as_said(one, fields[one])}" for one in names if one in fields]
         if is_approval:
             if not shown:
                 raise ValueError("what was asked is not here")
@@ -444,6 +450,8 @@ class Names:
                     good[entry["number"]] = by
                     continue
                 if name in FOLLOWING and is_wide and not is_signed:
+                    continue
+                if name == "content.removed/1" and by.startswith("system:") and not is_signed:
                     continue
                 try:
                     used.add(people.signed_text(entry, shown.get(step, ""), used))

@@ -22,10 +22,11 @@ from amends.addresses import (
 )
 from amends.clock import SystemClock
 from amends.core.words.values import Json, SagaId
-from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError, ProofError
+from amends.errors import EvidenceError, EvidenceKeyError, InputError, JournalDamagedError
 from amends.evidence import record
 from amends.evidence.bundle import Read, export
 from amends.evidence.drills import last_drills
+from amends.evidence.proof.roster import Roster
 from amends.evidence.sign.keys import KeyFile, beside
 from amends.evidence.sign.notary import KeyNotary
 from amends.evidence.sign.note import held_notes
@@ -35,9 +36,10 @@ from amends.journal.port.evidence import Removal, Signer, TreeHead
 from amends.journal.port.journal import Entry, Journal, SagaQuery
 from amends.operate.reading import opened_to_read, require_journal
 from amends.ownership import user
-from amends.runtime.coordinator.retention import Pruned, deciding_remover, remove, spared_by
+from amends.runtime.coordinator.retention import Pruned, deciding_remover, remove, signed_by, spared_by
 from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.policies import Policies
+from amends.runtime.drive.roster import Proof
 
 
 class SharedJournal(NamedTuple):
@@ -219,11 +221,26 @@ def spelled_moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-async def forget(place: SharedJournal, ended_before: int, by: str, why: str) -> Pruned:
+async def roster_of(place: SharedJournal, root: str | None = None) -> Roster:
+    """Whose keys prove which names. Raises ProofError where the journal has another root."""
+    async with opened_to_read(place.address, group=place.group) as journal:
+        return await Policies(journal, SystemClock(), 0.0, root=root).proofs.refresh()
+
+
+async def forget(
+    place: SharedJournal,
+    ended_before: int,
+    by: str,
+    why: str,
+    *,
+    proof: Proof | None = None,
+    root: str | None = None,
+) -> Pruned:
     """Remove what sagas held. What is held is left alone, and outside development also what `by` had asked for."""
     remover = deciding_remover(by, why)
     async with _opened_to_sign(place) as journal:
-        await _refuse_where_signed(journal)
+        policies = Policies(journal, SystemClock(), 0.0, root=root)
+        remover = await signed_by(policies, remover, proof, before=ended_before)
         pauses = Pauses(journal, SystemClock(), 0.0)
         await pauses.refresh()
         spared = spared_by(pauses.holds)
@@ -236,17 +253,12 @@ async def forget(place: SharedJournal, ended_before: int, by: str, why: str) -> 
                 return Pruned(sagas=sagas, entries=entries, left=0, refused=refused)
 
 
-async def _refuse_where_signed(journal: Journal) -> None:
-    """Raises ProofError where every decision has to be signed: a removal cannot be, yet."""
-    policies = Policies(journal, SystemClock(), 0.0)
-    await policies.refresh()
-    if policies.proof_since is not None:
-        raise ProofError("decisions on this journal are signed, and a removal cannot be yet: nothing is removed")
-
-
-async def vouch(place: SharedJournal, by: str, why: str) -> Removal:
+async def vouch(
+    place: SharedJournal, by: str, why: str, *, proof: Proof | None = None, root: str | None = None
+) -> Removal:
     """Put on record who vouches for what is gone already; how much that is."""
     remover = deciding_remover(by, why)
     async with _opened_to_sign(place) as journal:
-        await _refuse_where_signed(journal)
-        return await journal.vouch_for_removals(by=remover.by, why=remover.why)
+        policies = Policies(journal, SystemClock(), 0.0, root=root)
+        remover = await signed_by(policies, remover, proof, was_gone=True)
+        return await journal.vouch_for_removals(by=remover.by, why=remover.why, signed=remover.signed)

@@ -9,10 +9,11 @@ from typing import Final
 import click
 
 from amends.bootstrap import Coordinator
-from amends.cli import config
+from amends.cli import config, session
 from amends.cli.inputs import read_moment
 from amends.cli.options import author, confirm, renamed, with_author, with_journal
 from amends.cli.show.output import Output
+from amends.cli.signing import proved, with_signature
 from amends.clock import SystemClock
 from amends.operate import proof
 from amends.operate.reading import require_journal
@@ -54,6 +55,7 @@ _already_gone = click.option(
 )
 @click.option("--why", metavar="TEXT", default="", help="What for.  [default: how old they are]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@with_signature
 @with_journal
 def prune(  # noqa: PLR0913 - one for each option
     *,
@@ -66,6 +68,7 @@ def prune(  # noqa: PLR0913 - one for each option
     by: str | None,
     why: str,
     yes: bool,
+    ssh_key: str | None,
     journal: str,
     as_json: bool,
 ) -> None:
@@ -84,7 +87,7 @@ def prune(  # noqa: PLR0913 - one for each option
     if already_gone:
         if keep or dry_run:
             raise click.UsageError("--already-gone removes nothing; leave out --keep-label and --dry-run")
-        _vouch(out, journal, author(by), why, yes=yes)
+        _vouch(out, journal, author(by), why, yes=yes, ssh_key=ssh_key)
         return
     who = _SYSTEM if by is None else by
     if when is None:
@@ -97,7 +100,14 @@ def prune(  # noqa: PLR0913 - one for each option
 
     async def whole(*, dry: bool) -> Pruned:
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
-            return await coordinator.prune(age, keep=keep, limit=limit, dry_run=dry, by=who, why=why)
+            if dry:
+                return await coordinator.prune(age, keep=keep, limit=limit, dry_run=True, by=who, why=why)
+            return await proved(
+                lambda sign: coordinator.prune(age, keep=keep, limit=limit, by=who, why=why, proof=sign),
+                coordinator.roster,
+                who=who,
+                ssh_key=ssh_key,
+            )
 
     require_journal(journal)
     done = asyncio.run(whole(dry=dry_run or not yes))
@@ -124,9 +134,17 @@ def _tell_pruned(out: Output, done: Pruned, who: str, *, is_dry: bool) -> None:
         )
 
 
-def _vouch(out: Output, journal: str, who: str, why: str, *, yes: bool) -> None:
+def _vouch(out: Output, journal: str, who: str, why: str, *, yes: bool, ssh_key: str | None) -> None:
     confirm("Vouch for every saga whose content is gone, and of which no entry says who removed it?", yes=yes)
-    done = asyncio.run(proof.vouch(proof.SharedJournal(journal, config.journal_group()), who, why))
+    place, root = proof.SharedJournal(journal, config.journal_group()), config.root()
+    done = session.finish(
+        proved(
+            lambda sign: proof.vouch(place, who, why, proof=sign, root=root),
+            lambda: proof.roster_of(place, root),
+            who=who,
+            ssh_key=ssh_key,
+        )
+    )
     out.record("vouched", {"sagas": done.sagas, "entries": done.entries, "by": who})
     entries = counted(done.entries, "entry", "entries")
     out.say(f"{who} vouches for what {entries} of {counted(done.sagas, 'saga')} held")
@@ -138,21 +156,38 @@ def _vouch(out: Output, journal: str, who: str, why: str, *, yes: bool) -> None:
 @click.option("--why", metavar="TEXT", required=True, help="Who asks for it, and what for; it goes on record.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_author
+@with_signature
 @with_journal
 @renamed("evidence forget", "prune")
 def forget(
-    *, when: str | None, already_gone: bool, why: str, yes: bool, by: str | None, journal: str, as_json: bool
+    *,
+    when: str | None,
+    already_gone: bool,
+    why: str,
+    yes: bool,
+    by: str | None,
+    ssh_key: str | None,
+    journal: str,
+    as_json: bool,
 ) -> None:
     """Remove for good what sagas held that ended before a time: `amends prune`, as a person's decision."""
     if (when is None) == (not already_gone):
         raise click.UsageError("give either --ended-before or --already-gone")
     who, out = author(by), Output(as_json=as_json)
     if when is None:
-        _vouch(out, journal, who, why, yes=yes)
+        _vouch(out, journal, who, why, yes=yes, ssh_key=ssh_key)
         return
     ended_before = read_moment(when, "--ended-before", SystemClock().now())
     confirm(f"Remove what sagas held that ended before {proof.spelled_moment(ended_before)}?", yes=yes)
-    done = asyncio.run(proof.forget(proof.SharedJournal(journal, config.journal_group()), ended_before, who, why))
+    place, root = proof.SharedJournal(journal, config.journal_group()), config.root()
+    done = session.finish(
+        proved(
+            lambda sign: proof.forget(place, ended_before, who, why, proof=sign, root=root),
+            lambda: proof.roster_of(place, root),
+            who=who,
+            ssh_key=ssh_key,
+        )
+    )
     found = {"ended_before": ended_before, "entries": done.entries, "sagas": done.sagas, "refused": done.refused}
     out.record("forgotten", {**found, "by": who})
     out.say(f"removed what {counted(done.entries, 'entry', 'entries')} held")

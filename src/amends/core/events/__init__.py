@@ -526,6 +526,7 @@ DecisionEvent: TypeAlias = (
     | WorkResumed
     | RollbackResumed
     | LimitRaised
+    | ContentRemoved
     | PersonEvent
 )
 """What a person decides, and can sign."""

@@ -140,7 +140,8 @@ class ContentRemoved:
     """The content of this saga's entries, up to this number, was removed for good; each has left its digest.
 
     Written with the removal itself, and never removed. `own`: who removed it had asked for the saga. `was_gone`: it was
-    gone already, and this person vouches for it.
+    gone already, and this person vouches for it. `signed`: the proof of a decision about all sagas that ended before
+    `before`; empty where the name was believed.
     """
 
     entries: int
@@ -148,6 +149,8 @@ class ContentRemoved:
     why: str
     own: bool = False
     was_gone: bool = False
+    before: int = 0
+    signed: str = ""
 
 
 WaitEvent: TypeAlias = WaitStarted | WaitEnded | SignalReceived

@@ -23,6 +23,7 @@ from amends.evidence.proof.keys import PersonKey, is_signature, read_key, signin
 from amends.evidence.proof.statement import (
     APPROVALS,
     DECISIONS,
+    REMOVED,
     Question,
     SignatureField,
     fields_of,
@@ -239,6 +240,8 @@ class SagaDecisions:
                 continue
             if one.name in _FOLLOWS and is_wide and is_unsigned:
                 continue  # what held it was no decision about this saga
+            if one.name == REMOVED and by.startswith("system:") and is_unsigned:
+                continue  # by the rule of whoever runs the journal, and no person's decision
             try:
                 self.used.add(self.roster.checked(one, self.used))
                 good[one.number] = by

@@ -41,16 +41,22 @@ DECISIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "policy.adopted/1": ("adopt", ("digest", "text")),
     "dispatch.unpaused/1": ("unpause", ("pause",)),
     "hold.lifted/1": ("lift", ("saga",)),
+    "content.removed/1": ("forget", ("before", "was_gone")),
     "person.enrolled/1": ("enrol", ("person", "key", "recovery")),
     "person.revoked/1": ("revoke", ("person", "key")),
 }
 """By wire name: the word for a decision, and what of it is signed, in this order."""
 APPROVALS: Final = frozenset({"approval.signed/1", "approval.granted/1", "approval.refused/1"})
 ASKED: Final = "approval.requested/1"
+REMOVED: Final = "content.removed/1"
+"""A decision about every saga that ended before a time; each that it took has it, with the same signature."""
+EVERY_SAGA: Final = "*"
 _BOUND: Final = frozenset({"approval.signed/1", "approval.granted/1"})
 _ALWAYS: Final = frozenset({"by", "why", "own", "signed", "deadline_at"})
 _SHOWN: Final = ("topic", "args", "requester", "env", "policy", "rule", "expires_at", "request")
-EXPIRES: Final = "expires_at"
+_TIMES: Final = frozenset({"expires_at", "before"})
+_BESIDE: Final[Mapping[str, tuple[str, ...]]] = {**dict.fromkeys(APPROVALS, ("digest",)), REMOVED: ("entries",)}
+"""What else an entry has, that is signed in other words, or not the person's."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - both are of UTC, and neither says so
 _LONGEST_TIME: Final = 16
 _LONGEST: Final = 200
@@ -115,11 +121,12 @@ def statement(root: str, saga: str, name: str, body: str, signed: SignatureField
     """The text that is signed. Raises EvidenceError where the decision cannot be read."""
     word, names = DECISIONS[name]
     fields = fields_of(body)
-    ours = {*names, *_ALWAYS} | ({"digest"} if name in APPROVALS else set[str]())
+    ours = {*names, *_ALWAYS, *_BESIDE.get(name, ())}
     if not fields.keys() <= ours or (name in _BOUND and "digest" not in fields):
         raise EvidenceError("it has other fields than such a decision has")
-    lines = [FIRST_LINE, f"journal: {root}", f"saga: {json.dumps(saga, ensure_ascii=False)}", f"decision: {word}"]
-    lines += [f"{each}: {_short(fields[each])}" for each in names if each in fields]
+    about = json.dumps(EVERY_SAGA if name == REMOVED else saga, ensure_ascii=False)
+    lines = [FIRST_LINE, f"journal: {root}", f"saga: {about}", f"decision: {word}"]
+    lines += [f"{each}: {_said(each, fields[each])}" for each in names if each in fields]
     if name in APPROVALS:
         if asked is None:
             raise EvidenceError("what was asked is not here")
@@ -137,7 +144,7 @@ def _shown(asked: Question) -> list[str]:
         if name == "args" and value[:1] == "{":
             lines += [f"args.{_word(each)}: {_short(text)}" for each, text in fields_of(value).items()]
         else:
-            lines.append(f"{name}: {_spelled_at(value) if name == EXPIRES else _short(value)}")
+            lines.append(f"{name}: {_said(name, value)}")
     contract = fields.get("contract", "{}")
     promised = fields_of(contract) if contract[:1] == "{" else {}
     lines += [f"{name}: {_short(promised[name])}" for name in ("undoes", "no_rollback") if name in promised]
@@ -157,8 +164,9 @@ def read_time(text: str) -> int:
     return round((datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) / timedelta(milliseconds=1))
 
 
-def _spelled_at(spelled: str) -> str:
-    return spelled_time(int(spelled)) if spelled.isdecimal() and len(spelled) <= _LONGEST_TIME else _short(spelled)
+def _said(name: str, spelled: str) -> str:
+    is_time = name in _TIMES and spelled.isdecimal() and len(spelled) <= _LONGEST_TIME
+    return spelled_time(int(spelled)) if is_time else _short(spelled)
 
 
 def _word(name: str) -> str:

@@ -179,24 +179,28 @@ class MemoryLog:
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
+        signed: str = "",
     ) -> Removal:
         self._require_open()
         with self.memory.lock:
             every = self._over(ended_before, spared)
             meant = [one for one in every if sagas is None or one.id in sagas]
             over = whole_families(((one, _family(one)) for one in meant), limit)
-            found = Removal(len(over), sum(self._remove(one, by, why, own=own) for one in over))
+            before = ended_before if signed else 0
+            fact = e.ContentRemoved(entries=0, by=by, why=why, own=own, before=before, signed=signed)
+            found = Removal(len(over), sum(self._remove(one, fact) for one in over))
             self._sign(is_end=bool(over))
         return found
 
-    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+    async def vouch_for_removals(self, *, by: str, why: str, signed: str = "") -> Removal:
         self._require_open()
         with self.memory.lock:
             marked = [record for record in self.memory.sagas.values() if record.removed]
             gone = [one for one in marked if all(removed_digest(kept.wire.body) is not None for kept in one.entries)]
             entries = sum(len(one.entries) for one in gone)
             for one in gone:
-                self._put_on_record(one, e.ContentRemoved(entries=len(one.entries), by=by, why=why, was_gone=True))
+                fact = e.ContentRemoved(entries=len(one.entries), by=by, why=why, was_gone=True, signed=signed)
+                self._put_on_record(one, fact)
             self._sign(is_end=bool(gone))
         return Removal(len(gone), entries)
 
@@ -301,7 +305,7 @@ class MemoryLog:
         is_needed = row.open_incidents or row.open_approvals or holds_on or counts
         return has_ended and not is_needed and not record.removed
 
-    def _remove(self, record: KeptSaga, by: str, why: str, *, own: bool) -> int:
+    def _remove(self, record: KeptSaga, fact: e.ContentRemoved) -> int:
         count = 0
         for place, kept in enumerate(record.entries):
             body = without_payload(kept.wire.name, kept.wire.body)
@@ -312,7 +316,7 @@ class MemoryLog:
             if row.saga == record.id:
                 self.memory.incidents[name] = (place, replace(row, why=""))
         record.removed, record.begun = True, replace(record.begun, labels={}, input=None)
-        self._put_on_record(record, e.ContentRemoved(entries=len(record.entries), by=by, why=why, own=own))
+        self._put_on_record(record, replace(fact, entries=len(record.entries)))
         return count
 
     def _put_on_record(self, record: KeptSaga, removed: e.ContentRemoved) -> None:

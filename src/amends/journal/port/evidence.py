@@ -208,12 +208,13 @@ class Evidence(Protocol):
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
+        signed: str = "",
     ) -> Removal:
         """Remove what the entries of sagas held that ended before this time, of so many of them at most.
 
         `sagas` names those that are meant; else it is all. In the same transaction each of them gets an entry that says
-        who removed it and why (ContentRemoved; `own`: they had asked for the saga), and that is signed. What is gone
-        without one counts as damage.
+        who removed it and why (ContentRemoved; `own`: they had asked for the saga; `signed`: the proof of their name),
+        and that is signed. What is gone without one counts as damage.
         Numbers, times, names and hashes stay, and so does everything that they prove. Only ended sagas with nothing
         open, and never policies, pauses, holds, or drills that were not withdrawn (completed sagas of `amends.drill`,
         which the gate asks about); payloads kept beside a body go with the last entry that needs them.
@@ -223,7 +224,7 @@ class Evidence(Protocol):
         """
         ...
 
-    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+    async def vouch_for_removals(self, *, by: str, why: str, signed: str = "") -> Removal:
         """Put on record who vouches for what is gone already, in journals from before removals were on record.
 
         Of sagas that are marked as removed, all of whose entries are empty, and of which none says who removed them.

@@ -540,18 +540,19 @@ class PostgresJournal:
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
+        signed: str = "",
     ) -> Removal:
         self._require_home()
         meant = retention.Meant(ended_before, spared, sagas)
-        remover = retention.RemovedBy(by, why, self._clock.now(), own)
+        remover = retention.RemovedBy(by, why, self._clock.now(), own, ended_before if signed else 0, signed)
         removal = await retention.remove_all(self._writer.ask, meant, remover, limit)
         if removal.sagas:
             await self._reader.ask(_vacuum)
         return removal
 
-    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+    async def vouch_for_removals(self, *, by: str, why: str, signed: str = "") -> Removal:
         self._require_home()
-        remover = retention.RemovedBy(by, why, self._clock.now())
+        remover = retention.RemovedBy(by, why, self._clock.now(), signed=signed)
         return await self._writer.ask(partial(retention.vouch, remover=remover))
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:

@@ -43,6 +43,20 @@ class RemovedBy(NamedTuple):
     why: str
     at: int
     own: bool = False
+    before: int = 0
+    signed: str = ""
+
+    def fact(self, entries: int, *, was_gone: bool = False) -> ContentRemoved:
+        """The entry of a saga that had so many."""
+        return ContentRemoved(
+            entries=entries,
+            by=self.by,
+            why=self.why,
+            own=self.own,
+            was_gone=was_gone,
+            before=self.before,
+            signed=self.signed,
+        )
 
 
 class _Removed(NamedTuple):
@@ -117,9 +131,7 @@ def vouch(batch: PostgresBatch, remover: RemovedBy) -> Removal:
     gone = [(saga, found) for saga in marked if (found := _gone(batch.database, saga))]
     batch.is_end = batch.is_end or bool(gone)
     for saga, entries in gone:
-        _put_on_record(
-            batch, saga, ContentRemoved(entries=entries, by=remover.by, why=remover.why, was_gone=True), remover.at
-        )
+        _put_on_record(batch, saga, remover.fact(entries, was_gone=True), remover.at)
     return Removal(len(gone), sum(entries for _, entries in gone))
 
 
@@ -141,9 +153,7 @@ def _remove(batch: PostgresBatch, saga: int, remover: RemovedBy) -> int:
     )
     database.run("UPDATE saga SET removed = true, labels = '{}', parent = NULL, root = NULL WHERE id = %s", (saga,))
     ((entries,),) = database.rows("SELECT head FROM saga WHERE id = %s", (saga,))
-    _put_on_record(
-        batch, saga, ContentRemoved(entries=entries, by=remover.by, why=remover.why, own=remover.own), remover.at
-    )
+    _put_on_record(batch, saga, remover.fact(entries), remover.at)
     return removed
 
 

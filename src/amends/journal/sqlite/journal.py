@@ -495,16 +495,17 @@ class SqliteJournal:
         spared: Spared = NOBODY,
         limit: int | None = None,
         sagas: Collection[SagaId] | None = None,
+        signed: str = "",
     ) -> Removal:
         self._require_home()
         wanted = retention.WantedSagas(ended_before, spared, sagas)
-        signed = retention.Signed(by, why, self._clock.now(), own)
-        return await retention.remove_all(self._writer.ask, wanted, signed, limit)
+        by_whom = retention.Signed(by, why, self._clock.now(), own, ended_before if signed else 0, signed)
+        return await retention.remove_all(self._writer.ask, wanted, by_whom, limit)
 
-    async def vouch_for_removals(self, *, by: str, why: str) -> Removal:
+    async def vouch_for_removals(self, *, by: str, why: str, signed: str = "") -> Removal:
         self._require_home()
-        signed = retention.Signed(by, why, self._clock.now())
-        found = await self._writer.ask(partial(retention.vouch, signed=signed))
+        by_whom = retention.Signed(by, why, self._clock.now(), signed=signed)
+        found = await self._writer.ask(partial(retention.vouch, signed=by_whom))
         return Removal(found.sagas, found.entries)
 
     async def removable(self, *, ended_before: int, spared: Spared = NOBODY) -> int:

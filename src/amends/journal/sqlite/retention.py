@@ -55,6 +55,20 @@ class Signed(NamedTuple):
     why: str
     at: int
     own: bool = False
+    before: int = 0
+    signed: str = ""
+
+    def fact(self, entries: int, *, was_gone: bool = False) -> ContentRemoved:
+        """The entry of a saga that had so many."""
+        return ContentRemoved(
+            entries=entries,
+            by=self.by,
+            why=self.why,
+            own=self.own,
+            was_gone=was_gone,
+            before=self.before,
+            signed=self.signed,
+        )
 
 
 class RemovedRows(NamedTuple):
@@ -186,9 +200,7 @@ def vouch(batch: Batch, signed: Signed) -> RemovedRows:
     marked = [int(row) for (row,) in batch.database.rows("SELECT id FROM saga WHERE removed = 1 ORDER BY id")]
     gone = [(saga, found) for saga in marked if (found := _gone(batch.database, saga))]
     for saga, entries in gone:
-        _put_on_record(
-            batch, saga, ContentRemoved(entries=entries, by=signed.by, why=signed.why, was_gone=True), signed.at
-        )
+        _put_on_record(batch, saga, signed.fact(entries, was_gone=True), signed.at)
     batch.is_end = batch.is_end or bool(gone)
     return RemovedRows(len(gone), sum(entries for _, entries in gone))
 
@@ -215,9 +227,7 @@ def _remove(batch: Batch, saga: int, signed: Signed, blocks: set[int]) -> int:
     database.run("UPDATE incident SET why = '' WHERE saga = ?", (saga,))
     database.run(_LABELS, (saga,))
     database.run("UPDATE saga SET removed = 1, labels = '{}' WHERE id = ?", (saga,))
-    _put_on_record(
-        batch, saga, ContentRemoved(entries=len(rows), by=signed.by, why=signed.why, own=signed.own), signed.at
-    )
+    _put_on_record(batch, saga, signed.fact(len(rows)), signed.at)
     return sum(bool(old[5] != new[5] and removed_digest(old[5]) is None) for old, new in zip(rows, kept, strict=True))
 
 

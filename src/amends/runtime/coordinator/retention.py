@@ -23,10 +23,12 @@ from amends.core import events as e
 from amends.core.state.deciders import own_decision, require_person
 from amends.core.words.values import CONTROL, PERSON, SagaId
 from amends.dataclass import dataclass
-from amends.errors import InputError, ProofError, RefusedError, unknown_saga
+from amends.errors import InputError, RefusedError, unknown_saga
+from amends.evidence.proof.statement import EVERY_SAGA
 from amends.journal.port.evidence import Removal, Spared
 from amends.journal.port.journal import ROOT, Journal
 from amends.runtime.declare.names import SYSTEM, checked_actor
+from amends.runtime.drive.policies import Policies
 from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.local import LocalEngine
 from amends.source.marked import age_s
@@ -68,6 +70,7 @@ class Retention:
         dry_run: bool = False,
         by: str = SYSTEM,
         why: str = "",
+        proof: Proof | None = None,
     ) -> Pruned:
         """Remove what sagas held that ended longer ago than this: "90d", "12h", seconds or a timedelta; or before this
         time, a datetime with its zone.
@@ -75,9 +78,9 @@ class Retention:
         Never of one that is unfinished, has something open, or is held. keep: labels, as `name` or `name=value`, whose
         sagas are left alone. A saga and all that it called go as one, and stay as one where one of them has to. At most
         `limit` sagas for each call, or one family that is larger; dry_run only counts. It cannot be taken back, and
-        each saga gets an entry that says who did it (`by`: a person, or the system) and why.
+        each saga gets an entry that says who did it (`by`: a person, or the system) and why. `proof`, of a person: as
+        for `grant`.
         """
-        await self._refuse_where_signed(checked_actor(by))
         remover = Remover(by=_may_prune(checked_actor(by)), why=why.strip() or f"it ended {_since(older_than)}")
         if limit < 1:
             raise InputError(f"limit={limit}: prune at least one saga, or ask for a dry run")
@@ -88,6 +91,8 @@ class Retention:
             found = await _next(self.journal, remover, ended_before, spared, limit)
             left = await self.journal.removable(ended_before=ended_before, spared=found.spared)
             return Pruned(sagas=0, entries=0, left=left, refused=len(found.refused))
+        if self._engine.policies is not None:
+            remover = await signed_by(self._engine.policies, remover, proof, before=ended_before)
         removed, found = await remove(self.journal, remover, ended_before=ended_before, spared=spared, limit=limit)
         left = await self.journal.removable(ended_before=ended_before, spared=found.spared)
         return Pruned(
@@ -97,16 +102,6 @@ class Retention:
             refused=len(found.refused),
             families=found.families,
         )
-
-    async def _refuse_where_signed(self, by: str) -> None:
-        policies = self._engine.policies
-        if policies is not None and by.startswith(PERSON):
-            await policies.refresh()
-            if policies.proof_since is not None:
-                raise ProofError(
-                    "decisions on this journal are signed, and a removal cannot be yet: nothing is removed in a "
-                    "person's name"
-                )
 
     async def retain(self, saga: str, *, why: str, by: str | None = None) -> None:
         """Keep what this saga held until the hold is lifted, however old it is. Raises UnknownSagaError."""
@@ -169,6 +164,17 @@ class Remover:
 
     by: str
     why: str
+    signed: str = ""
+
+
+async def signed_by(
+    policies: Policies, remover: Remover, proof: Proof | None, *, before: int = 0, was_gone: bool = False
+) -> Remover:
+    """The remover with a person's signature, where one is asked for or given. Raises ProofError."""
+    if proof is None and not remover.by.startswith(PERSON):
+        return remover
+    fact = e.ContentRemoved(entries=0, by=remover.by, why=remover.why, before=before, was_gone=was_gone)
+    return replace(remover, signed=await policies.proved(SagaId(EVERY_SAGA), fact, proof))
 
 
 class Next(NamedTuple):
@@ -213,6 +219,7 @@ async def remove(
             ended_before=ended_before,
             spared=found.spared,
             sagas=mine,
+            signed=remover.signed,
         )
         sagas, entries = sagas + removed.sagas, entries + removed.entries
     return Removal(sagas, entries), found

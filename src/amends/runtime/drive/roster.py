@@ -24,7 +24,7 @@ from amends.dataclass import altered
 from amends.errors import AmendsError, InputError, JournalConflictError, ProofError
 from amends.evidence.proof.keys import read_key, read_signature
 from amends.evidence.proof.roster import BESIDE, EnrolledKey, Roster, SagaDecisions, SignableDecision
-from amends.evidence.proof.statement import APPROVALS, DECISIONS, Question, SignatureField, read_time
+from amends.evidence.proof.statement import APPROVALS, DECISIONS, EVERY_SAGA, Question, SignatureField, read_time
 from amends.journal.codec import spelled
 from amends.journal.port.journal import Entry, Journal, Summary
 
@@ -86,7 +86,7 @@ class Proofs:
             given = await _signature(proof, text)
             signed = str(SignatureField(going.entry, going.hash, going.policy, going.at, given))
             name, body = spelled(signed_fact(fact, signed))
-            used = set[str]() if saga == _SAGA else await self._used(saga)
+            used = set[str]() if saga in {_SAGA, EVERY_SAGA} else await self._used(saga)
             decision = SignableDecision(saga=saga, number=0, name=name, body=body, asked=asked)
             roster.checked(decision, None if saga == _SAGA else used)
         except AmendsError as exc:
