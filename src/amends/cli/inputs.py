@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any
 
 from amends.core.state.limits import LimitName
-from amends.core.words.values import DEEPEST, is_too_deep
 from amends.errors import DeclarationError, InputError, PolicyError
 from amends.gate.policy import Policy
 from amends.runtime.declare.limits import Limit, Limits, whole
 from amends.source.marked import age_s, duration_s, nearest
-
-_TOO_DEEP: Final = f"{{}} is nested too deeply: more than {DEEPEST} levels cannot be kept; give it flatter"
+from amends.source.strict_json import parse_json
 
 
 def read_document(given: str | None, *, option: str = "--input") -> object:
@@ -25,11 +21,11 @@ def read_document(given: str | None, *, option: str = "--input") -> object:
     if given is None:
         return None
     if given == "-":
-        return _parse(sys.stdin.buffer.read(), "stdin")
+        return parse_json(sys.stdin.buffer.read(), "stdin")
     if not given.startswith("@"):
-        return _parse(given.encode("utf-8", "surrogateescape"), option)
+        return parse_json(given.encode("utf-8", "surrogateescape"), option)
     try:
-        return _parse(Path(given[1:]).read_bytes(), given[1:])
+        return parse_json(Path(given[1:]).read_bytes(), given[1:])
     except OSError as exc:
         raise InputError(f"{option} {given}: {exc.strerror}") from None
 
@@ -75,34 +71,6 @@ def read_limits(given: Iterable[str], declared: Limits | None) -> Limits | None:
             raise InputError(f"--limit {word}: {str(exc).removeprefix('Limits: ')}") from None
         found[name] = Limit(most, known.then, known.stop_children) if known else Limit(most)
     return Limits(**found) if found else None
-
-
-def _parse(text: bytes, where: str) -> object:
-    try:
-        found: object = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_refuse)
-    except json.JSONDecodeError as exc:
-        raise InputError(f"{where} is not JSON: line {exc.lineno}, column {exc.colno}: {exc.msg}") from None
-    except UnicodeDecodeError as exc:
-        raise InputError(f"{where} is not UTF-8 text: byte {exc.start} is {text[exc.start]:#04x}") from None
-    except RecursionError:
-        raise InputError(_TOO_DEEP.format(where)) from None
-    except ValueError as exc:
-        raise InputError(f"{where} cannot be read: {exc}") from None
-    if is_too_deep(found):
-        raise InputError(_TOO_DEEP.format(where))
-    return found
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise InputError(f"the input has the key {twice!r} twice in one object; which one counts is not clear")
-    return made
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise InputError(f"the input holds {constant}, which is not JSON")
 
 
 def read_policy(file: str) -> Policy:

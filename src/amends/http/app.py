@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from amends.dataclass import dataclass
 from amends.errors import AmendsError
 from amends.http import problems
 from amends.http.callers import Caller, UnknownCallerError
+from amends.http.feed import Feed
 
 if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
@@ -35,6 +36,10 @@ class Served:
     """The journal's address, without what is secret in it."""
     url: str
     """Where people reach this server, for links."""
+    environments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Other words for environments, beside the policy's: as the coordinator has them."""
+    feed: Feed
+    """The entries of the journal as they come, of whoever writes them."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server is told to stop: whoever streams ends the stream."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from amends import errors
 from amends.errors import AmendsError
@@ -27,15 +28,18 @@ _STATUS: Final[Mapping[type[AmendsError], int]] = {
 }
 _PHRASES: Final = {
     400: "Bad request", 401: "Who is asking?", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
-    409: "Refused", 413: "Too large", 422: "Not as it should be", 429: "Too many", 500: "Our fault", 503: "Not now",
+    408: "Too slow", 409: "Refused", 413: "Too large", 415: "Not JSON", 422: "Not as it should be", 429: "Too many",
+    500: "Our fault", 503: "Not now",
 }  # fmt: skip
 
 
-def problem(status: int, detail: str, *, kind: str = "about:blank", **more: object) -> Response:
+def problem(
+    status: int, detail: str, *, kind: str = "about:blank", headers: Mapping[str, str] | None = None, **more: object
+) -> Response:
     """An answer that says what went wrong, which one, and what to do."""
     body = {"type": kind, "title": _PHRASES.get(status, "Error"), "status": status, "detail": detail, **more}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse(body, status, headers, MEDIA_TYPE)
+    said = {**(headers or {}), **({"WWW-Authenticate": "Bearer"} if status == 401 else {})}
+    return Response(json.dumps(body), status, said, MEDIA_TYPE)
 
 
 def status_of(error: AmendsError) -> int:

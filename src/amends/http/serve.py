@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from amends.http.app import Served, make_app
 from amends.http.bearer import BearerTokens
 from amends.http.callers import Scope
 from amends.http.console import Logins
+from amends.http.feed import Feed
 from amends.http.peers import PeerProtocol, Peers, listen_at
 from amends.journal.port.journal import Journal
 from amends.runtime.settings import Settings
@@ -80,15 +81,35 @@ async def serve(
         )
         async with opening as coordinator:
             urls = [_url(listening, one) for one in sockets]
-            served = Served(coordinator=coordinator, journal=shown(journal), url=urls[-1])
-            async with _running(listening, sockets, served, coordinator.journal) as logins:
+            feed = Feed(coordinator.journal, SystemClock(), coordinator.settings.poll_s)
+            served = Served(
+                coordinator=coordinator,
+                journal=shown(journal),
+                url=urls[-1],
+                environments=environments or {},
+                feed=feed,
+            )
+            coordinator.observe(lambda _: feed.stir())
+            async with _beside(feed.run()), _running(listening, sockets, served, coordinator.journal) as logins:
                 ready(urls, _login_url(listening, sockets[-1], logins))
                 await _told_to_stop()
                 served.stopping.set()
+                feed.close()
     finally:
         for one in sockets:
             one.close()
         _remove(listening.socket)
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """While this lasts, so does the work."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 def require_safe(listening: Listening) -> None:

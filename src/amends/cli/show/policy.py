@@ -10,19 +10,17 @@ from amends.cli import config
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.tables import Table
 from amends.cli.show.timeline import cells
-from amends.core.events import PolicyAdopted
 from amends.core.words.contracts import Contract, Reversibility
-from amends.core.words.values import POLICIES, SagaId
 from amends.core.words.verdict import Decision, Verdict
 from amends.evidence.drills import DrilledAt, drilled_at
 from amends.gate.cases import Case
 from amends.gate.environments import placed
 from amends.gate.explain import Heard
 from amends.gate.facts import Facts
-from amends.gate.load import builtin_policy
 from amends.gate.policy import Policy, Rule, judge, strictness
 from amends.gate.recompute import Recorded, recorded_verdicts
 from amends.journal.port.journal import Journal, SagaQuery, SagaRow
+from amends.operate.judging import heard_fields, in_force
 from amends.text import counted, lines_of, moment, span, spelled, visible
 
 DECISIONS: Final = {
@@ -83,7 +81,7 @@ def tell_verdict(out: Output, verdict: Verdict, rules: Sequence[Heard]) -> None:
     out.say()
     width = max((len(each.rule.id) for each in rules), default=0)
     for each in rules:
-        out.record("rule", _heard_fields(each))
+        out.record("rule", heard_fields(each))
         mark: Part = ("matched  ", "green") if each.matched else ("-        ", "dim")
         out.say(mark, f"{each.rule.id:<{width}}  {each.rule.decision:<13}  ", _because(each))
 
@@ -98,20 +96,6 @@ def _because(each: Heard) -> str:
         return f"in doubt, which counts: {', '.join(each.in_doubt)}" if each.holds is None else ""
     what = "" if each.condition is None else visible(str(each.condition), 120)
     return f"{'exempt: ' * each.exempt}{what}; saw {spelled(each.saw)}"
-
-
-def _heard_fields(each: Heard) -> dict[str, object]:
-    return {
-        "id": each.rule.id,
-        "decision": each.rule.decision,
-        "line": each.rule.line,
-        "matched": each.matched,
-        "holds": each.holds,
-        "condition": None if each.condition is None else {"fact": each.condition.fact, **each.condition.wants},
-        "saw": each.saw,
-        "exempt": each.exempt,
-        "in_doubt": each.in_doubt,
-    }
 
 
 # -- test -------------------------------------------------------------------------------------------------------------
@@ -265,23 +249,16 @@ def tell_adopted(out: Output, policy: Policy, by: str, why: str, *, is_new: bool
 
 async def tell_in_force(out: Output, journal: Journal) -> None:
     """The newest policy of a journal, else the built-in one, as its text stands on record."""
-    newest: PolicyAdopted | None = None
-    at: int | None = None
-    async for entry in journal.read(SagaId(POLICIES)):
-        if isinstance(entry.event, PolicyAdopted):
-            newest, at = entry.event, entry.at
-    if newest is None or at is None:
-        built_in = builtin_policy()
-        digest, text, by, why = built_in.digest, built_in.text, "", ""
-        adopted = "never: this is the built-in one, which judges where none was adopted"
-    else:
-        digest, text, by, why = newest.digest, newest.text, newest.by, newest.why
+    found = await in_force(journal)
+    at, by, why = found.adopted_at, found.by, found.why
+    adopted = "never: this is the built-in one, which judges where none was adopted"
+    if at is not None:
         adopted = f"{moment(at)} by {visible(by)}"
-    out.record("policy", {"digest": digest, "adopted_at": at, "by": by, "why": why, "text": text})
-    out.say(("policy      ", "dim"), (visible(digest), "bold"))
+    out.record("policy", asdict(found))
+    out.say(("policy      ", "dim"), (visible(found.digest), "bold"))
     out.say(("adopted     ", "dim"), adopted)
     if why:
         out.say(("why         ", "dim"), visible(why))
     out.say()
-    for line in lines_of(text):
+    for line in lines_of(found.text):
         out.say(visible(line))

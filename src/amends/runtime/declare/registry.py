@@ -85,6 +85,10 @@ class Registry:
         """Actions that users have declared; the runtime's own are left out."""
         return tuple(action for action in self._actions.values() if not action.topic.startswith(BUILT_IN))
 
+    def definitions(self) -> tuple[SagaDefinition, ...]:
+        """Definitions that were declared, or used, in this process; the runtime's own are left out."""
+        return tuple(self._definitions.values())
+
     def definition_names(self) -> frozenset[str]:
         """Each as `name/version`: what was declared, or used, in this process."""
         return frozenset(f"{name}/{version}" for name, version in self._definitions)
