@@ -14,7 +14,8 @@ ASKED = b"COMMIT\x00"
 
 class Proxy:
     """`cut_answers`: of so many commits the answer is lost, though they are done. `cut_asks`: so many COMMITs get lost
-    on their way. `commit_delay_s`: each COMMIT takes so much longer to arrive. `is_held`: nothing goes through.
+    on their way. `turns` counts how often a client went on after an answer. `commit_delay_s`: each COMMIT takes so much
+    longer to arrive. `is_held`: nothing goes through.
     """
 
     def __init__(self, port: int, *, commit_delay_s: float = 0.0) -> None:
@@ -22,6 +23,8 @@ class Proxy:
         self.cut_asks = 0
         self.cuts = 0
         self.commits = 0
+        self.turns = 0
+        self._is_answered = True
         self.is_held = False
         self.commit_delay_s = commit_delay_s
         self.port = 0
@@ -103,6 +106,8 @@ class Proxy:
             one.transport.abort()
 
     async def _on_ask(self, data: bytes) -> bool:
+        self.turns += self._is_answered
+        self._is_answered = False
         if ASKED not in data:
             return True
         self.commits += 1
@@ -114,6 +119,7 @@ class Proxy:
         return True
 
     async def _on_answer(self, data: bytes) -> bool:
+        self._is_answered = True
         if self.cut_answers and ANSWER in data:
             self.cut_answers -= 1
             return False

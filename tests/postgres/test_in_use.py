@@ -17,14 +17,18 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
 from amends.errors import EvidenceKeyError, InputError, JournalAccessError, JournalVersionError
 from amends.journal.port.entries import Summary
+from amends.journal.port.leases import Lease
 from amends.journal.port.lists import SagaQuery
 from amends.journal.postgres import PostgresJournal
 from amends.journal.postgres.address import PostgresAddress
 from amends.journal.postgres.database import migrate, newest
-from amends.testing.journal_suite.samples import started
+from amends.testing.journal_suite.samples import resumed, started
+from tests.postgres.proxy import Proxy
 from tests.postgres.server import PostgresServer, free_port
 
 SHELF: dict[str, str] = {}
+RUNNING = Summary(status=SagaStatus.RUNNING)
+HELD = Lease(SagaId("s"), "", 0)
 
 
 @action("shelf.put", idempotent=True)
@@ -77,6 +81,28 @@ def test_a_coordinator_runs_sagas_on_it_and_another_one_finds_them(address: str)
 
     SHELF.clear()
     asyncio.run(whole())
+
+
+def test_an_append_waits_for_two_answers_of_the_database_and_no_more(
+    shared_server: PostgresServer, address: str
+) -> None:
+    """Whose saga it is, and whether it is durable: on a network each answer takes its time."""
+
+    async def turns(proxy: Proxy) -> float:
+        through = address.replace(f":{shared_server.port}/", f":{proxy.port}/")
+        journal = await PostgresJournal.open(through, SystemClock(), inline=True)
+        await journal.append(SagaId("s"), [started()], after=0, summary=RUNNING)
+        for number in range(1, 7):
+            await journal.append(SagaId("s"), [resumed(str(number))], after=number, summary=RUNNING, lease=HELD)
+        before = proxy.turns
+        for number in range(7, 27):
+            await journal.append(SagaId("s"), [resumed(str(number))], after=number, summary=RUNNING, lease=HELD)
+        found = (proxy.turns - before) / 20
+        await journal.close()
+        return found
+
+    with Proxy(shared_server.port) as proxy:
+        assert asyncio.run(turns(proxy)) == 2
 
 
 def test_an_empty_database_a_newer_and_an_older_journal_are_refused(

@@ -173,14 +173,14 @@ def _keep(database: PostgresDatabase, kept: Sequence[tuple[int, Mapping[str, str
         for digest, text in blobs.items():
             if digest not in below:
                 database.run("INSERT INTO blob (digest, data) VALUES (%s, %s) ON CONFLICT DO NOTHING", (digest, text))
-                if database.run(_USE, (row, digest)):
+                if database.changed(_USE, (row, digest)):
                     continue
             below.update(named_by(text))
 
 
 def _wake(batch: PostgresBatch, appends: Sequence[PostgresAppend]) -> None:
     woken = sorted({one.summary.wakes for one in appends if one.summary.wakes is not None})
-    if woken and batch.database.run(_WAKE, (woken,)):
+    if woken and batch.database.changed(_WAKE, (woken,)):
         batch.has_news = True
     if any(one.lease is None for one in appends):
         batch.has_news = True  # whoever holds it, or looks for work, has not heard of it

@@ -50,6 +50,7 @@ class PostgresDatabase:
 
     def __init__(self, address: PostgresAddress) -> None:
         self._raw = psycopg.connect(address.conninfo, autocommit=True)
+        self._pipeline: psycopg.Pipeline | None = None
         try:
             self.run(_SETTINGS)
             found = self.first(_SELF)
@@ -66,9 +67,29 @@ class PostgresDatabase:
     def is_lost(self) -> bool:
         return self._raw.closed or self._raw.broken
 
-    def run(self, sql: str, values: Values = ()) -> int:
-        """How many rows it changed, where it is a statement that changes rows."""
-        return self._raw.execute(sql.encode(), values or None).rowcount
+    def run(self, sql: str, values: Values = ()) -> None:
+        """Run it; when it is together with others, what goes wrong is told with the next answer."""
+        self._raw.execute(sql.encode(), values or None)
+
+    def changed(self, sql: str, values: Values = ()) -> int:
+        """Run it; how many rows it changed."""
+        cursor = self._raw.execute(sql.encode(), values or None)
+        if self._pipeline is not None:
+            self._pipeline.sync()
+        return cursor.rowcount
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """Statements go one after another and wait for no answer that nobody asks for; the last ones are in at the end.
+
+        After one that fails the others do nothing, and the trouble is that one's.
+        """
+        with self._raw.pipeline() as pipeline:
+            self._pipeline = pipeline
+            try:
+                yield
+            finally:
+                self._pipeline = None
 
     def run_many(self, sql: str, values: Iterable[Sequence[Value]]) -> None:
         with self._raw.cursor() as cursor:

@@ -53,7 +53,7 @@ def retire(batch: PostgresBatch, worker: str) -> None:
 
 def release(batch: PostgresBatch, lease: Lease) -> None:
     sql = "UPDATE saga SET worker = '' WHERE name = %s AND worker = %s AND epoch = %s"
-    if batch.database.run(sql, tuple(lease)):
+    if batch.database.changed(sql, tuple(lease)):
         batch.has_news = True
 
 

@@ -115,7 +115,7 @@ def _wake(batch: PostgresBatch, freed: Iterable[str]) -> None:
     database = batch.database
     for resource in freed:
         for saga, step in database.rows(_NEXT, (resource, resource)):
-            if database.first(_LACKS, (saga, step)) is None and database.run(_NUDGE, (saga,)):
+            if database.first(_LACKS, (saga, step)) is None and database.changed(_NUDGE, (saga,)):
                 batch.has_news = True
 
 

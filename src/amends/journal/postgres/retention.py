@@ -143,7 +143,7 @@ def _gone(database: PostgresDatabase, saga: int) -> int:
 
 def _remove(batch: PostgresBatch, saga: int, remover: RemovedBy) -> int:
     database = batch.database
-    removed = database.run(_BODIES, (saga,))
+    removed = database.changed(_BODIES, (saga,))
     database.run(_LAST_USES, (saga, saga))
     database.run("DELETE FROM blob_use WHERE saga = %s", (saga,))
     database.run("UPDATE incident SET why = '' WHERE saga = %s", (saga,))

@@ -275,7 +275,7 @@ class SequencerThread:
             return False
         with database.raw.transaction():
             database.run("SET LOCAL synchronous_commit = off")  # a lease that a crash forgets is only taken again
-            return database.run(_TAKE, (self._handle, LEASE_S, self._handle)) > 0
+            return database.changed(_TAKE, (self._handle, LEASE_S, self._handle)) > 0
 
     def _resign(self, database: PostgresDatabase) -> None:
         with suppress(psycopg.Error):

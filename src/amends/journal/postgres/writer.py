@@ -186,15 +186,15 @@ class PostgresWriter:
         for ask in asks:
             ask.result = ask.trouble = None
         count = self._count + 1
-        with database.raw.pipeline():
-            database.run("BEGIN")
-            database.run(_COUNT, (self._handle, count))
         batch = PostgresBatch(database, self._clock.now)
-        _answer(batch, asks)
-        batch.flush()
-        self._doubted = count
         try:
-            database.commit()
+            with database.together():
+                database.run("BEGIN")
+                database.run(_COUNT, (self._handle, count))
+                _answer(batch, asks)
+                batch.flush()
+                self._doubted = count
+                database.commit()
         except psycopg.Error:
             if not database.is_lost:
                 self._doubted = None  # it was answered: with no
