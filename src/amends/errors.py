@@ -9,7 +9,7 @@ AmendsError
 │   │   └── Flawed              (in a validation) the result cannot be used, and this is why
 │   ├── ChangedSince            (in a compensation) someone changed it since; do not overwrite
 │   ├── CommandError            (of a saga's file) how a command ended says nothing of the world
-│   └── ServerError             (of a gateway) what a server answered, or that it did not, says nothing of the world
+│   └── ServerError             (of a server) what it answered, or that it did not, says nothing of the world
 ├── said by a saga's function about its work (users raise these)
 │   ├── Complete                the work is done, before the function's end
 │   ├── CallPerson              nothing is taken back: a person has to decide
@@ -130,7 +130,7 @@ class CommandError(AmendsError):
 
 
 class ServerError(AmendsError):
-    """A server behind a gateway ended, broke the connection or answered with an error: nobody knows what it did."""
+    """A server that was called ended, broke the connection or answered with an error: nobody knows what it did."""
 
 
 class Complete(AmendsError):  # noqa: N818 - no error: the product's word, said by users in a saga's function

@@ -75,7 +75,7 @@ def test_all_mistakes_of_a_file_are_told_at_once(amends: Shell) -> None:
     assert said.code == 1
     assert said.out.splitlines() == [
         "s.yaml:4: unknown key 'rum' in a step; did you mean run?",
-        "s.yaml:4: step a has neither run nor shell; say what it does",
+        "s.yaml:4: step a has no run, no shell and no http; say what it does",
         "s.yaml:5: id 'a' twice; the first is in line 4",
         "s.yaml:5: run has to be a list, as in [c]; a text for a shell is `shell:`",
     ]

@@ -17,6 +17,7 @@ from amends.errors import InputError, SagaFileError
 from amends.runtime.declare.registry import PROCESS
 from amends.sagafile import FileSaga, json_schema, parse_saga
 from amends.sagafile.definition import version_of
+from amends.sagafile.model import CommandLine
 from amends.sagafile.schema import FILE, STEP
 from amends.sagafile.templates import bound, closed, template
 from amends.source.marked import Mistakes
@@ -27,6 +28,7 @@ from tests.sagafile.places import EXAMPLES
 FILES = [
     EXAMPLES / "release.yaml",
     EXAMPLES / "offboarding.yaml",
+    EXAMPLES / "order.yaml",
     EXAMPLES / "migration/migration.yaml",
     EXAMPLES / "refactoring/refactoring.yaml",
 ]
@@ -53,7 +55,7 @@ def mistake(steps: str, head: str = HEAD) -> str:
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        ("id: x", "s.yaml:5: step x has neither run nor shell; say what it does"),
+        ("id: x", "s.yaml:5: step x has no run, no shell and no http; say what it does"),
         ("id: x, run: [a], shell: b", "s.yaml:5: step x has both run and shell; keep one"),
         ("id: x, run: a b c d", "s.yaml:5: run has to be a list, as in [a, b, c, …]; a text for a shell is `shell:`"),
         ("id: x, run: [a], rsik: [b]", "s.yaml:5: unknown key 'rsik' in a step; did you mean risk?"),
@@ -136,6 +138,7 @@ def test_a_secret_that_is_not_set_is_told_before_anything_runs() -> None:
 
 def test_numbers_and_words_are_arguments_as_they_are_written() -> None:
     step = saga("  - {id: x, run: [tail, -n, +5, 1.10, true, 0x1f]}").written.steps[0]
+    assert isinstance(step.command, CommandLine)
     assert step.command.run == (("tail",), ("-n",), ("+5",), ("1.10",), ("true",), ("0x1f",))
 
 

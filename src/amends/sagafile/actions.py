@@ -7,6 +7,7 @@ file can take the step back.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,21 +16,32 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from amends.core.words.contracts import BACK
 from amends.core.words.values import Json
-from amends.errors import ChangedSince, CommandError, Fatal, InputError, NotDone
+from amends.dataclass import dataclass
+from amends.errors import (
+    ChangedSince,
+    CommandError,
+    Fatal,
+    InputError,
+    NotDone,
+    Retry,
+    SecretUnavailableError,
+    ServerError,
+)
 from amends.process.running import small_environment
 from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, ProbeAnswer, key
 from amends.runtime.declare.decorators import register
-from amends.sagafile.model import UNSEEN, CommandLine, StepPlan
+from amends.sagafile.exchange import exchange, kept, whole
+from amends.sagafile.model import UNSEEN, Call, CommandLine, HttpRequest, StepPlan
 from amends.sagafile.program import SHELL, Called, Printed, Show, ShowOf, call
-from amends.sagafile.templates import bound, closed
+from amends.sagafile.templates import OF_SECRETS, Template, bound, closed, looked_up
 from amends.secrets import Secret
 
 if TYPE_CHECKING:
     from amends.changeset import Files  # loaded by those who have trees to work on
 
 Object = dict[str, Any]
-_WORDS: Final = ("run", "shell")
-_PARTS: Final = ("compensate", "mitigate", "probe", "before")
+_WORDS: Final = ("run", "shell", "http")
+PARTS: Final = ("compensate", "mitigate", "probe", "before")
 
 
 def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, Json]) -> Object:
@@ -39,19 +51,22 @@ def arguments(step: StepPlan, *, saga: str, directory: str, known: Mapping[str, 
     using: Object = {**made, "directory": directory, "saga": saga}
     if step.resources:
         using["resources"] = [bound(text, known) for text in step.resources]
-    for name in _PARTS:
-        command: CommandLine | None = getattr(step, name)
+    for name in PARTS:
+        command: Call | None = getattr(step, name)
         if command is not None:
             using[name] = _spelled(command, known)
     return {**({"files": None} if step.files else {}), **words, "using": using}
 
 
-def _spelled(command: CommandLine, known: Mapping[str, Json]) -> Object:
+def _spelled(command: Call, known: Mapping[str, Json]) -> Object:
+    secrets = {name: Secret.env(name) for name in command.secrets}
+    if isinstance(command, HttpRequest):
+        return {"http": kept(command, known), **({"secrets": secrets} if secrets else {})}
     made: Object = {"run": [bound(word, known) for word in command.run]} if command.run else {"shell": command.script}
     if command.env:
         made["env"] = {name: bound(text, known) for name, text in command.env.items()}
-    if command.secrets:
-        made["secrets"] = {name: Secret.env(name) for name in command.secrets}
+    if secrets:
+        made["secrets"] = secrets
     if command.stdin:
         made["stdin"] = bound(command.stdin, known)
     if command.cwd:
@@ -71,8 +86,20 @@ def verifying_environment(shared: CommandLine, *, saga: str, known: Mapping[str,
     return {**small_environment(shared.inherit), **given, **secrets, "AMENDS_SAGA": saga}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a command ended, or a request was answered: the word that its file has for it, and what is left of it."""
+
+    says: str
+    result: Object
+    told: str
+    is_cut: bool
+    is_answer: bool = False
+    wait_s: float | None = None
+
+
 class StepCommands:
-    """The commands of one step, as functions that the runtime calls."""
+    """The commands and requests of one step, as functions that the runtime calls."""
 
     def __init__(self, step: StepPlan, show: ShowOf | None) -> None:
         self._step = step
@@ -81,8 +108,10 @@ class StepCommands:
     async def perform(self, words: Object, with_it: Object, files: Files | None = None) -> Object:
         about = {"saga": str(with_it.get("saga", "")), "key": key()}
         show = self._shown(self._step.id)
-        printed = await self._called(self._step.command, {**with_it, **words}, with_it, about, show, files)
-        return self._ended(self._step.command, printed, last=self._step.retries is None)
+        ending = await self._called(self._step.command, {**with_it, **words}, with_it, about, show, files)
+        if ending.says == "failed" and self._step.retries is not None and ending.wait_s is not None:
+            raise Retry(ending.told, after=ending.wait_s)
+        return self._ended(ending, last=self._step.retries is None)
 
     async def compensate(self, done: Done) -> None:
         await self._back(done, self._step.compensate, "compensate")
@@ -90,7 +119,7 @@ class StepCommands:
     async def mitigate(self, done: Done) -> None:
         await self._back(done, self._step.mitigate, "mitigate")
 
-    async def _back(self, done: Done, command: CommandLine | None, name: str) -> None:
+    async def _back(self, done: Done, command: Call | None, name: str) -> None:
         using = cast("Object", done.args["using"])
         assert command is not None  # noqa: S101 - it is registered only where there is one
         about: dict[str, Json] = {
@@ -102,30 +131,29 @@ class StepCommands:
             "before": done.before,
         }
         about["done"] = _document(done.args, about)
-        printed = await self._called(command, using[name], using, about, self._shown(f"{self._step.id}, back"))
-        self._ended(command, printed)
+        show = self._shown(f"{self._step.id}, back")
+        self._ended(await self._called(command, using[name], using, about, show, timeout_s=self._step.undo_timeout_s))
 
     async def probe(self, asked: Asked) -> ProbeAnswer:
-        using = cast("Object", asked.args["using"])
-        command = self._step.probe
-        assert command is not None  # noqa: S101 - it is registered only where there is one
-        printed = await self._called(command, using["probe"], using, {"saga": asked.saga, "key": asked.key})
-        match _says(command, printed):
+        ending = await self._looked(asked, self._step.probe, "probe")
+        match ending.says:
             case "happened":
-                return Happened(cast("Json", _result(printed)))
+                return Happened(cast("Json", ending.result))
             case "not_happened":
                 return NotHappened()
             case _:
-                raise CommandError(_told(command, printed))
+                raise CommandError(ending.told)
 
     async def before(self, asked: Asked) -> Object:
+        ending = await self._looked(asked, self._step.before, "before")
+        if ending.says != "succeeded" or ending.is_cut:
+            raise CommandError(ending.told)
+        return ending.result
+
+    async def _looked(self, asked: Asked, command: Call | None, name: str) -> Ending:
         using = cast("Object", asked.args["using"])
-        command = self._step.before
         assert command is not None  # noqa: S101 - it is registered only where there is one
-        printed = await self._called(command, using["before"], using, {"saga": asked.saga, "key": asked.key})
-        if _says(command, printed) != "succeeded" or printed.cut:
-            raise CommandError(_told(command, printed))
-        return _result(printed)
+        return await self._called(command, using[name], using, {"saga": asked.saga, "key": asked.key})
 
     def _shown(self, who: str) -> Show | None:
         show = self._show
@@ -133,21 +161,50 @@ class StepCommands:
 
     async def _called(
         self,
-        command: CommandLine,
+        command: Call,
         words: Object,
         using: Object,
         about: Mapping[str, Json],
         show: Show | None = None,
         files: Files | None = None,
-    ) -> Printed:
+        *,
+        timeout_s: float | None = None,
+    ) -> Ending:
         """`words` are the command's own, `using` is what the step has, `about` what is known of this call."""
+        if isinstance(command, HttpRequest):
+            return await self._sent(command, words, about, show, timeout_s or self._step.timeout_s)
         try:
             asked = replace(self._asked(command, words, using, about), show=show, files=files)
             if files is not None:
                 asked = replace(asked, cwd=Path(closed(words.get("cwd", "."), about)))
         except InputError as exc:
             raise NotDone(str(exc)) from None
-        return await call(asked)
+        printed = await call(asked)
+        told, is_cut = _told(command, printed), printed.cut
+        return Ending(says=_says(command, printed), result=_result(printed), told=told, is_cut=is_cut)
+
+    async def _sent(
+        self, request: HttpRequest, words: Object, about: Mapping[str, Json], show: Show | None, timeout_s: float
+    ) -> Ending:
+        secrets: dict[str, Secret] = words.get("secrets", {})
+        try:
+            revealed: dict[str, Json] = {name: secret.reveal() for name, secret in secrets.items()}
+            asked = whole(words["http"], {**about, OF_SECRETS: revealed})
+        except (InputError, SecretUnavailableError) as exc:
+            raise NotDone(str(exc)) from None
+        answer = await exchange(asked, timeout_s=timeout_s, hidden=[*secrets.values()])
+        if show is not None:
+            show(f"{answer.words} was answered with {answer.status}")
+        says = request.statuses.get(answer.status) or request.statuses.get(f"{answer.status // 100}xx")
+        ending = Ending(
+            says=says or request.otherwise,
+            result=answer.result(),
+            told=answer.told,
+            is_cut=answer.cut,
+            is_answer=True,
+            wait_s=answer.wait_s,
+        )
+        return _found(request, ending) if request.found and ending.says == "happened" else ending
 
     def _asked(self, command: CommandLine, words: Object, using: Object, about: Mapping[str, Json]) -> Called:
         run = cast("list[Json] | None", words.get("run"))
@@ -168,23 +225,44 @@ class StepCommands:
             network=words.get("network", True),
         )
 
-    def _ended(self, command: CommandLine, printed: Printed, *, last: bool = False) -> Object:
-        """The result of a command that has ended, or its error; `last`: it is not tried again, whatever it says."""
-        match _says(command, printed):
+    def _ended(self, ending: Ending, *, last: bool = False) -> Object:
+        """The result of what has ended, or its error; `last`: it is not tried again, whatever it says. An answer that
+        leaves it open is as good as none: it is asked for, or repeated, as where nobody saw a command's end.
+        """
+        match ending.says:
             case "succeeded":
-                return _result(printed)
+                return ending.result
             case "failed" if last:
-                raise Fatal(_told(command, printed), happened=False)
+                raise Fatal(ending.told, happened=False)
             case "failed":
-                raise NotDone(_told(command, printed))
-            case "lost" if last:
-                raise Fatal(_told(command, printed))
-            case "fatal":
-                raise Fatal(_told(command, printed))
+                raise NotDone(ending.told)
             case "changed_since":
-                raise ChangedSince(_told(command, printed))
+                raise ChangedSince(ending.told)
+            case "fatal":
+                raise Fatal(ending.told)
+            case _ if ending.is_answer:
+                raise ServerError(ending.told)
+            case "lost" if last:
+                raise Fatal(ending.told)
             case _:
-                raise CommandError(_told(command, printed))
+                raise CommandError(ending.told)
+
+
+def _found(request: HttpRequest, ending: Ending) -> Ending:
+    """A probe's answer, by what stands at the place that it names: that is its body then, or it did not happen."""
+    if ending.is_cut:
+        return replace(ending, says="no_answer")
+    about: dict[str, Json] = {"answer": ending.result}
+    try:
+        looked_up(("answer", "json"), about)
+    except InputError as exc:
+        return replace(ending, says="no_answer", told=f"{ending.told}; {exc}")
+    value: Json = None
+    with contextlib.suppress(InputError):
+        value = looked_up(("answer", "json", *request.found), about)
+    if value in (None, [], {}, ""):
+        return replace(ending, says="not_happened")
+    return replace(ending, result={**ending.result, "body": json.dumps(value, ensure_ascii=False)})
 
 
 def _says(command: CommandLine, printed: Printed) -> str:
@@ -209,7 +287,8 @@ def _told(command: CommandLine, printed: Printed) -> str:
 
 def _document(args: Object, about: Mapping[str, Json]) -> str:
     """All that a compensation, or a mitigation, can know, as one JSON text."""
-    return json.dumps({**about, "run": args.get("run"), "shell": args.get("shell")}, ensure_ascii=False, sort_keys=True)
+    did = {name: args.get(name) for name in _WORDS if name != "http" or name in args}
+    return json.dumps({**about, **did}, ensure_ascii=False, sort_keys=True)
 
 
 def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[..., Any]:
@@ -231,6 +310,9 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
         words: Object = {"run": run} if run is not None else {"shell": shell}
         return await commands.perform(words, using or {}, files)
 
+    async def perform_request(*, http: Object, using: Object | None = None) -> Object:
+        return await commands.perform({"http": http}, using or {})
+
     async def compensate(done: Done) -> None:
         await commands.compensate(done)
 
@@ -238,6 +320,8 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
         await commands.mitigate(done)
 
     function: Callable[..., Any] = perform_on_files if step.files else perform
+    if isinstance(step.command, HttpRequest):
+        function = perform_request
     function.__doc__ = step.does or _line(step.command)
     function.__qualname__ = step.id
     compensate.__doc__ = (step.compensate.does or _line(step.compensate)) if step.compensate else None
@@ -263,9 +347,15 @@ def make_action(step: StepPlan, *, version: int, show: ShowOf | None) -> Action[
     )
 
 
-def _line(command: CommandLine) -> str:
-    """A command as one line, references and all."""
+def _line(command: Call) -> str:
+    """A command or a request as one line, references and all."""
+    if isinstance(command, HttpRequest):
+        return f"{command.method} {_written(command.url)}"
     if not command.run:
         return f"sh: {' '.join(command.script.split())}"
-    words = ["".join(piece if isinstance(piece, str) else f"${{{piece}}}" for piece in word) for word in command.run]
+    words = [_written(word) for word in command.run]
     return " ".join(word if word and " " not in word else json.dumps(word, ensure_ascii=False) for word in words)
+
+
+def _written(text: Template) -> str:
+    return "".join(piece if isinstance(piece, str) else f"${{{piece}}}" for piece in text)

@@ -11,7 +11,7 @@ from amends.sagafile.model import CommandLine
 from amends.sagafile.templates import Template, template
 from amends.source.marked import Listed, MarkedEntry, Mistakes, Part, Scalar, shown
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 _RESERVED: Final = "AMENDS_"
 _PASTED: Final = re.compile(r"\$\{(?:input|steps|saga|result|before|done)\.")
 
@@ -35,7 +35,7 @@ def argument(part: Part, what: str, mistakes: Mistakes, roots: Collection[str]) 
 def values_of(part: Part, what: str, mistakes: Mistakes, roots: Collection[str]) -> dict[str, Template]:
     made: dict[str, Template] = {}
     for entry in mistakes.entries(part, what):
-        if not _VARIABLE.fullmatch(entry.key):
+        if not VARIABLE.fullmatch(entry.key):
             mistakes.add(entry.line, f"{shown(entry.key)} in {what} is not a name: use letters, digits and _")
         elif entry.key.startswith(_RESERVED):
             mistakes.add(
@@ -78,7 +78,7 @@ class CommandReader:
             return ()
         names = [self._mistakes.text(item, key) for item in self._mistakes.items(found[key].value, key)]
         for name in names:
-            if name and not _VARIABLE.fullmatch(name):
+            if name and not VARIABLE.fullmatch(name):
                 self._mistakes.add(found[key].line, f"{shown(name)} in {key} is not the name of a variable")
         return tuple(dict.fromkeys(names))
 
@@ -88,7 +88,7 @@ class CommandReader:
         mistakes = self._mistakes
         both = [key for key in ("run", "shell") if key in found]
         if len(both) != 1:
-            what = "has both run and shell; keep one" if both else "has neither run nor shell; say what it does"
+            what = "has both run and shell; keep one" if both else "has no run, no shell and no http; say what it does"
             mistakes.add(line, f"{where} {what}")
         own = self.started_with(found, roots)
         return CommandLine(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -26,7 +27,8 @@ from amends.runtime.declare.steps import Step
 from amends.runtime.files.verifying import verifying_in
 from amends.runtime.saga.work import Work
 from amends.runtime.values.schema import tool_schema
-from amends.sagafile.actions import arguments, make_action, verifying_environment
+from amends.sagafile.actions import PARTS, arguments, make_action, verifying_environment
+from amends.sagafile.exchange import EXTRA, outlined
 from amends.sagafile.inputs import checked_inputs, inputs_schema
 from amends.sagafile.model import StepPlan, Written
 from amends.sagafile.program import ShowOf
@@ -83,6 +85,8 @@ class FileSaga(SagaDefinition):
 
     def bind_document(self, document: object) -> dict[str, object]:
         checked = checked_inputs(self.name, self.written.inputs, document)
+        if self.written.has_requests and find_spec("httpx2") is None:
+            raise InputError(f"saga {self.name} cannot begin: {EXTRA}")
         missing = [name for name in self.written.secrets if name not in os.environ]
         if missing:
             raise InputError(f"saga {self.name} needs the secret {missing[0]}, and the environment has none; set it")
@@ -101,7 +105,7 @@ class FileSaga(SagaDefinition):
         turns, found = turns_of(graph.needs), list[Outlined]()
         for step in sorted(self.written.steps, key=lambda one: turns[_label(one.id)]):
             args = arguments(step, saga="{{saga.id}}", directory=directory, known=known)
-            later = cast("dict[str, object]", _later(args))
+            later = cast("dict[str, object]", _later(_requests_outlined(args)))
             after = tuple(one.removeprefix("#") for one in graph.needs[_label(step.id)])
             turn = turns[_label(step.id)]
             found.append(Outlined(label=step.id, action=self.actions[step.id], args=later, turn=turn, after=after))
@@ -149,6 +153,16 @@ def _graph(written: Written, actions: Mapping[str, Action[..., Any]]) -> Graph:
         steps[label] = Step(actions[plan.id], name=label)
         above = (label,)
     return Graph(steps, needs, is_list=False)
+
+
+def _requests_outlined(args: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with the requests of a step, and of its parts, as an outline has them."""
+    using = {name: _outlined_part(part) if name in PARTS else part for name, part in args["using"].items()}
+    return {**_outlined_part(args), "using": using}
+
+
+def _outlined_part(part: dict[str, Any]) -> dict[str, Any]:
+    return {**part, "http": outlined(part["http"])} if "http" in part else part
 
 
 def _later(value: object) -> object:

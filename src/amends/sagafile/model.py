@@ -10,7 +10,7 @@ from amends.core.words.contracts import Retries
 from amends.core.words.values import Json
 from amends.dataclass import dataclass
 from amends.runtime.declare.limits import Limits
-from amends.sagafile.templates import Reference, Template, references
+from amends.sagafile.templates import OF_SECRETS, Reference, Template, references
 
 UNSEEN: Final = Retries(attempts=3)
 """Where its author asks for no retries: a command that ended is not tried again, however it ended. One whose end nobody
@@ -56,18 +56,66 @@ class CommandLine:
             yield from references(text)
 
 
+JsonTemplate: TypeAlias = "Template | list[JsonTemplate] | dict[str, JsonTemplate] | bool | int | float | None"
+"""A value of JSON whose texts have references; such a text is a tuple of pieces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A request to a server, and what its answer says. At most one of `body`, `form` and `document` is there."""
+
+    method: str
+    url: Template
+    headers: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    body: Template | None = None
+    form: Mapping[str, Template] | None = None
+    document: tuple[JsonTemplate] | None = None
+    """The value that is sent as JSON, alone in a tuple: it may be null."""
+    found: tuple[str, ...] = ()
+    """A probe's: the place in the answer that holds what was looked for."""
+    statuses: Mapping[int | str, str] = field(default_factory=dict[int | str, str])
+    """By a status, or by a class of them such as 2xx."""
+    otherwise: str = "lost"
+    does: str = ""
+    line: int = 1
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets that it refers to."""
+        return tuple(
+            dict.fromkeys(each.path[1] for each in self.references() if each.root == OF_SECRETS and each.path[1:])
+        )
+
+    def references(self) -> Iterator[Reference]:
+        for text in (self.url, *self.headers.values(), self.body or (), *(self.form or {}).values()):
+            yield from references(text)
+        for part in self.document or ():
+            yield from _references_inside(part)
+
+
+def _references_inside(part: JsonTemplate) -> Iterator[Reference]:
+    if isinstance(part, tuple):
+        yield from references(part)
+    elif isinstance(part, (list, dict)):
+        for item in part.values() if isinstance(part, dict) else part:
+            yield from _references_inside(item)
+
+
+Call: TypeAlias = CommandLine | HttpRequest
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
     """One step, and what it promises."""
 
     id: str
     topic: str
-    command: CommandLine
+    command: Call
     does: str = ""
-    compensate: CommandLine | None = None
-    mitigate: CommandLine | None = None
-    probe: CommandLine | None = None
-    before: CommandLine | None = None
+    compensate: Call | None = None
+    mitigate: Call | None = None
+    probe: Call | None = None
+    before: Call | None = None
     after: tuple[str, ...] | None = None
     resources: tuple[Template, ...] = ()
     """What it needs for itself until its saga has ended."""
@@ -85,7 +133,7 @@ class StepPlan:
     line: int = 1
 
     @property
-    def commands(self) -> tuple[CommandLine, ...]:
+    def commands(self) -> tuple[Call, ...]:
         named = (self.command, self.before, self.probe, self.compensate, self.mitigate)
         return tuple(each for each in named if each is not None)
 
@@ -130,6 +178,10 @@ class Written:
         commands = (*given, *(command for step in self.steps for command in step.commands))
         names = (name for command in commands for name in command.secrets)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def has_requests(self) -> bool:
+        return any(isinstance(command, HttpRequest) for step in self.steps for command in step.commands)
 
     @property
     def is_graph(self) -> bool:

@@ -16,8 +16,9 @@ from amends.runtime.declare.limits import Limits, Then
 from amends.sagafile import schema
 from amends.sagafile.commands import CommandReader, argument, values_of, words_of
 from amends.sagafile.inputs import fits, mismatch, pattern_mistake
-from amends.sagafile.model import CommandLine, Input, StepPlan, TreeOptions, Written
+from amends.sagafile.model import Call, CommandLine, HttpRequest, Input, StepPlan, TreeOptions, Written
 from amends.sagafile.references import check_references
+from amends.sagafile.requests import RequestReader
 from amends.sagafile.templates import EARLY, Template
 from amends.source.marked import Listed, Mapped, MarkedEntry, Mistakes, Part, Scalar, plain, said, shown
 
@@ -208,6 +209,7 @@ class _Steps:
         self._shared = shared
         self._mistakes = mistakes
         self._commands = CommandReader(mistakes)
+        self._requests = RequestReader(mistakes)
         self._ids: dict[str, int] = {}
         self._topics: dict[str, int] = {}
 
@@ -225,15 +227,13 @@ class _Steps:
         if "id" not in found and isinstance(part, Mapped):
             mistakes.add(part.line, "a step without id")
         where = f"step {name}" if name else "a step"
-        command = self._commands.read(found, where, part.line, FORWARD, self._shared)
         read_only = _flag(found, "read_only", mistakes)
         is_certain = _flag(found, "atomic", mistakes) or read_only
-        codes = self._commands.codes(found, schema.OUTCOMES, {0: "succeeded"})
         undo_timeout_s, undo_retries = self._of_compensation(found)
         step = StepPlan(
             id=name,
             topic=self._once(found["topic"], self._topics, _TOPIC) if "topic" in found else f"{self._saga}.{name}",
-            command=replace(command, exit_codes=codes, otherwise="failed" if is_certain else "lost"),
+            command=self._command(found, where, part.line, is_certain=is_certain),
             does=words_of(found, mistakes),
             compensate=self._part(found, "compensate", schema.COMPENSATE, schema.ENDS, {0: "succeeded"}),
             mitigate=self._part(found, "mitigate", schema.COMPENSATE, schema.ENDS, {0: "succeeded"}),
@@ -255,6 +255,30 @@ class _Steps:
         )
         self._check_promises(step, found, where)
         return step
+
+    def _command(self, found: Mapping[str, MarkedEntry], where: str, line: int, *, is_certain: bool) -> Call:
+        otherwise = "failed" if is_certain else "lost"
+        if self._is_request(found, where):
+            kind = "certain" if is_certain else "step"
+            return replace(self._requests.read(found, where, kind, FORWARD, schema.OUTCOMES), otherwise=otherwise)
+        command = self._commands.read(found, where, line, FORWARD, self._shared)
+        codes = self._commands.codes(found, schema.OUTCOMES, {0: "succeeded"})
+        return replace(command, exit_codes=codes, otherwise=otherwise)
+
+    def _is_request(self, found: Mapping[str, MarkedEntry], where: str) -> bool:
+        """Whether it is a request and no command; what belongs to the other kind alone is noted."""
+        mistakes = self._mistakes
+        if "http" not in found:
+            for key in ("statuses", "found"):
+                if key in found:
+                    mistakes.add(found[key].line, f"{where} is a command, and {key} is for http")
+            return False
+        for key in ("run", "shell"):
+            if key in found:
+                mistakes.add(found[key].line, f"{where} has both http and {key}; keep one")
+        if self._shared.network is False:
+            mistakes.add(found["http"].line, f"{where} has http, and the saga network: false; leave one of them out")
+        return True
 
     def _resources(self, found: Mapping[str, MarkedEntry]) -> tuple[Template, ...]:
         if "resources" not in found:
@@ -303,7 +327,7 @@ class _Steps:
         keys: Mapping[str, Json],
         words: tuple[str, ...],
         codes: Mapping[int, str],
-    ) -> CommandLine | None:
+    ) -> Call | None:
         if key not in found:
             return None
         part, roots = found[key].value, BACK if key in _BACK else FORWARD
@@ -313,8 +337,11 @@ class _Steps:
             inner = {entry.key: entry for entry in self._mistakes.entries(part, key, keys)}
             if not isinstance(part, Mapped):
                 return None
-        command = self._commands.read(inner, key, part.line, roots, self._shared)
         otherwise = {"probe": "no_answer", "before": "failed"}.get(key, "lost")
+        if self._is_request(inner, key):
+            kind = "compensate" if key in _BACK else key
+            return replace(self._requests.read(inner, key, kind, roots, words), otherwise=otherwise)
+        command = self._commands.read(inner, key, part.line, roots, self._shared)
         return replace(command, exit_codes=self._commands.codes(inner, words, codes), otherwise=otherwise)
 
     def _of_compensation(self, found: Mapping[str, MarkedEntry]) -> tuple[float, Retries | None]:
@@ -331,6 +358,11 @@ class _Steps:
         for key in ("probe", "before") if step.files else ():
             if key in found:
                 mistakes.add(found[key].line, f"{where} works on files, and needs no {key}: leave it out")
+        if step.files and isinstance(step.command, HttpRequest):
+            mistakes.add(found["files"].line, f"{where} works on files, and a request has none: leave files out")
+        if step.probe is not None and isinstance(step.probe, HttpRequest) != isinstance(step.command, HttpRequest):
+            hint = "its answer stands for the step's result, so both are commands or both are http"
+            mistakes.add(found["probe"].line, f"{where} and its probe are of two kinds; {hint}")
         if step.files and not self._has_tree:
             mistakes.add(found["files"].line, f"{where} works on files, and the saga has none; add `files:` at the top")
         if len(said_so) > 1:

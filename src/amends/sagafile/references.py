@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from amends.sagafile.model import StepPlan, Written
-from amends.sagafile.templates import OUTPUTS, Reference, references
+from amends.sagafile.commands import VARIABLE
+from amends.sagafile.model import Call, HttpRequest, StepPlan, Written
+from amends.sagafile.templates import ANSWERS, HEADERS, OF_SECRETS, OUTPUTS, Reference, references
 from amends.source.marked import Mistakes
 
 _WHOLE = frozenset({"key", "action_key", "done", "certain"})
@@ -13,21 +14,22 @@ _WHOLE = frozenset({"key", "action_key", "done", "certain"})
 
 def check_references(written: Written, mistakes: Mistakes, *, result_line: int) -> None:
     inputs = {each.name: each.type for each in written.inputs}
+    plans = {step.id: step for step in written.steps}
     before = predecessors(written.steps)
     for step in written.steps:
+        earlier = {name: plans[name].command for name in before[step.id]}
         for command in step.commands:
             for reference in command.references():
-                _check(reference, command.line, mistakes, inputs, before[step.id], step)
+                _check(reference, command.line, mistakes, inputs, earlier, step)
         for text in step.resources:
             for reference in references(text):
-                _check(reference, step.line, mistakes, inputs, before[step.id], step)
-    everything = [step.id for step in written.steps]
+                _check(reference, step.line, mistakes, inputs, earlier, step)
+    everything = {step.id: step.command for step in written.steps}
     tree = written.tree
     if tree is not None:
         for text in (tree.root, tree.land, *tree.verify):
             for reference in references(text):
-                earlier = [] if text is tree.root else everything
-                _check(reference, tree.line, mistakes, inputs, earlier, None)
+                _check(reference, tree.line, mistakes, inputs, {} if text is tree.root else everything, None)
     for text in written.result.values():
         for reference in references(text):
             _check(reference, result_line, mistakes, inputs, everything, None)
@@ -50,7 +52,7 @@ def _check(
     line: int,
     mistakes: Mistakes,
     inputs: Mapping[str, str],
-    earlier: Collection[str],
+    earlier: Mapping[str, Call],
     step: StepPlan | None,
 ) -> None:
     where, path = f" in ${{{reference}}}", reference.path
@@ -60,6 +62,9 @@ def _check(
     elif reference.root == "saga":
         if path != ("saga", "id"):
             mistakes.add(line, f"${{{reference}}}: of a saga there is only ${{saga.id}}")
+    elif reference.root == OF_SECRETS:
+        if len(path) != 2 or not VARIABLE.fullmatch(path[1]):  # noqa: PLR2004 - secret.NAME
+            mistakes.add(line, f"${{{reference}}}: a secret is named by a variable, as ${{{OF_SECRETS}.TOKEN}}")
     elif len(path) == 1:
         mistakes.add(line, f"${{{reference}}} names nothing in particular; write ${{{reference}.…}}")
     elif reference.root == "input":
@@ -68,11 +73,11 @@ def _check(
         if path[1] not in earlier:
             mistakes.unknown(line, "step", path[1], list(earlier), where=where, hint="it has to end before this one")
         else:
-            _check_output(path[2:], line, mistakes, where)
+            _check_output(path[2:], line, mistakes, where, earlier[path[1]])
     elif reference.root == "before" and (step is None or step.before is None):
         mistakes.add(line, f"${{{reference}}}: the step has no before:")
-    else:
-        _check_output(path[1:], line, mistakes, where)
+    elif step is not None:
+        _check_output(path[1:], line, mistakes, where, step.before if reference.root == "before" else step.command)
 
 
 def _check_input(path: tuple[str, ...], line: int, mistakes: Mistakes, inputs: Mapping[str, str], where: str) -> None:
@@ -82,8 +87,12 @@ def _check_input(path: tuple[str, ...], line: int, mistakes: Mistakes, inputs: M
         mistakes.add(line, f"{path[1]}{where} is {inputs[path[1]]}, and has nothing inside")
 
 
-def _check_output(rest: tuple[str, ...], line: int, mistakes: Mistakes, where: str) -> None:
-    if not rest or rest[0] not in OUTPUTS:
-        mistakes.unknown(line, "output", rest[0] if rest else "", OUTPUTS, where=where)
+def _check_output(rest: tuple[str, ...], line: int, mistakes: Mistakes, where: str, said_by: Call | None) -> None:
+    outputs = ANSWERS if isinstance(said_by, HttpRequest) else OUTPUTS
+    if not rest or rest[0] not in outputs:
+        mistakes.unknown(line, "output", rest[0] if rest else "", outputs, where=where)
+    elif rest[0] == "headers":
+        if rest[1:] not in {(name,) for name in HEADERS}:
+            mistakes.unknown(line, "header", ".".join(rest[1:]), HEADERS, where=where)
     elif len(rest) > 1 and rest[0] != "json":
         mistakes.add(line, f"{rest[0]}{where} has nothing inside; write json to look into it")

@@ -23,6 +23,10 @@ MOST_STEPS: Final = 500
 MOST_ATTEMPTS: Final = 1000
 MOST_COUNTED: Final = 1_000_000_000
 LARGEST_CODE: Final = 255
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+CLASSES: Final = ("2xx", "3xx", "4xx", "5xx")
+FIRST_STATUS: Final = 200
+LAST_STATUS: Final = 599
 
 Schema = dict[str, Json]
 
@@ -43,6 +47,14 @@ _CODES: Final[Schema] = {
 }
 
 
+_STATUSES: Final[Schema] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"oneOf": [{"type": "integer", "minimum": FIRST_STATUS, "maximum": LAST_STATUS}, {"enum": list(CLASSES)}]},
+}
+_FIELDS: Final[Schema] = {"type": "object", "minProperties": 1, "additionalProperties": _SCALAR}
+
+
 def _told(schema: Mapping[str, Json], description: str) -> Schema:
     return {**schema, "description": description}
 
@@ -54,6 +66,10 @@ def _object(keys: Mapping[str, Json], *required: str) -> Schema:
 
 def _codes(words: tuple[str, ...]) -> Schema:
     return _told(_object(dict.fromkeys(words, _CODES)), "What its exit codes say.")
+
+
+def _statuses(words: tuple[str, ...]) -> Schema:
+    return _told(_object(dict.fromkeys(words, _STATUSES)), "What the statuses of its answers say, with http.")
 
 
 _RETRY: Final[Schema] = {
@@ -83,9 +99,21 @@ _STARTED_WITH: Final[Mapping[str, Json]] = {
     ),
     "network": _told(_FLAG, "false: it has no network."),
 }
+REQUEST: Final[Mapping[str, Json]] = {
+    "method": _told({"enum": list(METHODS)}, "Otherwise GET."),
+    "url": _told(
+        _TEXT, "Where it is sent; what references stand for is escaped, but for a whole server at its beginning."
+    ),
+    "headers": _told(_FIELDS, "By name; values may have references, also to secrets, as ${secret.TOKEN}."),
+    "key": _told(_TEXT, "The header that the idempotency key is sent in; otherwise Idempotency-Key."),
+    "json": _told({}, "A value sent as JSON; a text that is a reference alone stands for the value itself."),
+    "form": _told(_FIELDS, "Fields sent as a form."),
+    "body": _told(_TEXT, "A text sent as it is."),
+}
 _COMMAND: Final[Mapping[str, Json]] = {
     "run": _told(_ARGUMENTS, "A program and its arguments; no shell reads them."),
     "shell": _told(_TEXT, "A text for /bin/sh, run as it is; hand it values by env."),
+    "http": _told(_object(REQUEST, "url"), "A request to a server, in place of a command."),
     **_STARTED_WITH,
     "stdin": _told(_TEXT, "What it reads; otherwise nothing."),
     "does": _told(_TEXT, "What it does, in words, for whoever is asked to approve it."),
@@ -95,9 +123,15 @@ COMPENSATE: Final[Mapping[str, Json]] = {
     "timeout": _told(_DURATION, "For one attempt; otherwise 30s."),
     "retry": _told(_RETRY, "How often it is tried before a person is called; otherwise 5."),
     "exit_codes": _codes(ENDS),
+    "statuses": _statuses(ENDS),
 }
-PROBE: Final[Mapping[str, Json]] = {**_COMMAND, "exit_codes": _codes(ANSWERS)}
-BEFORE: Final[Mapping[str, Json]] = {**_COMMAND, "exit_codes": _codes(ALWAYS)}
+PROBE: Final[Mapping[str, Json]] = {
+    **_COMMAND,
+    "exit_codes": _codes(ANSWERS),
+    "statuses": _statuses(ANSWERS),
+    "found": _told(_TEXT, "The place in the answer's JSON, as data.0, that is there if and only if it happened."),
+}
+BEFORE: Final[Mapping[str, Json]] = {**_COMMAND, "exit_codes": _codes(ALWAYS), "statuses": _statuses(ALWAYS)}
 
 
 def _part(keys: Mapping[str, Json], description: str) -> Schema:
@@ -118,6 +152,7 @@ STEP: Final[Mapping[str, Json]] = {
     "timeout": _told(_DURATION, "For one attempt; otherwise 5m. Then it is ended with all that it started."),
     "retry": _told(_RETRY, "How often it is tried; otherwise once, and again only where nobody saw its end."),
     "exit_codes": _codes(OUTCOMES),
+    "statuses": _statuses(OUTCOMES),
     "reversibility": _told(
         {"enum": list(WORDS)},
         "What the other keys say, as a word to check them by.",
@@ -125,7 +160,7 @@ STEP: Final[Mapping[str, Json]] = {
     "no_rollback": _told(_TEXT, "Why it cannot be taken back."),
     "read_only": _told(_FLAG, "It changes nothing."),
     "idempotent": _told(_FLAG, "Repeating it with the same key is the same as doing it once."),
-    "atomic": _told(_FLAG, "Any exit code but those of success says that nothing happened."),
+    "atomic": _told(_FLAG, "Any exit code or status but those of success says that nothing happened."),
     "risk": _told({"type": "array", "minItems": 1, "items": _TEXT}, "Tags that a policy can speak of."),
     "on_incident": _told({"enum": ["stop", "go_on"]}, "Whether a rollback goes on where this one cannot be undone."),
 }

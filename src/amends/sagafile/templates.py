@@ -23,8 +23,15 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 EARLY: Final = ("input", "steps", "saga")
 """Roots that are known before a step is proposed."""
+OF_SECRETS: Final = "secret"
+"""Root of the secrets' values, which are known only while a request is sent."""
 OUTPUTS: Final = ("stdout", "stderr", "exit", "json")
 """What there is of a command that has ended; `json` is its stdout, read as JSON."""
+ANSWERS: Final = ("status", "body", "headers", "json")
+"""What there is of an answer to a request; `json` is its body, read as JSON."""
+HEADERS: Final = ("content-type", "etag", "last-modified", "location")
+"""The headers of an answer that are kept."""
+_READ: Final = ("stdout", "body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +126,9 @@ def looked_up(path: Sequence[str], known: Mapping[str, Json]) -> Json:
 
 def _inside(value: Json, name: str, path: Sequence[str], place: int) -> Json:
     where = ".".join(path[:place])
-    if isinstance(value, dict) and name not in value and name == "json" and "stdout" in value:
-        return _as_json(value, where)
+    read = next((key for key in _READ if isinstance(value, dict) and key in value), "")
+    if read and isinstance(value, dict) and name == "json" and name not in value:
+        return _as_json(value, read, where)
     if isinstance(value, dict) and name in value:
         _refuse_cut(value, name, where)
         return value[name]
@@ -129,26 +137,28 @@ def _inside(value: Json, name: str, path: Sequence[str], place: int) -> Json:
     raise InputError(f"${{{'.'.join(path)}}} leads nowhere: there is no {'.'.join(path[: place + 1])}")
 
 
-def _as_json(output: Mapping[str, Json], where: str) -> Json:
-    _refuse_cut(output, "stdout", where)
+def _as_json(output: Mapping[str, Json], read: str, where: str) -> Json:
+    _refuse_cut(output, read, where)
+    how = "printed" if read == "stdout" else "was answered"
     try:
-        found: object = json.loads(str(output["stdout"]))
+        found: object = json.loads(str(output[read]))
     except ValueError as exc:
-        raise InputError(f"${{{where}.json}}: what {where} printed is not JSON: {exc}") from None
+        raise InputError(f"${{{where}.json}}: what {where} {how} is not JSON: {exc}") from None
     except RecursionError:
-        raise _too_deep(where) from None
+        raise _too_deep(where, how) from None
     if is_too_deep(found):
-        raise _too_deep(where)
+        raise _too_deep(where, how)
     return cast("Json", found)
 
 
-def _too_deep(where: str) -> InputError:
-    return InputError(f"${{{where}.json}}: what {where} printed is nested deeper than {DEEPEST} levels")
+def _too_deep(where: str, how: str) -> InputError:
+    return InputError(f"${{{where}.json}}: what {where} {how} is nested deeper than {DEEPEST} levels")
 
 
 def _refuse_cut(output: Mapping[str, Json], name: str, where: str) -> None:
-    if output.get("cut") is True and name == "stdout":
-        raise InputError(f"${{{where}.{name}}}: it printed more than is kept, so its output cannot be referred to")
+    if output.get("cut") is True and name in _READ:
+        what = "it printed more" if name == "stdout" else "the answer was more"
+        raise InputError(f"${{{where}.{name}}}: {what} than is kept, so it cannot be referred to")
 
 
 def spelled(value: Json, reference: Reference) -> str:
