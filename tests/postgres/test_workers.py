@@ -223,3 +223,53 @@ def test_another_worker_hears_at_once_of_what_was_left(durable: PostgresServer, 
         await two.close()
 
     asyncio.run(whole())
+
+
+def signed_to(address: str) -> tuple[int, int]:
+    """How many entries are signed, of how many that have a position."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        row = connection.execute("SELECT signed, size FROM amends.tree").fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def test_keys_are_changed_while_workers_run_and_whoever_has_the_new_one_signs(
+    durable: PostgresServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    address = durable.url(durable.make_database())
+    old, new = ({**environment, "AMENDS_EVIDENCE_KEY_FILE": str(tmp_path / f"{name}.key")} for name in ("old", "new"))
+
+    def ran(keys: dict[str, str], *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "amends", *words, "--journal", address],
+            env={**os.environ, **keys},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    with programs.workers(address, old, 2) as living:
+        programs.until(lambda: elected(address) != "", 20, "nobody is elected")
+        programs.begin(address, 6)
+        programs.until_ended(address, 6)
+        programs.until(lambda: len(set(signed_to(address))) == 1, 20, "nobody signs")
+        key = ran(old, "evidence", "key")
+        ran(old, "evidence", "rotate", "--to", str(tmp_path / "new.key"))
+        programs.begin(address, 6, first=6)
+        programs.until_ended(address, 12)
+        signed, size = signed_to(address)
+        assert signed < size, "who has the old key alone drives, and does not sign"
+        os.kill(pid_of(living[0]), signal.SIGTERM)
+        living[0].join(20)
+        living[0] = programs.start_worker(address, new)
+        programs.until(lambda: len(set(signed_to(address))) == 1, 30, "who has the new key does not sign what is owed")
+        programs.begin(address, 6, first=12)
+        programs.require_accounted(programs.until_ended(address, 18))
+        programs.until(lambda: len(set(signed_to(address))) == 1, 30, "who has the new key does not sign")
+    assert ran(new, "evidence", "key") != key
+    for each in (key, ran(new, "evidence", "key")):
+        assert "as it was signed" in ran(new, "evidence", "verify", "--key", each)
+    programs.require_sound(address)
