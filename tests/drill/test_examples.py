@@ -16,6 +16,7 @@ from amends.drill import Fault, Report, drill, somebody_else
 from amends.sagafile import load_saga
 from tests.parts import sampled
 from tests.sagafile.places import WORLDS
+from tests.sagafile.servers import TOKEN, Shop, serving
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOAK = "AMENDS_SOAK" in os.environ
@@ -47,7 +48,7 @@ def test_every_example_is_drilled() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.yaml")}
     text = Path(__file__).read_text(encoding="utf-8")
     assert {name for name in sagas if f'["{name.removesuffix(".py")}"]' not in text} == set()
-    assert {Path(name).stem for name in files} == set(WORLDS)
+    assert {Path(name).stem for name in files} == {*WORLDS, "order"}
 
 
 def passed(report: Report) -> None:
@@ -203,6 +204,18 @@ def test_a_saga_of_commands_comes_back(name: str, tmp_path: Path, monkeypatch: p
     passed(report)
     assert len(report.cells) == len(only) or SOAK
     assert report.covered == ((("2", "5"),) if name == "migration" else ())
+
+
+def test_an_order_over_three_services_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its world is what the services hold; each order of the drill finds them as the one before left them."""
+    monkeypatch.setenv("PAYMENTS_TOKEN", TOKEN)
+    shop = Shop(lambda effect: None)
+    with serving(shop.answer) as address:
+        services = dict.fromkeys(("stock", "payments", "parcels"), address)
+        given = {"order": "o-1", "item": "lamp", "cents": 4200, "to": "Lisbon", **services}
+        report = asyncio.run(drill(load_saga(EXAMPLES / "order.yaml"), given, fresh=shop.clear, world=shop.look))
+    passed(report)
+    assert {"keep", "charge", "book", "put back", "refund", "cancel"} <= set(shop.effects)
 
 
 @pytest.mark.parametrize("example", ["refactoring/refactor"], indirect=True)

@@ -204,6 +204,24 @@ async def test_of_two_who_begin_a_journal_with_different_policies_the_second_is_
 
 
 @driven
+async def test_a_policy_decided_before_another_was_seen_does_not_follow_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was decided of an empty journal is refused by one that another process has begun meanwhile."""
+    async with place.open(knows=False) as one, place.open(knows=False) as other:
+        first, second = (load_policy(place.policy(text)) for text in (ASK, ALLOW))
+        slow, proved = policies(one), policies(one).proved
+
+        async def after_the_other(*words: Any, **named: Any) -> str:
+            assert await policies(other).begins_with(second, by=PERSON, why="x")
+            return await proved(*words, **named)
+
+        monkeypatch.setattr(slow, "proved", after_the_other)
+        assert not await slow.begins_with(first, by=PERSON, why="x")
+        assert await policies(one).newest() == second.digest
+
+
+@driven
 async def test_a_policy_that_is_in_force_already_voids_nothing(place: Place) -> None:
     async with place.open(ASK) as one:
         await one.start(place.paying, id="s")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 TOKEN = "token-4711-token"
 PATIENCE_S = 10
@@ -104,18 +104,23 @@ class Shop:
                 "parcels": [each["to"] for each in self.parcels if not each["cancelled"]],
             }
 
+    def clear(self) -> None:
+        """Empty shelves and books; what was ever done stays in `effects`."""
+        with self._lock:
+            self.kept, self.charges, self.parcels = {}, [], []
+
     def answer(self, seen: Seen) -> Said:
         address = urlsplit(seen.path)
         room, _, name = address.path.strip("/").partition("/")
         with self._lock:
-            effect, said = self._judged(seen, room, name, parse_qs(address.query).get("key", [""])[0])
+            effect, said = self._judged(seen, room, name, dict(parse_qsl(address.query)))
             if effect:
                 self.effects.append(effect)
         if effect:
             self._after(effect)
         return said
 
-    def _judged(self, seen: Seen, room: str, name: str, key: str) -> tuple[str, Said]:
+    def _judged(self, seen: Seen, room: str, name: str, asked_for: dict[str, str]) -> tuple[str, Said]:
         if room in {"charges", "refunds"} and seen.headers.get("Authorization") != f"Bearer {TOKEN}":
             return "", as_json(401, {"error": "who are you?"})
         rows = self.charges if room in {"charges", "refunds"} else self.parcels
@@ -128,7 +133,9 @@ class Shop:
             case "DELETE", "kept":
                 return ("put back", Said(204)) if self.kept.pop(name, None) else ("", as_json(404, {}))
             case "GET", "charges" | "parcels":
-                return "", as_json(200, {"data": [row for row in rows if row["key"] == key]})
+                standing = [{name: json.dumps(value).strip('"') for name, value in row.items()} for row in rows]
+                found = [row for row, texts in zip(rows, standing, strict=True) if asked_for.items() <= texts.items()]
+                return "", as_json(200, {"data": found})
             case "POST", "charges":
                 given = parse_qs(seen.body.decode())
                 row = {"id": f"ch_{len(rows)}", "key": seen.key, "amount": given["amount"][0], "refunded": False}

@@ -171,11 +171,12 @@ class Policies:
 
     async def _record(self, policy: Policy, *, by: str, why: str, proof: Proof | None = None) -> None:
         command = c.AdoptPolicy(digest=policy.digest, text=policy.text, by=by, why=why)
+        head = self._kept.head  # what is decided here follows this entry; another process may append meanwhile
         *begun, adopted = adopt(self._kept, command)
         if isinstance(adopted, PolicyAdopted):
             adopted = altered(adopted, signed=await self.proved(_SAGA, adopted, proof))
         events = (*begun, adopted)
-        await self._journal.append(_SAGA, events, after=self._kept.head, summary=Summary(SagaStatus.COMPLETED))
+        await self._journal.append(_SAGA, events, after=head, summary=Summary(SagaStatus.COMPLETED))
         self.has_adopted = True
         await self.refresh()
 
