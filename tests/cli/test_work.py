@@ -102,6 +102,25 @@ def test_what_people_approve_after_a_kill_is_done_once_by_whoever_is_on_duty(ame
     assert amends.world == ["mail ann"]
 
 
+def test_a_second_one_on_a_file_says_that_it_is_for_safety_and_not_for_speed(amends: Shell) -> None:
+    (amends.place / "post.py").write_text(POST, encoding="utf-8")
+    (amends.place / "amends.db").touch(mode=0o600)
+    with amends.started("work", "--module", "post") as first:
+        assert line_of(first.stderr) == "amends: driving what is due in amends.db; Ctrl-C stops\n"
+        wait_for(lambda: f'"pid": {first.pid}' in amends.here("worker", "list", "--json").out)
+        with amends.started("work", "--module", "post") as second:
+            line_of(second.stderr)
+            told = line_of(second.stderr)
+            second.terminate()
+            second.wait(PATIENCE_S)
+        first.terminate()
+        first.wait(PATIENCE_S)
+    assert told == (
+        f"amends: 1 more on this file (process {first.pid}): that is for safety, not for speed; one process does as "
+        "much as several\n"
+    )
+
+
 def test_on_a_sigterm_what_runs_is_drained(amends: Shell) -> None:
     amends.kill_in_the_middle("d-1")
     source = (amends.place / "shop.py").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from amends.addresses import shown
+from amends.addresses import is_database, shown
 from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.commands.plan import PlannedRun, show_plan
@@ -281,6 +282,7 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
             await session.remember(coordinator.journal, show=out.show_output)
             beside = [asyncio.ensure_future(work) for work in (tell(coordinator), keep_remembering(coordinator))]
             hint(f"driving what is due in {visible(shown(journal))}; Ctrl-C stops")
+            await _tell_of_others(coordinator.journal, journal)
             try:
                 await coordinator.work()
             finally:
@@ -292,6 +294,19 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
     with out.kept_clean():
         load_modules(modules)
         session.drive(whole())
+
+
+async def _tell_of_others(opened: Journal, journal: str) -> None:
+    """Say that a second worker on one file is for safety: its disk is shared, and not doubled."""
+    if is_database(journal):
+        return
+    others = [row for row in await opened.workers() if not row.is_gone and row.pid not in {0, os.getpid()}]
+    if others:
+        pids = ", ".join(str(row.pid) for row in others[:_NAMED])
+        hint(
+            f"{len(others)} more on this file (process {pids}): that is for safety, not for speed; "
+            "one process does as much as several"
+        )
 
 
 _GOING: Final = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK)
