@@ -186,6 +186,37 @@ def test_observing_lets_everything_pass_and_keeps_what_the_policy_would_have_sai
     assert "create: 1 call, undeclared; the policy would have said: 1 times deny by builtin-undeclared" in told
 
 
+def test_observing_refuses_nothing_for_its_contract_and_what_nobody_saw_is_not_taken_for_nothing(
+    tmp_path: Path,
+) -> None:
+    contracts = """\
+version: v1
+mode: observe
+tools:
+  notes.create:
+    before: {tool: notes.get, args: {id: "${args.title}"}}
+    compensate: {tool: notes.delete, args: {id: "1"}, unless: "${before.found}"}
+  notes.update:
+    compensate: {tool: notes.remove, args: {id: "${args.id}"}}
+"""
+
+    async def story() -> None:
+        async with wrapped(tmp_path, contracts=contracts) as client:
+            assert data(await do(client, "create", {"title": "a"})) == {"id": "1"}
+            assert data(await do(client, "update", {"id": "1", "text": "b"})) == {"id": "1"}
+            steps = data(await do(client, "amends_status"))["steps"]
+            assert [(one["status"], one["undo"]) for one in steps] == [
+                ("succeeded", "can be taken back"),
+                ("succeeded", "nothing is said of how to take it back"),
+            ]
+            undone = await do(client, "amends_undo", {"all": True})
+            assert undone.is_error
+            assert "the session is incident" in text(undone)
+
+    tell(story)
+    assert stored(tmp_path)["log"] == ["create a", "update 1"], "nothing was called that could be wrong"
+
+
 def test_meta_reaches_the_server_without_what_is_of_the_connection_or_of_ours(tmp_path: Path) -> None:
     async def story() -> None:
         async with wrapped(tmp_path) as client:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from amends import Coordinator, Fatal, Settings, saga
 from amends.core.transitions import SagaStatus
-from amends.errors import Detach, DirectCallError, InputError, RefusedError, StepFatalError
+from amends.errors import Detach, DirectCallError, InputError, RefusedError, SessionOverError, StepFatalError
 from amends.runtime.saga.work import Work
 from tests.runtime.support import World
 
@@ -315,10 +315,34 @@ def test_the_other_verbs_of_a_saga(tmp_path: Path) -> None:
             await asyncio.sleep(0.2)
             await coordinator.signal("t-1", "go", 4)
             assert await waiting == 4
+            assert [(step.topic, step.status) for step in s.steps] == [("amends.call", "succeeded")]
         assert await status(coordinator, "t-1") is SagaStatus.COMPLETED
 
     tell(tmp_path, story)
     assert world.seen == ["pay(5)"]
+
+
+def test_a_rollback_that_becomes_an_incident_is_told_as_one(tmp_path: Path) -> None:
+    world = World()
+    pay = world.action("pay", undo=[Fatal("the bank is closed")])
+
+    async def story(coordinator: Coordinator) -> None:
+        async with coordinator.session("support.agent", id="t-1") as s:
+            await s.do(pay, 5)
+            with pytest.raises(SessionOverError, match=r"session t-1 is incident: .*the bank is closed"):
+                await s.rollback_last(1, "no")
+            await s.detach()
+
+    tell(tmp_path, story)
+
+
+def test_limits_that_are_none_are_refused(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        with pytest.raises(InputError, match="limits=3 are no limits"):
+            async with coordinator.session("support.agent", limits=cast("Any", 3)):
+                pass
+
+    tell(tmp_path, story)
 
 
 def test_a_pause_of_everything_makes_steps_wait(tmp_path: Path) -> None:

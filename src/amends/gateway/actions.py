@@ -34,6 +34,8 @@ Wire = dict[str, Any]
 UNSEEN: Final = Retries(attempts=3)
 """A call that was answered is not made again, however it was answered; one whose end nobody saw may be."""
 INPUT_REQUIRED: Final = "input_required"
+UNSEEN_BEFORE: Final = "unseen"
+"""Stands in a before-image that could not be captured, with the reason, where the call passed all the same."""
 LARGEST_KEPT: Final = 8 * 1024 * 1024
 _LONGEST_SAID: Final = 600
 _CUT_TEXT: Final = 256 * 1024
@@ -90,13 +92,16 @@ class AnyNames(Signature):
 
 
 class _BeforeAnswer(ToolAnswer):
-    """An answer from before the action: `found` says whether there was anything."""
+    """An answer from before the action: `found` says whether there was anything. Of what nobody saw nothing is said."""
 
     def __init__(self, kept: Mapping[str, Any]) -> None:
         super().__init__(cast("Wire", kept.get("answer") or {}))
         self._found = kept.get("found") is True
+        self._seen = UNSEEN_BEFORE not in kept
 
     def named(self, name: str) -> object:
+        if not self._seen:
+            return MISSING
         if name == "found":
             return self._found
         return super().named(name) if self._found else MISSING
@@ -108,6 +113,7 @@ class ToolParts:
     def __init__(self, contracts: Contracts, contract: ToolContract, servers: Servers) -> None:
         self._contract = contract
         self._patterns = contracts.patterns
+        self._is_judging = contracts.mode == "enforce"
         self._servers = servers
 
     async def perform(self, arguments: Mapping[str, Any]) -> Wire:
@@ -136,6 +142,14 @@ class ToolParts:
             return None
 
     async def before(self, asked: Asked) -> Wire:
+        try:
+            return await self._look(asked)
+        except (Fatal, ServerError) as exc:
+            if self._is_judging:
+                raise
+            return {UNSEEN_BEFORE: visible(str(exc), _LONGEST_SAID)}  # it has to pass; a person takes it back
+
+    async def _look(self, asked: Asked) -> Wire:
         look = self._contract.before
         assert look is not None  # noqa: S101 - it is declared only where there is one
         answer = await self._asked(look.ask, {"args": asked.args}, asked.key)

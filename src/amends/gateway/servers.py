@@ -54,6 +54,11 @@ class KnownTool:
         return bool(pinned) and not self.digest.startswith(pinned)
 
     @property
+    def is_misjudged(self) -> bool:
+        """Whether its contract is of no use: it was written for another tool, or does not fit this one."""
+        return self.has_changed or bool(self.wrong)
+
+    @property
     def read_only(self) -> bool:
         """Whether it changes nothing: the contract says so, or its own server, where that is trusted."""
         if self.contract.is_declared:
@@ -212,7 +217,7 @@ class ToolServers:
         found = self._actions.get(tool.topic)
         if found is None:
             contract = tool.contract
-            if tool.has_changed:  # what was said of it was said of another tool
+            if tool.is_misjudged:  # what was said of it was said of another tool
                 contract = ToolContract(
                     topic=tool.topic, entries=contract.entries, version=int(tool.digest[:8], 16) or 1
                 )
@@ -220,7 +225,7 @@ class ToolServers:
                 does=str(tool.wire.get("description") or ""), digest=tool.digest, annotations=tool.annotations
             )
             found = make_tool_action(
-                self.contracts, contract, self, described, read_only=tool.read_only and not tool.has_changed
+                self.contracts, contract, self, described, read_only=tool.read_only and not tool.is_misjudged
             )
             self._actions[tool.topic] = found
             if self.registry is not None:
@@ -248,7 +253,7 @@ class ToolServers:
         return [{**self._tools[self._topics[pair]].wire, "name": name} for name, pair in self._shown.items()]
 
     async def named(self, name: str) -> KnownTool:
-        """Raises InputError where there is none of this name, or its contract does not fit it."""
+        """Raises InputError where there is none of this name, or its contract does not fit it and somebody judges."""
         pair = self._shown.get(name)
         if pair is None or not self.upstreams[pair[0]].is_listed:
             await self.known()
@@ -256,9 +261,11 @@ class ToolServers:
         if pair is None:
             raise InputError(f"there is no tool {name[:100]!r}")
         tool = self._tools[self._topics[pair]]
+        if self.contracts.mode != "enforce":
+            return tool
         if tool.wrong:
             raise InputError(f"{name} was not called, because its contract does not fit it: {tool.wrong}")
-        if tool.has_changed and self.contracts.mode == "enforce":
+        if tool.has_changed:
             raise InputError(
                 f"{name} was not called: its server defines it otherwise than when its contract was written. A person "
                 f"has to look at it, and then write its new digest, {tool.digest}, as definition: of {tool.topic}"

@@ -23,6 +23,8 @@ COMPLETE: Final = "amends_complete"
 _LONGEST: Final = 300
 _MOST_SHOWN: Final = 50
 _WHY: Final = "the agent asked for it"
+_STANDING: Final = frozenset({"succeeded", "running", "unknown"})
+"""How a step stands of which it matters whether it can be taken back."""
 
 
 class ToolsHost(Protocol):
@@ -128,7 +130,8 @@ class OwnTools:
             way = _way(step.contract.side_effect, str(step.contract.reversibility))
             status, error = now.get(step.id, (str(step.status), step.error))
             steps.append({"step": step.id, "topic": step.topic, "status": status, "undo": way, "error": error})
-            lines.append(f"  {step.id}. {step.topic}: {status} ({way})" + (f": {visible(error, 120)}" if error else ""))
+            stands = f" ({way})" if status in _STANDING else ""
+            lines.append(f"  {step.id}. {step.topic}: {status}{stands}" + (f": {visible(error, 120)}" if error else ""))
         approvals: list[Json] = [row.id for row in await coordinator.approvals(saga=saga)]
         head = f"saga {saga} is {history.status}; the gateway is in {self._owner.contracts.mode} mode"
         left = len(lines) - _MOST_SHOWN

@@ -152,6 +152,9 @@ def journaled(*said: Limits | None, now: int, within: Json = None) -> Json:
 
     `within`: what the limits of its parent's tell a child.
     """
+    for one in said:
+        if one is not None and not isinstance(cast("object", one), Limits):
+            raise InputError(f"limits={one!r} are no limits; write amends.Limits(steps=…, usd=…)")
     limits = {name: limit for each in said if each is not None for name, limit in each.each()}
     if not limits and within is None:
         return None

@@ -25,11 +25,13 @@ from amends.dataclass import dataclass
 from amends.errors import (
     Abort,
     DivergedError,
+    RefusedError,
     SecretUnavailableError,
     StepError,
     UnknownActionError,
     UnknownDefinitionError,
 )
+from amends.runtime.declare.action import Action
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.graph import Graph
 from amends.runtime.declare.options import Options
@@ -42,6 +44,7 @@ from amends.runtime.drive.run import Run
 from amends.runtime.saga.rewind import Passed, Rewinds
 from amends.runtime.saga.work import Work
 from amends.runtime.values.signature import Signature
+from amends.secrets import Secret, is_alike
 from amends.text import span
 
 OnIdle: TypeAlias = Literal["call", "rollback", "keep"]
@@ -258,3 +261,25 @@ async def rest(drive: Drive, idle: Idle) -> None:
                 await asyncio.get_running_loop().create_future()  # until the body is stopped, which is now
             raise asyncio.CancelledError
         await wait(run, min(wake_at, later(clock.now(), run.around.settings.poll_s)))  # somebody wrote, or nobody can
+
+
+def require_same(
+    saga: Saga,
+    step: Step,
+    call: str,
+    action: Action[..., Any],
+    args: Json,
+    digest: str,
+    secrets: tuple[Secret, ...],
+) -> None:
+    """Raises RefusedError where a call is asked for again as something else, or was taken back."""
+    if step.topic != action.topic:
+        raise RefusedError(f"call {call!r} is step {step.id}, {step.topic}, and not {action.topic}: use another id")
+    if step.digest != digest and not is_alike(args, step.args, secrets, saga.id):
+        raise RefusedError(
+            f"call {call!r} is step {step.id} ({step.topic}) with other arguments; use another id for another step"
+        )
+    if step.rewind is not None and step.told is not None and step.told.status is StepStatus.SUCCEEDED:
+        raise RefusedError(
+            f"call {call!r} is step {step.id} ({step.topic}), which was taken back; use another id to do it again"
+        )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, Sel
 from amends.core import commands as c
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
-from amends.core.words.values import Json, SagaId, StepId
+from amends.core.words.values import CALL, Json, SagaId, StepId
 from amends.core.words.verdict import Decision
 from amends.dataclass import dataclass
 from amends.errors import Abort, AmendsError, ApprovalPending, Detach, InputError, RefusedError, SessionOverError
@@ -34,6 +34,7 @@ from amends.runtime.saga.open import (
     Idle,
     OpenDefinition,
     know_checkpoints,
+    require_same,
     rest,
     settle,
     stop_timer,
@@ -43,7 +44,7 @@ from amends.runtime.saga.open import (
 from amends.runtime.saga.rewind import Feedback
 from amends.runtime.saga.work import begin_with, bound, take_resources
 from amends.runtime.values.bounded import keep_off_loop
-from amends.secrets import Secret, is_alike, unmask
+from amends.secrets import Secret, unmask
 
 if TYPE_CHECKING:
     from amends.runtime.files.given import SagaFiles
@@ -322,8 +323,10 @@ class Session:
                 return task.result()
             if drive.run.book.broken is not None:
                 raise drive.run.book.broken
-            if self._leaving.done() or asked is None:
+            if self._leaving.done():
                 raise SessionOverError(f"session {self.id}: it was stopped before this came to its end")
+            if asked is None:
+                raise SessionOverError(f"session {self.id} is {_told(await self._host.halted(self.id))}")
             saga = await self._host.state(self.id)
             step = None if asked.step is None else saga.steps.get(asked.step)
             if step is None:
@@ -420,7 +423,7 @@ class Session:
         ) -> Coroutine[Any, Any, Any]:
             known = _known(drive, asked)
             if known is not None:
-                _require_same(drive.run.book.saga, known, asked.call, action, args, digest, secrets)
+                require_same(drive.run.book.saga, known, asked.call, action, args, digest, secrets)
                 at = Spot(known.id)
             return drive.forward.step(action, args, digest, secrets, at)
 
@@ -506,9 +509,11 @@ class Session:
 
     @property
     def steps(self) -> tuple[SessionStep, ...]:
-        """The steps so far, oldest first, as they stand."""
-        own = (step for step in self.saga.steps.values() if not step.topic.startswith("amends."))
-        return tuple(_told_of(self.saga, step) for step in own)
+        """The steps so far, children too (`amends.call`), oldest first, as they stand."""
+        steps = self.saga.steps.values()
+        return tuple(
+            _told_of(self.saga, one) for one in steps if one.topic == CALL or not one.topic.startswith("amends.")
+        )
 
     @property
     def saga(self) -> Saga:
@@ -557,28 +562,6 @@ def _known(drive: Drive, asked: StepRequest) -> Step | None:
     if not asked.call:
         return None
     return next((step for step in reversed(steps.values()) if step.call == asked.call), None)
-
-
-def _require_same(
-    saga: Saga,
-    step: Step,
-    call: str,
-    action: Action[..., Any],
-    args: Json,
-    digest: str,
-    secrets: tuple[Secret, ...],
-) -> None:
-    """Raises RefusedError where a call is asked for again as something else, or was taken back."""
-    if step.topic != action.topic:
-        raise RefusedError(f"call {call!r} is step {step.id}, {step.topic}, and not {action.topic}: use another id")
-    if step.digest != digest and not is_alike(args, step.args, secrets, saga.id):
-        raise RefusedError(
-            f"call {call!r} is step {step.id} ({step.topic}) with other arguments; use another id for another step"
-        )
-    if step.rewind is not None and step.told is not None and step.told.status is StepStatus.SUCCEEDED:
-        raise RefusedError(
-            f"call {call!r} is step {step.id} ({step.topic}), which was taken back; use another id to do it again"
-        )
 
 
 def _told_of(saga: Saga, step: Step) -> SessionStep:
