@@ -1,5 +1,9 @@
 """`amends person`, and decisions signed on the command line, from the outside."""
 
+import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.shell import Shell
@@ -63,3 +67,37 @@ def test_a_grant_is_signed_and_what_is_signed_is_shown(amends: Shell) -> None:
     verified = amends.here("evidence", "verify", "--root", root)
     assert verified.code == 0
     assert "as it was signed" in verified.out
+
+
+@contextmanager
+def agent(place: Path, key: Path) -> Generator[str]:
+    """The socket of an SSH agent that alone has a key by now: its file is gone."""
+    words = ["ssh-agent", "-D", "-a", str(place / "agent")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline().startswith("SSH_AUTH_SOCK=")
+            env = {**os.environ, "SSH_AUTH_SOCK": words[-1]}
+            subprocess.run(["ssh-add", "-q", str(key)], env=env, check=True, timeout=60)
+            key.unlink()
+            yield words[-1]
+        finally:
+            running.terminate()
+
+
+def test_the_agent_signs_with_a_key_whose_file_is_not_here(amends: Shell) -> None:
+    amends.give("office")
+    kim, root = enrolled(amends)
+    (amends.place / "policy.yaml").write_text(PROVED)
+    with agent(amends.place, kim) as socket:
+        adopt = ("policy", "adopt", "policy.yaml", "--why", "start", "--by", "person:kim")
+        assert amends(*adopt, "--ssh-key", "kim.pub", SSH_AUTH_SOCK=socket).code == 0
+        assert amends("run", "office:leave", "--id", "l-1", *TO_COMPLETE, "--root", root).code == 6
+        grant = ("approval", "grant", "l-1/2", "--yes", "--by", "person:kim", "--root", root)
+        assert "this one is not" in amends(*grant, SSH_AUTH_SOCK="").complaint
+        assert "has not signed with kim.pub" in amends(*grant, "--ssh-key", "kim.pub", SSH_AUTH_SOCK="").err
+        granted = amends(*grant, SSH_AUTH_SOCK=socket)
+        assert granted.code == 0, "the one of Kim's keys that the agent has is found by itself"
+        assert "  decision: grant\n" in granted.err
+    assert amends("resume", "office", "--root", root).code == 0
+    assert "as it was signed" in amends("evidence", "verify", "--root", root).out

@@ -124,8 +124,9 @@ class Shop:
 
     # -- the attacker -------------------------------------------------------------------------------------------------
 
-    async def with_journal(self, use: Callable[[Journal], Awaitable[None]]) -> None:
-        journal = await open_journal(self.journal, SystemClock())
+    async def with_journal(self, use: Callable[[Journal], Awaitable[None]], at: int | None = None) -> None:
+        """Use the journal, with the machine's clock set to `at`."""
+        journal = await open_journal(self.journal, SystemClock() if at is None else _SetClock(at))
         try:
             await use(journal)
         finally:
@@ -140,7 +141,7 @@ class Shop:
         await self.with_journal(read)
         return found
 
-    async def forge(self, saga: str, *events: Event) -> None:
+    async def forge(self, saga: str, *events: Event, at: int | None = None) -> None:
         """Write entries as amends would: hashes, lists and tree are right, and its own key signs them."""
 
         async def write(journal: Journal) -> None:
@@ -153,7 +154,14 @@ class Shop:
             summary = Summary(state.status, wakes_at(state))
             await journal.append(state.id, events, after=head, summary=summary)
 
-        await self.with_journal(write)
+        await self.with_journal(write, at)
+
+    def duplicate(self, place: Path) -> Shop:
+        """The same journal once more, as a copy of its files."""
+        shutil.copytree(self.place, place)
+        other = copy(self)
+        other.place, other.world = place, []
+        return other
 
     def _copy(self, place: Path) -> Shop:
         place.mkdir()
@@ -214,7 +222,9 @@ class Shop:
 class _SetClock(SystemClock):
     """A clock that somebody sets as they need it."""
 
-    at: int = 0
+    def __init__(self, at: int = 0) -> None:
+        super().__init__()
+        self.at = at
 
     def now(self) -> int:
         return self.at

@@ -186,6 +186,26 @@ def test_a_real_signature_is_good_for_one_decision(tmp_path: Path) -> None:
     in_a_loop(story)
 
 
+def test_a_real_signature_is_good_for_one_journal(tmp_path: Path) -> None:
+    """One person decides on two journals: what they signed on one is moved to the other, which asks for the same."""
+
+    async def story() -> None:
+        one, other = Shop(tmp_path / "one"), Shop(tmp_path / "other")
+        other.kim = one.kim
+        await one.begin()
+        await one.grant()
+        await other.begin()
+        granted = next(entry.event for entry in await one.entries("l-1") if isinstance(entry.event, ApprovalGranted))
+        await other.forge("l-1", replace(granted, digest=await shown_digest(other)))
+        assert await other.resume() == []
+        said, findings = await other.verdicts()
+        assert said == {"failed"}
+        assert any("the roster of this journal does not have" in each for each in findings), findings
+        assert await one.resume() == ["deleted Ann"]
+
+    in_a_loop(story)
+
+
 def test_a_grant_that_was_given_is_not_given_again_for_what_is_asked_anew(tmp_path: Path) -> None:
     """The question is asked a second time in the same words, and the old answer is written below it."""
 
@@ -439,6 +459,30 @@ def test_a_revoked_key_decides_nothing_more_whatever_the_clock_says_and_what_it_
         assert await shop.resume() == ["deleted Ann"]
         said, _ = await shop.verdicts(None)
         assert said == {"covered"}
+
+    in_a_loop(story)
+
+
+def test_what_a_revoked_key_had_signed_is_written_with_the_clock_set_back(tmp_path: Path) -> None:
+    """It was signed while the key was good, and kept: it is written into the file, with the time when it was good."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        async with shop.open(drives=False) as coordinator:
+            await coordinator.enrol("eve", public(shop.eve), by="person:kim", proof=signer(shop.kim))
+        kept = shop.duplicate(tmp_path / "kept")
+        async with kept.open(drives=False) as coordinator:
+            await coordinator.grant("l-1/1", by="person:eve", proof=signer(shop.eve))
+        granted = next(entry for entry in await kept.entries("l-1") if isinstance(entry.event, ApprovalGranted))
+        async with shop.open(drives=False) as coordinator:
+            await coordinator.revoke("eve", why="left", by="person:kim", proof=signer(shop.kim))
+        await shop.forge("l-1", granted.event, at=granted.at)
+        assert await shop.resume() == []
+        said, findings = await shop.verdicts()
+        assert said == {"failed"}
+        assert any("was revoked before" in each for each in findings), findings
+        assert await kept.resume() == ["deleted Ann"], "the control: where nobody has revoked it"
 
     in_a_loop(story)
 
