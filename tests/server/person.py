@@ -63,7 +63,8 @@ class _Forms(HTMLParser):
         elif tag == "select":
             self._select = name
             form.names.append(name)
-        elif tag == "option" and "selected" in found:
+        elif tag == "option" and ("selected" in found or all(each != self._select for each, _ in form.fields)):
+            form.fields = [each for each in form.fields if each[0] != self._select]  # a browser chooses the first one
             form.fields.append((self._select, value))
         elif tag == "button":
             self._button = Button("", name, value)

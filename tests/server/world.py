@@ -71,7 +71,7 @@ def ship(order: str) -> str:
 
 @ship.compensation
 def fetch_back(done: Done) -> None:
-    raise RuntimeError(f"the parcel of {done.args['order']} is with the customer")
+    raise Fatal(f"the parcel of {done.args['order']} is with the customer")
 
 
 @saga("shop.order")
@@ -103,6 +103,31 @@ async def plain(s: Work, order: str) -> str:
     return await s.do(reserve, order)
 
 
+@saga("shop.parcel")
+async def parcel(s: Work, order: str) -> str:
+    await s.do(reserve, order)
+    return await s.do(ship, order)
+
+
+@saga("shop.confirmed")
+async def confirmed(s: Work, order: str, cents: int) -> str:
+    """An order that goes on once the warehouse has confirmed it."""
+    await s.do(reserve, order)
+    await s.checkpoint("reserved")
+    await s.do(reserve, f"{order}-wrapping")
+    said = await s.wait_for("warehouse.confirmed", timeout=3600)
+    return str(said)
+
+
+@saga("shop.family")
+async def family(s: Work, order: str) -> str:
+    """An order whose parcel is a saga of its own."""
+    await s.do(reserve, order)
+    await s.call(plain, f"{order}-parcel")
+    await s.do(send_mail, f"{order}@example.com")
+    return "sent"
+
+
 def on(journal: Path, made: Callable[[Coordinator], Awaitable[Any]], policy: str = POLICY) -> Any:
     """Do something with a coordinator on a journal that goes by this policy."""
     file = journal.parent / "policy.yaml"
@@ -120,6 +145,20 @@ async def start(coordinator: Coordinator, definition: Any, *args: Any, id: str, 
     """Start a saga, and leave it where it stands still."""
     handle = await coordinator.start(definition, *args, id=id, **({"actor": "agent:shop"} | more))
     await handle.halt()
+
+
+async def many(coordinator: Coordinator) -> None:
+    """One saga of each kind, as a console has them to show."""
+    for number in range(1, 4):
+        await coordinator.run(plain, f"book-{number}", id=f"done-{number}", labels={"tenant": "acme", "order": f"{number}"})
+    await coordinator.run(gone_back, "lamp", id="back-1", actor="agent:shop")
+    await coordinator.run(doomed, "vase", id="broken-1", actor="agent:shop", labels={"tenant": "acme"})
+    await coordinator.run(doomed, "chair", id="broken-2", actor="agent:shop")
+    await coordinator.run(family, "table", id="family-1", actor="agent:shop")
+    await start(coordinator, confirmed, "desk", 4900, id="waits-1")
+    await start(coordinator, order_one, "sofa", 129900, "deliver before noon", id="asks-1")
+    await start(coordinator, order_one, "carpet", 24900, id="asks-2")
+    await start(coordinator, request_access, "person:new", id="asks-3")
 
 
 def resumed(journal: Path) -> dict[str, str]:

@@ -80,6 +80,7 @@ async def serve(
             journal, policy=policy, env=env, environments=environments, settings=settings, signals=False
         )
         async with opening as coordinator:
+            coordinator.leave_driving()
             urls = [_url(listening, one) for one in sockets]
             feed = Feed(coordinator.journal, SystemClock(), coordinator.settings.poll_s)
             served = Served(

@@ -6,14 +6,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 from amends.clock import SystemClock
 from amends.http import problems
 from amends.http.app import Served
-from amends.http.console import approvals, login
+from amends.http.console import approvals, login, overview, saga, sagas
 from amends.http.console.pages import STATIC, Guarded, page
 from amends.http.console.session import Logins
 from amends.http.console.visit import Console, title_of_status
@@ -26,10 +26,12 @@ def routes(served: Served, logins: Logins, *, is_secure: bool) -> list[BaseRoute
     """All routes of this room: an application of its own below every other one. `is_secure`: it is behind TLS."""
     made = Starlette(
         routes=[
-            Route("/", _first, methods=["GET"]),
             Mount("/static", StaticFiles(directory=STATIC)),
             *login.routes(),
+            *overview.routes(),
             *approvals.routes(),
+            *sagas.routes(),
+            *saga.routes(),
         ],
         middleware=[Middleware(Guarded)],
         exception_handlers={HTTPException: _not_here},
@@ -46,7 +48,3 @@ async def _not_here(request: Request, error: Exception) -> Response:
         return await problems.of_http(request, error)
     detail = f"There is no page at {request.url.path}." if error.status_code == 404 else str(error.detail)
     return page("trouble.html", error.status_code, title=title_of_status(error.status_code), detail=detail, back="/")
-
-
-async def _first(_: Request) -> Response:
-    return RedirectResponse("/approvals", 303)

@@ -73,6 +73,11 @@ def when(milliseconds: int | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%S.%fZ}", text, text)
 
 
+def hour_of(milliseconds: int) -> str:
+    """The hour and minute of a time, in UTC."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000, tz=UTC):%H:%M}"
+
+
 def as_words(name: str) -> str:
     return str(name).replace("_", " ")
 
@@ -156,6 +161,7 @@ def _environment() -> Environment:
         "times": times,
         "rows": rows_of,
         "diff": diff_rows,
+        "clock": hour_of,
     }
     made.filters.update(cast("Any", filters))
     return made

@@ -176,9 +176,20 @@ class Answering:
     settings: Settings
     _clock: Clock
     _engine: LocalEngine
+    _leaves_driving: bool = False
+
+    def leave_driving(self) -> None:
+        """Have what people ask for be put on record here, and done by a worker that knows the saga: for a server.
+
+        A process that took up a saga whose actions it does not know would end it as an incident.
+        """
+        self._leaves_driving = True
 
     async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
         state = await self._engine.request(saga, command)
+        if self._leaves_driving:
+            await self._engine.go_on(saga)
+            return await self._engine.told(state)
         driven = await self._engine.drive(saga)
         if driven is None:
             self._engine.tell_parent(state)

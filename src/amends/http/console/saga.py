@@ -1,0 +1,231 @@
+"""One saga: where it stands, its timeline, one step in full, and what a person may have done with it.
+
+What would take something back is shown before it is asked for: the same page, with the plan and a form below it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from amends.core.state.saga import Saga, Step, open_waits
+from amends.core.transitions import SagaStatus
+from amends.core.words.values import PARENT, Json, SagaId, StepId
+from amends.dataclass import dataclass
+from amends.errors import AmendsError, InputError, UnknownActionError, UnknownSagaError
+from amends.http.callers import Scope
+from amends.http.console.panel import panel_of
+from amends.http.console.signing import proved
+from amends.http.console.timeline import MOST_LANES, drawn
+from amends.http.console.visit import Visit, decided, shown
+from amends.http.problems import status_of
+from amends.journal.port.journal import PersonQuery, SagaQuery, SagaRow
+from amends.operate.fields import DRIVEN, driven
+from amends.operate.reading import unknown
+from amends.runtime.coordinator.lists import History
+from amends.runtime.coordinator.preview import PlannedStep, RollbackPlan
+from amends.runtime.drive.family import PARENT_STEP
+
+LATEST: Final = 40
+MOST_CHILDREN: Final = 100
+_PLANS: Final = ("all", "mitigate", "to", "last")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A saga that this one called, folded in."""
+
+    row: SagaRow
+    step: StepId
+    drawing: object
+
+
+def path_of(saga: str) -> str:
+    return f"/sagas/{quote(saga, safe='')}"
+
+
+async def _one(visit: Visit) -> Response:
+    return await _show(visit, visit.named("id"))
+
+
+async def _show(visit: Visit, name: str, status: int = 200, trouble: str = "") -> Response:
+    found = await _history(visit, name)
+    asked, now = visit.asked, visit.now
+    row, state = found.row, found.saga
+    children = await _children(visit, row.id)
+    ((_, driver),) = await driven(visit.journal, (row,))
+    first = int(asked["from"]) if asked["from"].isdecimal() else 1
+    by_step = {child.step: child.row for child in children}
+    drawing = None if found.pruned else drawn(state, found.entries, now, children=by_step, first=first)
+    step = state.steps.get(StepId(asked["step"])) if asked["step"] else None
+    lines = found.timeline
+    return await visit.show(
+        "saga.html",
+        status,
+        found=found,
+        row=row,
+        state=state,
+        driver=driver,
+        is_left=row.status in DRIVEN and (driver is None or driver.is_gone),
+        drawing=drawing,
+        most_lanes=MOST_LANES,
+        children=children,
+        steps=sorted(state.steps.values(), key=lambda one: one.entry),
+        panel=None if step is None else panel_of(found, step, await visit.policies()),
+        unknown_step=bool(asked["step"]) and step is None,
+        lines=lines if asked["story"] == "all" else lines[-LATEST:],
+        lines_left=0 if asked["story"] == "all" else max(0, len(lines) - LATEST),
+        parent=row.labels.get(PARENT, ""),
+        incidents=(await visit.journal.incidents(PersonQuery(saga=row.id, limit=20))).rows,
+        approvals=(await visit.journal.approvals(PersonQuery(saga=row.id, limit=20))).rows,
+        checkpoints=_checkpoints(state),
+        waits=[wait for wait in open_waits(state) if wait.name],
+        trouble=trouble,
+        plan=None if found.pruned else await _plan(visit, found),
+        asked=asked,
+    )
+
+
+async def _history(visit: Visit, name: str) -> History:
+    try:
+        return await visit.coordinator.show(name)
+    except UnknownSagaError:
+        raise await unknown(visit.journal, name) from None
+
+
+def _checkpoints(saga: Saga) -> list[str]:
+    """The names of its checkpoints, the newest first."""
+    marks = sorted(saga.checkpoints.values(), key=lambda one: one.entry, reverse=True)
+    return list(dict.fromkeys(mark.name for mark in marks))
+
+
+async def _children(visit: Visit, saga: SagaId) -> list[Child]:
+    rows = (await visit.journal.sagas(SagaQuery(parent=saga, limit=MOST_CHILDREN))).rows
+    found: list[Child] = []
+    for row in reversed(rows):
+        below = await visit.coordinator.show(row.id)
+        drawing = None if below.pruned else drawn(below.saga, below.entries, visit.now)
+        found.append(Child(row=row, step=StepId(row.labels.get(PARENT_STEP, "")), drawing=drawing))
+    return found
+
+
+# -- taking back ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What would be taken back. `elsewhere`: the steps that another process takes back, because this one cannot."""
+
+    kind: str
+    given: str
+    plan: RollbackPlan | None
+    steps: tuple[tuple[PlannedStep, str], ...] = ()
+    refused: str = ""
+
+
+async def _plan(visit: Visit, found: History) -> Preview | None:
+    kind, given = visit.asked["plan"], visit.asked["given"]
+    if kind not in _PLANS:
+        return None
+    try:
+        last = _count(given) if kind == "last" else None
+        plan = await visit.coordinator.rollback(
+            found.id, to=given if kind == "to" else None, last=last, mitigate=kind == "mitigate", plan=True
+        )
+    except AmendsError as exc:
+        return Preview(kind=kind, given=given, plan=None, refused=str(exc))
+    steps = tuple((step, _trouble(visit, step, found.saga.steps[step.step])) for step in plan.steps)
+    return Preview(kind=kind, given=given, plan=plan, steps=steps, refused=plan.refused)
+
+
+def _trouble(visit: Visit, planned: PlannedStep, step: Step) -> str:
+    """What stands in the way of taking a step back; that this server does not know it is none: a worker does it."""
+    contract = step.contract
+    if planned.why_not and contract.compensation_declared:
+        try:
+            visit.coordinator.registry.action(contract.topic, contract.version)
+        except UnknownActionError:
+            return "" if contract.rollback_supported or planned.mitigates else planned.why_not
+    return planned.why_not
+
+
+def _count(given: str) -> int:
+    if not (given.isascii() and given.isdecimal()) or not 0 < int(given[:6]):
+        raise InputError("say how many of its last steps: a number from 1 on")
+    return int(given[:6])
+
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
+
+
+async def _decide(visit: Visit) -> Response:
+    name = visit.named("id")
+    try:
+        answered = await _do(visit, name)
+    except AmendsError as exc:
+        return await _show(visit, name, status_of(exc), trouble=str(exc))
+    if isinstance(answered, Response):
+        return answered
+    visit.tell(answered)
+    return visit.go(path_of(name))
+
+
+async def _do(visit: Visit, name: str) -> str | Response:
+    """Do what the form asks for; what to tell of it, or the page that asks for a signature."""
+    form, coordinator = visit.form, visit.coordinator
+    why = form["why"].strip()
+    match form["do"]:
+        case "all" | "mitigate":
+            ended = await coordinator.cancel(
+                name, why=_reason(why), by=visit.who, mitigate=form["do"] == "mitigate"
+            )
+            return _told_back(ended.status)
+        case "to":
+            ended = await coordinator.rollback(name, to=form["given"], why=_reason(why), by=visit.who)
+            return _told_back(ended.status)
+        case "last":
+            ended = await coordinator.rollback(name, last=_count(form["given"]), why=_reason(why), by=visit.who)
+            return _told_back(ended.status)
+        case "pause":
+            await coordinator.pause(saga=name, why=_reason(why), by=visit.who)
+            return "Paused: nothing more of it is dispatched until it is let go on."
+        case "unpause":
+            answered = await proved(
+                visit, lambda proof: coordinator.unpause(saga=name, why=why, by=visit.who, proof=proof)
+            )
+            return answered if isinstance(answered, Response) else "It goes on where a process drives it."
+        case "signal":
+            await coordinator.signal(name, form["name"].strip(), _payload(form["payload"]), by=visit.who)
+            return f"Signal {form['name'].strip()} is on record."
+        case _:
+            raise InputError("the form does not say what to do; load the page again")
+
+
+def _reason(why: str) -> str:
+    if not why:
+        raise InputError("say why: it goes on record, and whoever asked for the saga is told")
+    return why
+
+
+def _payload(text: str) -> Json:
+    if not text.strip():
+        return None
+    try:
+        found: Json = json.loads(text)
+    except ValueError as exc:
+        raise InputError(f'the payload is no JSON ({exc}); a text is written in quotes: "yes"') from None
+    return found
+
+
+def _told_back(status: SagaStatus) -> str:
+    if status is SagaStatus.ROLLED_BACK:
+        return "It is rolled back."
+    return f"Asked for, and on record; it is {str(status).replace('_', ' ')} now. A worker that knows it takes it back."
+
+
+def routes() -> list[BaseRoute]:
+    return [shown("/sagas/{id}", _one), decided("/sagas/{id}", _decide, Scope.DECIDE)]

@@ -1,0 +1,206 @@
+"""Overview, the list of sagas and the page of one: what is shown, what is found, and what people have done with it."""
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.server import world
+from tests.server.person import Person
+from tests.server.serving import Serving, run_cli, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
+    folder = tmp_path_factory.mktemp("sagas") / "j"
+    folder.mkdir(mode=0o700)
+    world.on(folder / "journal.db", world.many)
+    with serving(folder, journal=folder / "journal.db") as one:
+        yield one
+
+
+@pytest.fixture
+def anna(server: Serving) -> Person:
+    return Person.with_token(server, "person:anna")
+
+
+def _ids(person: Person) -> list[str]:
+    return re.findall(r'<a class="id" href="/sagas/[^"]*">([^<]*)</a>', person.page)
+
+
+def test_the_overview_counts_what_waits_and_what_went_wrong(anna: Person) -> None:
+    anna.open("/")
+    for said in ("3 waiting for a person", "need attention", "rolled back today", "Last 24 hours", "asks-1", "broken-1"):
+        assert said in anna.page or said in anna.words
+    anna.follow("All incidents")
+    assert anna.at == "/incidents"
+
+
+def test_an_empty_journal_says_how_to_make_a_saga(tmp_path: Path) -> None:
+    with serving(tmp_path / "j") as server:
+        anna = Person.with_token(server, "person:anna")
+        anna.open("/")
+        assert "No saga has run on this journal yet." in anna.words
+        anna.open("/sagas")
+        assert "amends run MODULE:SAGA" in anna.words
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("status=incident", ["broken-2", "broken-1"]),
+        ("status=incident&q=tenant%3Dacme", ["broken-1"]),
+        ("q=done-", ["done-3", "done-2", "done-1"]),
+        ("q=tenant%3Dacme+order%3D2", ["done-2"]),
+        ("definition=shop.order", ["asks-2", "asks-1"]),
+        ("topic=access.grant", ["asks-3"]),
+        ("env=nowhere", []),
+        ("since=1h&status=rolled_back", ["back-1"]),
+    ],
+)
+def test_filters_find(anna: Person, asked: str, found: list[str]) -> None:
+    anna.open(f"/sagas?{asked}")
+    assert _ids(anna) == found
+    if not found:
+        assert "No saga fits." in anna.words
+
+
+def test_the_key_of_a_step_finds_its_saga(anna: Person) -> None:
+    anna.open("/sagas/back-1?step=1")
+    key = re.findall(r"key <code>([0-9a-f]{32})</code>", anna.page)
+    assert len(key) == 2  # the action's, and its compensation's
+    for one in key:
+        anna.open(f"/sagas?q={one}")
+        assert _ids(anna) == ["back-1"]
+
+
+def test_a_filter_that_is_none_says_so(anna: Person) -> None:
+    for asked in ("status=flying", "since=yesterday", "q=one+two", "page=x"):
+        anna.open(f"/sagas?{asked}")
+        assert anna.status == 422
+
+
+def test_long_lists_go_on_page_by_page(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir(mode=0o700)
+
+    async def sixty(coordinator: world.Coordinator) -> None:
+        for number in range(60):
+            await coordinator.run(world.plain, str(number), id=f"s-{number:02}")
+
+    world.on(folder / "journal.db", sixty)
+    with serving(folder, journal=folder / "journal.db") as server:
+        anna = Person.with_token(server, "person:anna")
+        anna.open("/sagas")
+        first = _ids(anna)
+        anna.follow("Next page")
+        assert [*first, *_ids(anna)] == [f"s-{number:02}" for number in range(59, -1, -1)]
+        anna.follow("First page")
+        assert _ids(anna) == first
+
+
+def test_the_timeline_mirrors_what_was_taken_back(anna: Person) -> None:
+    anna.open("/sagas/back-1")
+    middle = float(re.findall(r'class="axis"[^>]*y1="([\d.]+)"', anna.page)[0])
+    bars = [(kind, float(y)) for kind, y in re.findall(r'<rect class="bar (\w+) \w+"[^>]* y="([\d.]+)"', anna.page)]
+    assert [y < middle for kind, y in bars if kind == "attempt"] == [True, True]
+    assert [y > middle for kind, y in bars if kind == "back"] == [True]
+    assert anna.page.count('class="joined"') == 1
+
+
+def test_the_panel_of_a_step_shows_all_of_it(anna: Person) -> None:
+    anna.open("/sagas/asks-1?step=2")
+    for said in (
+        "Step 2: shop.charge", "deliver before noon", "129900", "Charge the customer's card", "compensatable",
+        "Pay it back to the same card", "money-takes-a-person", "line 4", "require human", "None: it was not dispatched",
+    ):  # fmt: skip
+        assert said in anna.words
+    anna.follow("What people were asked, and what they said")
+    assert anna.at == "/approvals/asks-1/2"
+    anna.open("/sagas/asks-1?step=9")
+    assert "It has no step 9." in anna.words
+
+
+def test_children_are_folded_in(anna: Person) -> None:
+    anna.open("/sagas/family-1")
+    assert "<details" in anna.page
+    assert "Timeline of the child family-1~2" in anna.page
+    anna.follow("family-1~2")
+    assert "called by family-1" in anna.words
+
+
+def test_a_saga_that_is_not_there_says_which_was_meant(anna: Person) -> None:
+    anna.open("/sagas/done-9")
+    assert anna.status == 404
+    assert "did you mean done-" in anna.words
+
+
+def test_a_preview_changes_nothing_and_a_reason_is_needed_to_take_back(server: Serving, anna: Person) -> None:
+    anna.open("/sagas/done-1")
+    anna.press("Take all of it back…")
+    assert "Give the item back to the warehouse" in anna.words
+    assert "Nothing has been done yet." in anna.words
+    assert '"completed"' in run_cli("saga", "show", "done-1", "--json", journal=server.journal)
+    anna.press("Take it back now", why=" ")
+    assert anna.status == 422
+    assert "say why" in anna.words
+    anna.press("Take it back now", why="ordered twice")
+    assert "Asked for, and on record" in anna.words
+    assert world.resumed(server.journal)["done-1"] == "rolled_back"
+    anna.open("/sagas/done-1")
+    assert "ordered twice" in anna.words
+    assert "Take all of it back" not in anna.words
+
+
+def test_what_is_past_a_pivot_is_refused_before_it_is_asked_for(anna: Person) -> None:
+    anna.open("/sagas/family-1?plan=all")
+    assert "It would be refused" in anna.words
+    assert "a mail cannot be unsent" in anna.words
+    assert "Take it back now" not in anna.page
+
+
+def test_a_part_goes_back_to_a_checkpoint_or_by_its_last_steps(server: Serving, anna: Person) -> None:
+    anna.open("/sagas/waits-1")
+    anna.press("Look what that would take back…")
+    assert anna.at == "/sagas/waits-1?plan=to&given=reserved"
+    assert anna.words.count("Give the item back") == 1
+    anna.open("/sagas/waits-1?plan=last&given=2")
+    assert anna.words.count("Give the item back") == 2
+    for wrong in ("plan=last&given=many", "plan=to&given=nowhere"):
+        anna.open(f"/sagas/waits-1?{wrong}")
+        assert "It would be refused" in anna.words
+    anna.open("/sagas/waits-1?plan=last&given=1")
+    anna.press("Go back now", why="wrapped badly")
+    assert "rolling back now" in anna.words
+    world.resumed(server.journal)
+    anna.open("/sagas/waits-1")
+    assert "wrapped badly" in anna.words
+
+
+def test_a_signal_reaches_the_saga_that_waits_for_it(server: Serving) -> None:
+    anna = Person.with_token(server, "person:anna")
+    world.on(server.journal, lambda one: world.start(one, world.confirmed, "shelf", 100, id="waits-2"))
+    anna.open("/sagas/waits-2")
+    anna.press("Send the signal", name="warehouse.confirmed", payload="{")
+    assert anna.status == 422
+    anna.press("Send the signal", name="warehouse.confirmed", payload='"box 7"')
+    assert "Signal warehouse.confirmed is on record." in anna.words
+    assert world.resumed(server.journal)["waits-2"] == "completed"
+
+
+def test_a_saga_is_paused_and_let_go_on(server: Serving, anna: Person) -> None:
+    anna.open("/sagas/asks-2")
+    anna.press("Pause this saga", why="the price is wrong")
+    assert "the price is wrong" in anna.words
+    anna.press("Let it go on")
+    assert "It goes on where a process drives it." in anna.words
+
+
+def test_whoever_may_only_look_has_no_forms(server: Serving) -> None:
+    looker = Person.with_token(server, "person:looker", "view")
+    looker.open("/sagas/asks-1")
+    assert "may look, and not decide" in looker.words
+    assert "method=\"post\"" not in looker.page.replace("/logout", "")
+    looker.send("/sagas/asks-1", do="all", why="x")
+    assert looker.status == 403
