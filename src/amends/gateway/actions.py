@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from amends.core.words.contracts import BACK, Contract, Retries, Reversibility, Topic
@@ -27,7 +26,7 @@ from amends.gateway.answers import MISSING, AnswerTest, ToolAnswer
 from amends.gateway.model import Contracts, ToolCall, ToolContract
 from amends.gateway.references import filled, is_true
 from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, key
-from amends.runtime.values.signature import Signature
+from amends.runtime.values.signature import AnyNames
 from amends.text import visible
 
 Wire = dict[str, Any]
@@ -74,21 +73,6 @@ class Servers(Protocol):
         ...
 
     def failed_when(self, server: str, tool: str) -> AnswerTest | None: ...
-
-
-class AnyNames(Signature):
-    """The signature of a tool: arguments by name, whatever they are called."""
-
-    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        if args:
-            raise TypeError("a tool takes its arguments by name")
-        return dict(kwargs)
-
-    def caller(self, function: Callable[..., Any], named: Mapping[str, Any]) -> Callable[[], Any]:
-        return partial(function, named)
-
-    def call(self, function: Callable[..., Any], named: Mapping[str, Any], *first: object) -> Any:  # noqa: ANN401 - the tool's own
-        return function(named)
 
 
 class _BeforeAnswer(ToolAnswer):

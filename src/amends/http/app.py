@@ -19,6 +19,8 @@ from amends.errors import AmendsError
 from amends.http import problems
 from amends.http.callers import Caller, UnknownCallerError
 from amends.http.feed import Feed
+from amends.http.sessions import OpenSessions
+from amends.http.tasks import Tasks
 
 if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
@@ -40,6 +42,10 @@ class Served:
     """Other words for environments, beside the policy's: as the coordinator has them."""
     feed: Feed
     """The entries of the journal as they come, of whoever writes them."""
+    tasks: Tasks
+    """The calls that others make for the sagas of this server."""
+    sessions: OpenSessions
+    """The sessions that are open through this server."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server is told to stop: whoever streams ends the stream."""
 

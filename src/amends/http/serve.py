@@ -24,13 +24,17 @@ from amends.clock import SystemClock
 from amends.dataclass import dataclass
 from amends.errors import InputError
 from amends.http import api, console, health
+from amends.http.actions import RemoteRegistry
 from amends.http.app import Served, make_app
 from amends.http.bearer import BearerTokens
 from amends.http.callers import Scope
 from amends.http.console import Logins
 from amends.http.feed import Feed
 from amends.http.peers import PeerProtocol, Peers, listen_at
+from amends.http.sessions import OpenSessions
+from amends.http.tasks import Tasks
 from amends.journal.port.journal import Journal
+from amends.runtime.declare.registry import PROCESS
 from amends.runtime.settings import Settings
 
 DEFAULT_PORT: Final = 8722
@@ -76,26 +80,44 @@ async def serve(
     require_safe(listening)
     sockets = _bind(listening)
     try:
+        clock = SystemClock()
+        tasks = Tasks(clock)
+        registry = RemoteRegistry(PROCESS, tasks)
         opening = Coordinator.open(
-            journal, policy=policy, env=env, environments=environments, settings=settings, signals=False
+            journal,
+            policy=policy,
+            env=env,
+            environments=environments,
+            registry=registry,
+            settings=settings,
+            signals=False,
         )
         async with opening as coordinator:
             coordinator.leave_driving()
+            registry.journal = coordinator.journal
+            sessions = OpenSessions(coordinator, tasks, registry)
             urls = [_url(listening, one) for one in sockets]
-            feed = Feed(coordinator.journal, SystemClock(), coordinator.settings.poll_s)
+            feed = Feed(coordinator.journal, clock, coordinator.settings.poll_s)
             served = Served(
                 coordinator=coordinator,
                 journal=shown(journal),
                 url=urls[-1],
                 environments=environments or {},
                 feed=feed,
+                tasks=tasks,
+                sessions=sessions,
             )
             coordinator.observe(lambda _: feed.stir())
-            async with _beside(feed.run()), _running(listening, sockets, served, coordinator.journal) as logins:
+            async with (
+                _beside(feed.run()),
+                _beside(coordinator.work()),
+                _running(listening, sockets, served, coordinator.journal) as logins,
+            ):
                 ready(urls, _login_url(listening, sockets[-1], logins))
                 await _told_to_stop()
                 served.stopping.set()
                 feed.close()
+                await sessions.close()
     finally:
         for one in sockets:
             one.close()

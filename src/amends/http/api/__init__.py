@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from amends.http.api import approvals, events, evidence, incidents, lists, metrics, policies, sagas
+from amends.http.api import approvals, events, evidence, incidents, lists, metrics, policies, sagas, sessions, tasks
 from amends.http.api.openapi import described
 from amends.http.api.operations import PREFIX, Operation
 from amends.runtime.values.schema import Schema
 
-_ROOMS: Final = (sagas, approvals, incidents, policies, evidence, lists, events, metrics)
+_ROOMS: Final = (sagas, approvals, incidents, policies, evidence, lists, events, metrics, sessions, tasks)
 
 
 def operations() -> tuple[Operation, ...]:

@@ -159,6 +159,8 @@ class Operation:
         text = values[0]
         if "integer" in kinds and re.fullmatch(r"-?[0-9]{1,18}", text):
             return int(text)
+        if "number" in kinds and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+            return float(text)
         return _TRUTH.get(text, text) if "boolean" in kinds else text
 
     def _of_body(self, body: bytes) -> dict[str, object]:

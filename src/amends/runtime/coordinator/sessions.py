@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, cast
 
 from amends.clock import Clock
 from amends.core import commands as c
-from amends.core.words.values import SESSION, SagaId
+from amends.core.words.values import SESSION, Json, SagaId
 from amends.errors import InputError, RefusedError
 from amends.runtime.declare.action import checked_topic
 from amends.runtime.declare.limits import Limits, journaled
@@ -21,6 +22,7 @@ from amends.runtime.engine.local import LocalEngine
 from amends.runtime.saga.open import ON_IDLE, Idle, OnIdle
 from amends.runtime.saga.session import Session
 from amends.runtime.settings import Settings, bounded
+from amends.runtime.values.bounded import keep, small_or_off_loop
 from amends.source.marked import duration_s
 
 _LONGEST_IDLE_S: Final = 366 * 86_400.0
@@ -35,7 +37,7 @@ class Sessions(ABC):
     _clock: Clock
 
     @asynccontextmanager
-    async def session(
+    async def session(  # noqa: PLR0913 - what can be said of it, each by name
         self,
         name: str,
         *,
@@ -47,6 +49,7 @@ class Sessions(ABC):
         on_idle: OnIdle = "call",
         wait: float | timedelta = 0,
         detach_on: tuple[type[BaseException], ...] = (),
+        input: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Session, None]:
         """Open a saga without a function, to be driven step by step from this block; or take it up again, by its id.
 
@@ -58,9 +61,11 @@ class Sessions(ABC):
         idle: how long it may be without a step; what happens then is on_idle: "call" tells a person by an incident,
         which is over with the next step, "rollback" takes all back, "keep" does nothing. Waiting for people, signals
         or timers does not count.
+        input: what it is about, by name, for the record; taken up again, it has to be the same.
         """
         saga = SagaId(checked_id(id) if id is not None else self._clock.new_id())
         said = Idle(_idle_s(idle), _then(on_idle))
+        given = await small_or_off_loop(partial(_kept, input, saga, name))
         host = _Host(self._engine, self)
         session = Session(host, saga, str(checked_topic(name)), said, detach_on)
         opened = self._engine.sessions.here
@@ -69,10 +74,10 @@ class Sessions(ABC):
         opened[saga] = session.definition
         self._engine.sessions.stop_alarm(saga)
         try:
-            if id is None or not await self._take_up(session, actor, _seconds(wait)):
+            if id is None or not await self._take_up(session, actor, _seconds(wait), given):
                 if id is not None:
                     require_own_id(id)
-                self._open(session, actor, labels, limits, said)
+                self._open(session, actor, labels, limits, said, given or {})
                 if id is not None:
                     await self._engine.put_on_record(saga)
             async with session:
@@ -80,7 +85,7 @@ class Sessions(ABC):
         finally:
             host.left(saga)
 
-    async def _take_up(self, session: Session, actor: str | None, wait_s: float) -> bool:
+    async def _take_up(self, session: Session, actor: str | None, wait_s: float, given: Json) -> bool:
         """Whether there is such a session. Raises RefusedError where it is not for this block to go on with."""
         saga, since = session.id, self._clock.elapsed()
         while True:
@@ -92,6 +97,8 @@ class Sessions(ABC):
                 raise RefusedError(f"saga {saga} is {what}, and not session {session.name}; use another id")
             if actor is not None and checked_actor(actor) != begun.actor:
                 raise RefusedError(f"session {saga} is {begun.actor}'s, and not {checked_actor(actor)}'s")
+            if given is not None and begun.input != given:
+                raise RefusedError(f"session {saga} is on record with another input; use another id")
             state = await self._engine.load(saga)
             if state.status.ended or state.rollback is not None:
                 raise RefusedError(f"session {saga} has ended, or goes back: it is {state.status}; use another id")
@@ -115,12 +122,13 @@ class Sessions(ABC):
         labels: Mapping[str, str] | None,
         limits: Limits | None,
         idle: Idle,
+        given: Json,
     ) -> None:
         env, stands_for = self._placed()
         start = c.StartSaga(
             definition=session.name,
             version=0,
-            input={},
+            input=given,
             actor=checked_actor(actor),
             env=env,
             labels={**checked_labels(labels), SESSION: "open"},
@@ -158,6 +166,16 @@ class _Host:
 
     def left(self, saga: SagaId) -> None:
         self._engine.sessions.here.pop(saga, None)
+
+
+def _kept(input: Mapping[str, Any] | None, saga: SagaId, name: str, most: int) -> Json:
+    """A session's input as it is stored. Raises NotJsonError, TooLargeError, or InputError for one with a secret."""
+    if input is None:
+        return None
+    kept = keep(dict(input), saga, f"session {name}: input", most)
+    if kept.secrets:
+        raise InputError(f"session {name}: its input holds a secret, which is not on record; pass a reference to it")
+    return kept.value
 
 
 def _seconds(wait: float | timedelta) -> float:

@@ -56,7 +56,59 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
     hold: it is released only after the work has finished and everything that could fail has passed; a rollback before
         that drops it. For actions with no_rollback=.
     """
-    contract = Contract(
+    contract = checked_contract(
+        topic,
+        version=version,
+        read_only=read_only,
+        no_rollback=no_rollback,
+        idempotent=idempotent,
+        atomic=atomic,
+        risk=risk,
+        timeout=timeout,
+        retries=retries,
+        compensation_timeout=compensation_timeout,
+        compensation_retries=compensation_retries,
+        on_incident=on_incident,
+        hold=hold,
+        resources=resources,
+        lock_wait=lock_wait,
+    )
+
+    def declare(function: Callable[P, R]) -> Action[P, R]:
+        if not callable(function):
+            raise DeclarationError(f"@action({topic!r}) goes on a function, not on {function!r}")
+        if isinstance(function, staticmethod):
+            function = cast("Callable[P, R]", function.__func__)
+        declared = Action(function, contract)
+        declared.parts.repeats_bugs = retries is not FORWARD
+        declared.parts.repeats_bugs_back = compensation_retries is not BACK
+        declared.parts.sourced = _listed_sources(topic, sourced, declared.parts.signature.names)
+        PROCESS.add_action(declared)
+        return declared
+
+    return declare
+
+
+def checked_contract(  # noqa: PLR0913 - one for each clause
+    topic: str,
+    *,
+    version: int = 1,
+    read_only: bool = False,
+    no_rollback: str | None = None,
+    idempotent: bool = False,
+    atomic: bool = False,
+    risk: Iterable[str] = (),
+    timeout: float | None = 300.0,
+    retries: Retries | int = FORWARD,
+    compensation_timeout: float = 30.0,
+    compensation_retries: Retries | int = BACK,
+    on_incident: Literal["stop", "go_on"] = "stop",
+    hold: bool = False,
+    resources: Iterable[str] = (),
+    lock_wait: float | None = None,
+) -> Contract:
+    """The contract that these clauses of `action` make. Raises DeclarationError or TopicError."""
+    return Contract(
         topic=checked_topic(topic),
         version=version,
         side_effect=not read_only,
@@ -74,20 +126,6 @@ def action(  # noqa: PLR0913 - a contract has that many clauses, each by name
         resources=listed(topic, resources),
         lock_wait_s=_not_negative(topic, lock_wait),
     )
-
-    def declare(function: Callable[P, R]) -> Action[P, R]:
-        if not callable(function):
-            raise DeclarationError(f"@action({topic!r}) goes on a function, not on {function!r}")
-        if isinstance(function, staticmethod):
-            function = cast("Callable[P, R]", function.__func__)
-        declared = Action(function, contract)
-        declared.parts.repeats_bugs = retries is not FORWARD
-        declared.parts.repeats_bugs_back = compensation_retries is not BACK
-        declared.parts.sourced = _listed_sources(topic, sourced, declared.parts.signature.names)
-        PROCESS.add_action(declared)
-        return declared
-
-    return declare
 
 
 def register(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from amends.core.words.contracts import Topic
+from amends.core.words.contracts import Contract, Topic
 from amends.core.words.values import BUILT_IN, OPEN
 from amends.errors import UnknownActionError, UnknownDefinitionError
 from amends.logs import logger
@@ -70,6 +70,10 @@ class Registry:
                 f"no action {topic} version {version} is registered in this process; import the module that declares it"
             )
         return found
+
+    def action_of(self, contract: Contract) -> Action[..., Any]:
+        """The action that a contract on record is of. Raises UnknownActionError."""
+        return self.action(contract.topic, contract.version)
 
     def definition(self, name: str, version: int) -> SagaDefinition:
         found = self._definitions.get((name, version))

@@ -10,6 +10,8 @@
 | raises anything else                        | lost                                               |
 | is cancelled, or runs out of time           | lost; a thread goes on, and may report late        |
 
+A call that is made elsewhere ends as whoever made it says: with what they return, or by `Reported`.
+
 Of what is read-only nothing is lost: the core has it failed. A mistake of a program (`exceptions.BUGS`) says as much of
 the world as any exception, but is not to be tried again, unless its author said how often.
 
@@ -49,6 +51,17 @@ class Knows(Protocol):
     """The knowledge of which secrets a call may quote: asked only when one has ended badly."""
 
     def secrets_of(self, step: StepId) -> Iterable[Secret]: ...
+
+
+class Reported(BaseException):
+    """Raised by a function that has its call made elsewhere: how it ended there, as whoever made it says.
+
+    No Exception: what an action's contract says of its exceptions is nothing to this.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.opaque if isinstance(outcome, Succeeded) else outcome.error)
+        self.outcome = outcome
 
 
 @dataclass(slots=True)
@@ -104,6 +117,8 @@ class Executor:
             value = await self._returned(call, _succeeded)
         except KeyboardInterrupt:
             raise
+        except Reported as exc:
+            return exc.outcome
         except BaseException as exc:  # noqa: BLE001 - an attempt's end is data, whatever ended it
             return self._ended_badly(call, exc)
         if type(value) is _Read:
@@ -119,6 +134,11 @@ class Executor:
             value = await self._returned(call, _answered)
         except KeyboardInterrupt:
             raise
+        except Reported as exc:
+            outcome = exc.outcome
+            if isinstance(outcome, Succeeded):
+                return Found(outcome.result, opaque=outcome.opaque)
+            return NoAnswer(outcome.error, where=outcome.where)
         except BaseException as exc:  # noqa: BLE001 - a probe that fails in any way has not answered
             return self._unanswered(call, exc)
         if type(value) is _Read:

@@ -269,7 +269,7 @@ class Run:
         Raises UnknownActionError where it is not known, DivergedError where it promises something else by now.
         """
         used = self._actions.get((contract.topic, contract.version))
-        return used or still_promised(contract, self.around.registry.action(contract.topic, contract.version))
+        return used or still_promised(contract, self.around.registry.action_of(contract))
 
     # -- what users' functions are given ------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ person is told, or all is taken back, by whichever worker finds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from amends.core import commands as c
@@ -85,6 +85,13 @@ class Drive:
     work: Work
 
 
+class _Input(Signature):
+    """The input of an open saga is for the record: its body takes nothing of it."""
+
+    def call(self, function: Callable[..., Any], named: Mapping[str, Any], *first: object) -> Any:  # noqa: ANN401 - the body's
+        return function(*first)
+
+
 class OpenDefinition(SagaDefinition[..., Any]):
     """The definition of an open saga: its name. `body` stands where others have a function; nothing is registered."""
 
@@ -98,7 +105,7 @@ class OpenDefinition(SagaDefinition[..., Any]):
         self.drive: Drive | None = None
         """The one under way, which whoever drives it has to set."""
         self.function = self._function
-        self.signature = Signature(self._function, skip=1)
+        self.signature = _Input(self._function, skip=1)
 
     async def _function(self, s: Work) -> Any:  # noqa: ANN401 - the caller's own result; it acts through the drive
         if self.drive is None:

@@ -134,10 +134,8 @@ class Session:
         self._leaving: asyncio.Future[_Leaving] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._last = 0.0
-        self._shared: dict[str, asyncio.Task[Any]] = {}
-        """The steps under way that have a call: who asks for the same waits for them."""
-        self.loop: Final = asyncio.get_running_loop()
-        """The event loop that it belongs to."""
+        self._shared: dict[str, asyncio.Task[Any]] = {}  # by call: who asks for the same waits for them
+        self.loop: Final = asyncio.get_running_loop()  # the one that it belongs to
 
     def __repr__(self) -> str:
         return f"<session {self.name} {self.id}>"
@@ -174,8 +172,7 @@ class Session:
             await self.detach()
             return
         try:
-            self._leaving.set_result(_Leaving("fail", error=error))
-            ended = await self._host.halted(self.id)
+            ended = cast("Standing", await self.fail(error))
         except AmendsError as exc:
             error.add_note(f"session {self.id} could not be rolled back here: {exc}")
             return
@@ -199,6 +196,11 @@ class Session:
         if not self._leaving.done():
             self._leaving.set_result(_Leaving("cancel"))
         return await self._host.cancel(self.id, why=why)
+
+    async def fail(self, error: BaseException) -> Any:  # noqa: ANN401 - as above
+        """Leave it as by this error: everything is taken back. Says how it ended."""
+        self._leaving.set_result(_Leaving("fail", error=error))
+        return await self._host.halted(self.id)
 
     async def detach(self) -> None:
         """Leave it open, for whoever takes it up again under its id, in this process or another."""

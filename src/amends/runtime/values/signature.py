@@ -171,6 +171,21 @@ def _example(names: Iterable[str]) -> str:
     return "{" + ", ".join(f'"{name}": …' for name in names) + "}"
 
 
+class AnyNames(Signature):
+    """The signature of what is called elsewhere, a tool or a client's action: arguments by name, whatever they are."""
+
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        if args:
+            raise TypeError("it takes its arguments by name")
+        return dict(kwargs)
+
+    def caller(self, function: Callable[..., Any], named: Mapping[str, Any]) -> Callable[[], Any]:
+        return partial(function, named)
+
+    def call(self, function: Callable[..., Any], named: Mapping[str, Any], *first: object) -> Any:  # noqa: ANN401 - the tool's own
+        return function(named)
+
+
 class Typed:
     """Declared types of a function's parameters and its result; `whose` begins every message."""
 

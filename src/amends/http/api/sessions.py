@@ -1,0 +1,318 @@
+"""Sessions over HTTP: an agent in any language opens one, proposes steps, makes the calls that are allowed, reports.
+
+The journal has every step before its call is made. What the caller is told of a step is one of these states:
+
+| state | what the caller does |
+|---|---|
+| perform | makes the call, with the key, and reports how it ended to `/v1/attempts/{token}/outcome` |
+| succeeded, failed, lost, denied | goes on with that: it is on record |
+| pending | asks again, by the same call: people are asked first |
+| running | asks again, by the same call |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final, Literal, TypedDict
+
+from amends.clock import SystemClock
+from amends.core.state.saga import Saga, Step
+from amends.core.transitions import SagaStatus
+from amends.core.words.values import BUILT_IN, SagaId
+from amends.errors import InputError
+from amends.http.api.operations import At, Operation, get, post
+from amends.http.api.sagas import told
+from amends.http.api.shapes import ANY, SOME_OBJECT, TEXT, WHOLE, many, maybe, record
+from amends.http.callers import Scope
+from amends.http.sessions import Fields, Opening, OpenSession
+from amends.operate.fields import ended_fields
+from amends.remote.contracts import DeclaredContract
+from amends.remote.errors import failure
+from amends.runtime.declare.limits import Limits
+from amends.runtime.engine.handle import Ended, ended
+from amends.runtime.saga.rewind import Feedback
+from amends.runtime.saga.session import Session, checked_call
+
+LONGEST_WAIT_S: Final = 60.0
+_SETTLING_S: Final = 2.0
+
+
+class DeclaredLimits(TypedDict, total=False):
+    tokens: int
+    usd: float | str
+    seconds: float
+    steps: int
+    failures: int
+    retries: int
+    spin: int
+    then: Literal["rollback", "pause", "call"]
+
+
+async def open_session(  # noqa: PLR0913 - one for each thing that can be said of it
+    at: At,
+    *,
+    name: str,
+    id: str | None = None,
+    labels: dict[str, str] | None = None,
+    limits: DeclaredLimits | None = None,
+    idle: str | float = "1h",
+    on_idle: Literal["call", "rollback", "keep"] = "call",
+    input: dict[str, Any] | None = None,
+    contracts: list[DeclaredContract] | None = None,
+    wait: float = 10.0,
+) -> object:
+    """Open a session, a saga that you drive step by step; or take it up again, by its id.
+
+    `holder` is yours: it goes along with everything that you ask of the session, until somebody opens it again. While
+    its `state` is settling, calls that were lost are asked about or made again: take its tasks, and open it once more.
+    `input` is what it is about, for the record. `contracts` are those of your actions.
+    """
+    asked = Opening(
+        name=name,
+        id=id or SystemClock().new_id(),
+        labels=labels,
+        limits=None if limits is None else Limits(**limits),
+        idle=idle,
+        on_idle=on_idle,
+        input=input,
+    )
+    one = await at.served.sessions.open(asked, at.caller, contracts or [], checked_wait(wait))
+    state = "open" if one.opened.done() else "settling"
+    return {"id": one.id, "name": one.name, "holder": one.holder, "state": state}
+
+
+def checked_wait(wait: float) -> float:
+    if not 0 <= wait <= LONGEST_WAIT_S:
+        raise InputError(f"wait is {wait:g}; it is 0 to {LONGEST_WAIT_S:g} seconds")
+    return wait
+
+
+async def do_step(
+    at: At,
+    session: str,
+    *,
+    holder: str,
+    topic: str,
+    args: dict[str, Any] | None = None,
+    call: str | None = None,
+    contract: DeclaredContract | None = None,
+    by: Literal["caller", "worker"] = "caller",
+    wait: float = 20.0,
+) -> object:
+    """Do one step: judged, on record before its call is made, remembered once it is done.
+
+    `call` is your own id of it: the same call again is the same step, and is answered from the record. `by` worker: its
+    call is a task for whoever takes tasks of its topic, and not for you.
+    """
+    one, opened = await at.served.sessions.held(session, holder, at.caller, _SETTLING_S)
+    return await at.served.sessions.step(
+        one,
+        opened,
+        topic=topic,
+        args=args or {},
+        call=checked_call(call if call is not None else SystemClock().new_id()),
+        contract=contract,
+        by_worker=by == "worker",
+        wait_s=checked_wait(wait),
+    )
+
+
+async def checkpoint_session(at: At, session: str, *, holder: str, name: str) -> object:
+    """Mark a place that a rollback can stop at."""
+    _, opened = await _held(at, session, holder)
+    await opened.checkpoint(name)
+    return {"state": "open"}
+
+
+async def rollback_session_to(at: At, session: str, *, holder: str, name: str, why: str) -> object:
+    """Take back all steps since a checkpoint, newest first; the session goes on."""
+    _, opened = await _held(at, session, holder)
+    return _feedback(await opened.rollback_to(name, why))
+
+
+async def rollback_session_last(at: At, session: str, *, holder: str, steps: int, why: str) -> object:
+    """Take back the newest steps that stand, so many of them; the session goes on."""
+    _, opened = await _held(at, session, holder)
+    return _feedback(await opened.rollback_last(steps, why))
+
+
+def _feedback(feedback: Feedback) -> Fields:
+    taken_back = [{"step": one.step, "topic": one.topic} for one in feedback.taken_back]
+    return {"number": feedback.number, "why": feedback.why, "by": feedback.by, "taken_back": taken_back}
+
+
+async def wait_in_session(
+    at: At, session: str, *, holder: str, signal: str | None = None, seconds: float | None = None
+) -> object:
+    """Wait for a signal from outside, as long as `seconds`, or for that time alone. It does not count as idle."""
+    _, opened = await _held(at, session, holder)
+    if signal is not None:
+        return {"payload": await opened.wait_for(signal, seconds)}
+    if seconds is None:
+        raise InputError("say what to wait for: signal, seconds, or both")
+    await opened.sleep(seconds)
+    return {"payload": None}
+
+
+async def spend_in_session(
+    at: At, session: str, *, holder: str, tokens: int = 0, usd: float | str = 0, what: str = ""
+) -> object:
+    """Put on record what the work has used up. Where that crosses a limit, the session ends as its limits say."""
+    _, opened = await _held(at, session, holder)
+    await opened.spend(tokens=tokens, usd=usd, what=what)
+    return {"state": "open"}
+
+
+async def lock_in_session(at: At, session: str, *, holder: str, resources: list[str]) -> object:
+    """Keep resources to this session until it has ended."""
+    _, opened = await _held(at, session, holder)
+    await opened.lock(*resources)
+    return {"state": "open"}
+
+
+async def complete_session(at: At, session: str, *, holder: str, result: Any = None) -> object:  # noqa: ANN401 - the caller's own
+    """The work is done, with this result. Says how it ended: what was promised for the end is kept first."""
+    if (over := await _is_over(at, session, SagaStatus.COMPLETED)) is not None:
+        return over
+    one, opened = await _held(at, session, holder)
+    return await _ended(one, opened.complete(result))
+
+
+async def fail_session(at: At, session: str, *, holder: str, error: dict[str, Any]) -> object:
+    """The work was left by an error: everything is taken back. Says how it ended.
+
+    `error` has the `type` and the `reason`; that of a step is handed on as it came.
+    """
+    if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
+        return over
+    one, opened = await _held(at, session, holder)
+    return await _ended(one, opened.fail(failure(error)))
+
+
+async def cancel_session(at: At, session: str, *, holder: str, why: str = "cancelled") -> object:
+    """Take everything back, and end. Says how it ended."""
+    if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
+        return over
+    one, opened = await _held(at, session, holder)
+    return await _ended(one, opened.cancel(why))
+
+
+async def detach_session(at: At, session: str, *, holder: str) -> object:
+    """Leave it open, for whoever opens it again, by its id."""
+    one, _ = await _held(at, session, holder)
+    one.leave.set()
+    if one.owner is not None:
+        await asyncio.wait({one.owner})
+    return {"state": "left"}
+
+
+async def _held(at: At, session: str, holder: str) -> tuple[OpenSession, Session]:
+    return await at.served.sessions.held(session, holder, at.caller, _SETTLING_S)
+
+
+async def _is_over(at: At, session: str, status: SagaStatus) -> Fields | None:
+    """How it ended, where it has ended just so: whoever asks again has not heard the answer."""
+    row = await at.journal.saga(SagaId(session))
+    if row is None or row.status is not status:
+        return None
+    history = await at.coordinator.show(session)
+    at.caller.require_definition(row.definition)
+    return ended_fields(ended(history.saga))
+
+
+async def _ended(one: OpenSession, verb: Awaitable[Ended[Any]]) -> Fields:
+    how = await verb
+    if how.status.ended or how.status is SagaStatus.ROLLING_BACK or how.incidents:
+        one.leave.set()
+    return ended_fields(how)
+
+
+async def show_session(at: At, session: str) -> object:
+    """Show what stands of a session: its steps with what became of each, its checkpoints, what was taken back."""
+    shown = await told(at, session)
+    if Scope.VIEW not in at.caller.scopes:
+        at.caller.require_definition(str(shown["definition"]))
+    saga = (await at.coordinator.show(session)).saga
+    begun = saga.begun
+    if begun is None or begun.session is None:
+        raise InputError(f"saga {session} is no session: it is driven by its definition, {shown['definition']}")
+    return {
+        "id": session,
+        "name": begun.definition,
+        "actor": begun.actor,
+        "input": begun.input,
+        "ended": ended_fields(ended(saga)),
+        "steps": [_step(one) for one in saga.steps.values() if not one.topic.startswith(BUILT_IN)],
+        **_marks(saga),
+    }
+
+
+def _step(step: Step) -> Fields:
+    status, error = (str(step.status), step.error) if step.told is None else (str(step.told.status), step.told.error)
+    return {
+        "step": step.id,
+        "call": step.call,
+        "topic": step.topic,
+        "args": step.args,
+        "status": str(step.status),
+        "told": status,
+        "result": step.result,
+        "error": error,
+        "is_back": step.rewind is not None,
+    }
+
+
+def _marks(saga: Saga) -> Fields:
+    """The verbs on record beside its steps, oldest first."""
+    waits = () if saga.waits is None else saga.waits.places.values()
+    signals = {} if saga.waits is None else saga.waits.signals
+    return {
+        "checkpoints": [{"place": one.place, "name": one.name} for one in saga.checkpoints.values()],
+        "rewinds": [
+            {"place": one.key, "why": one.begun.why, "to": one.begun.to, "taken_back": list(one.taken_back)}
+            for one in saga.rewinds.values()
+            if one.ended and not one.from_outside
+        ],
+        "waits": [
+            {"name": one.name, "payload": None if one.signal is None else signals[one.signal].payload}
+            for one in waits
+            if one.status == "ended" and not one.place.startswith("idle.")
+        ],
+    }
+
+
+def operations() -> tuple[Operation, ...]:
+    opened = record(id=TEXT, name=TEXT, holder=TEXT, state=TEXT)
+    state = record(state=TEXT)
+    back = record(number=WHOLE, why=TEXT, by=TEXT, taken_back=many(SOME_OBJECT))
+    shown = record(
+        id=TEXT,
+        name=TEXT,
+        actor=TEXT,
+        input=ANY,
+        ended=SOME_OBJECT,
+        steps=many(SOME_OBJECT),
+        checkpoints=many(SOME_OBJECT),
+        rewinds=many(SOME_OBJECT),
+        waits=many(SOME_OBJECT),
+    )
+    run = Scope.RUN
+    return (
+        post("/sessions", open_session, opened, scope=run),
+        get("/sessions/{session}", show_session, shown, scope=None),
+        post("/sessions/{session}/steps", do_step, STEP, scope=run),
+        post("/sessions/{session}/checkpoint", checkpoint_session, state, scope=run),
+        post("/sessions/{session}/rollback_to", rollback_session_to, back, scope=run),
+        post("/sessions/{session}/rollback_last", rollback_session_last, back, scope=run),
+        post("/sessions/{session}/wait", wait_in_session, record(payload=ANY), scope=run),
+        post("/sessions/{session}/spend", spend_in_session, state, scope=run),
+        post("/sessions/{session}/lock", lock_in_session, state, scope=run),
+        post("/sessions/{session}/complete", complete_session, SOME_OBJECT, scope=run),
+        post("/sessions/{session}/fail", fail_session, SOME_OBJECT, scope=run),
+        post("/sessions/{session}/cancel", cancel_session, SOME_OBJECT, scope=run),
+        post("/sessions/{session}/detach", detach_session, state, scope=run),
+    )
+
+
+STEP: Final = {**record(state=TEXT), "properties": {"state": TEXT, "call": maybe(TEXT), "token": TEXT}}

@@ -1,0 +1,91 @@
+"""Tasks over HTTP: calls that wait for a worker of their topic, and the report of how a call ended."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+from amends.errors import InputError
+from amends.http.api.operations import At, Operation, get, post
+from amends.http.api.sessions import STEP, checked_wait
+from amends.http.api.shapes import SOME_OBJECT, maybe, record
+from amends.http.callers import Caller, Scope
+from amends.http.tasks import Task
+from amends.remote.outcomes import Report, Word
+
+_MOST_TOPICS = 1000
+
+
+async def take_task(at: At, *, topic: list[str], saga: list[str] | None = None, wait: float = 0.0) -> object:
+    """Take one call that waits for somebody: a compensation, a probe, a before-image, an action.
+
+    `topic`: globs of the topics that you have functions for. `saga`: of these sagas only. It waits so long for one to
+    come, and gives null where none did. What you have taken is yours alone: report how it ended to
+    `/v1/attempts/{token}/outcome`, within `timeout_s`; else it is lost.
+    """
+    if not 0 < len(topic) <= _MOST_TOPICS:
+        raise InputError(f"{len(topic)} topics are asked for; it takes 1 to {_MOST_TOPICS}")
+    patterns, sagas = tuple(topic), None if saga is None else frozenset(saga)
+
+    def wanted(task: Task) -> bool:
+        if sagas is not None and task.saga not in sagas:
+            return False
+        return may_run(at.caller, task.definition) and any(fnmatchcase(task.topic, one) for one in patterns)
+
+    tasks = at.served.tasks
+    if sagas is None:
+        tasks.note_worker(patterns)
+    task = await tasks.take(wanted, checked_wait(wait), at.served.stopping)
+    if task is not None and await at.request.is_disconnected():
+        tasks.give_back(task)
+        task = None
+    return {"task": None if task is None else task.fields()}
+
+
+def may_run(caller: Caller, definition: str) -> bool:
+    return any(fnmatchcase(definition, one) for one in caller.definitions)
+
+
+async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said of an end
+    at: At,
+    token: str,
+    *,
+    outcome: Word,
+    result: Any = None,  # noqa: ANN401 - the caller's own
+    opaque: str = "",
+    why: str = "",
+    fatal: bool = False,
+    final: bool = False,
+    changed_since: bool = False,
+    after: float | None = None,
+    where: str = "",
+    wait: float = 20.0,
+) -> object:
+    """Report how a call ended: `succeeded` with its result; `failed`, nothing happened, certainly; `lost`, nobody knows.
+
+    Of a probe: `happened`, with what the action would have returned, or `not_happened`. `fatal`: it is not to be tried
+    again. `after`: seconds until it may. `changed_since`: a compensation found that somebody else has changed it. The
+    answer is where the step stands now, as of `/v1/sessions/{session}/steps`.
+    """
+    task = at.served.tasks.find(token)
+    at.caller.require_definition(task.definition)
+    report: Report = {
+        "outcome": outcome,
+        "result": result,
+        "opaque": opaque,
+        "why": why,
+        "fatal": fatal,
+        "final": final,
+        "changed_since": changed_since,
+        "after": after,
+        "where": where,
+    }
+    at.served.tasks.end(task, report)
+    return await at.served.sessions.after_report(token, checked_wait(wait))
+
+
+def operations() -> tuple[Operation, ...]:
+    return (
+        get("/tasks", take_task, record(task=maybe(SOME_OBJECT)), scope=Scope.RUN),
+        post("/attempts/{token}/outcome", report_attempt, STEP, scope=Scope.RUN),
+    )

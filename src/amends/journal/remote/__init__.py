@@ -1,1 +1,0 @@
-"""The journal of a server, over HTTP: commands go there, and entries come back."""

@@ -1,0 +1,138 @@
+"""Contracts as a client declares them to a server: the clauses of `@action`, and which functions it has beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, NotRequired, Required, TypedDict, cast
+
+from amends.core.words.contracts import Contract, Retries, Reversibility
+from amends.errors import DeclarationError, InputError
+from amends.runtime.declare.action import Action
+from amends.runtime.declare.decorators import checked_contract
+from amends.runtime.declare.resources import listed
+
+
+class DeclaredRetries(TypedDict, total=False):
+    attempts: Required[int]
+    first_s: float
+    cap_s: float
+
+
+class DeclaredContract(TypedDict, total=False):
+    """What an action promises, by the client that has its functions."""
+
+    topic: Required[str]
+    version: int
+    read_only: bool
+    compensation: bool
+    no_rollback: str | None
+    mitigation: bool
+    probe: bool
+    before: bool
+    reread: bool
+    idempotent: bool
+    atomic: bool
+    risk: list[str]
+    timeout: float | None
+    retries: int | DeclaredRetries
+    compensation_timeout: float
+    compensation_retries: int | DeclaredRetries
+    on_incident: Literal["stop", "go_on"]
+    hold: bool
+    resources: list[str]
+    lock_wait: float | None
+    sourced: NotRequired[dict[str, list[str]]]
+    does: str
+    undoes: str
+    tool: str
+
+
+_CLAUSES: Final = (
+    "version", "read_only", "no_rollback", "idempotent", "atomic", "risk", "timeout", "compensation_timeout",
+    "on_incident", "hold", "resources", "lock_wait",
+)  # fmt: skip
+_LONGEST: Final = 400
+
+
+def contract_of(declared: DeclaredContract) -> Contract:
+    """Raises DeclarationError or TopicError for a contract that `@action` would not make."""
+    topic = declared["topic"]
+    clauses: dict[str, Any] = {name: declared[name] for name in _CLAUSES if name in declared}
+    for name in ("retries", "compensation_retries"):
+        if name in declared:
+            clauses[name] = _retries(declared[name])
+    contract = checked_contract(topic, **clauses)
+    reversibility = contract.reversibility
+    if declared.get("compensation", False):
+        if reversibility is not Reversibility.UNDECLARED:
+            raise DeclarationError(f"{topic}: a compensation is for what changes something, and can be taken back")
+        reversibility = Reversibility.COMPENSATABLE
+    if declared.get("mitigation", False) and reversibility is not Reversibility.IRREVERSIBLE:
+        raise DeclarationError(f"{topic}: a mitigation is for what cannot be taken back; say why with no_rollback")
+    words = {name: declared.get(name, "") for name in ("does", "undoes", "tool")}
+    for name, text in words.items():
+        if len(cast("str", text)) > _LONGEST:
+            raise InputError(f"{topic}: {name} is longer than {_LONGEST} characters")
+    return replace(
+        contract,
+        reversibility=reversibility,
+        mitigation=declared.get("mitigation", False),
+        probe=declared.get("probe", False),
+        before=declared.get("before", False),
+        reread=declared.get("reread", False) and declared.get("compensation", False),
+        resources=listed(topic, clauses.get("resources", ())),
+        **cast("dict[str, Any]", words),
+    )
+
+
+def _retries(said: int | DeclaredRetries) -> Retries:
+    return Retries(attempts=said) if isinstance(said, int) else Retries(**said)
+
+
+def declared(action: Action[..., Any]) -> DeclaredContract:
+    """The contract of an action of this process, for a server."""
+    contract, parts = action.contract, action.parts
+    if parts.on_files:
+        raise InputError(
+            f"{action.topic} works on files, which stay with the process that has the journal; run it there"
+        )
+    if parts.validation is not None:
+        raise InputError(
+            f"{action.topic} validates its results with models, which is done beside the journal; run it there"
+        )
+    return {
+        "topic": contract.topic,
+        "version": contract.version,
+        "read_only": not contract.side_effect,
+        "compensation": contract.reversibility is Reversibility.COMPENSATABLE,
+        "no_rollback": contract.no_rollback,
+        "mitigation": contract.mitigation,
+        "probe": contract.probe,
+        "before": contract.before,
+        "reread": contract.reread,
+        "idempotent": contract.idempotent,
+        "atomic": contract.atomic,
+        "risk": list(contract.risk),
+        "timeout": contract.timeout_s,
+        "retries": _spelled(contract.retries),
+        "compensation_timeout": contract.undo_timeout_s,
+        "compensation_retries": _spelled(contract.undo_retries),
+        "on_incident": contract.on_incident.value,
+        "hold": contract.hold,
+        "resources": list(contract.resources),
+        "lock_wait": contract.lock_wait_s,
+        "sourced": {name: list(topics) for name, topics in parts.sourced.items()},
+        "does": contract.does,
+        "undoes": contract.undoes,
+        "tool": contract.tool,
+    }
+
+
+def _spelled(retries: Retries) -> DeclaredRetries:
+    return {"attempts": retries.attempts, "first_s": retries.first_s, "cap_s": retries.cap_s}
+
+
+def sources(declared: DeclaredContract) -> Mapping[str, tuple[str, ...]]:
+    """The arguments that may not be made up, with the topics that each has to come from."""
+    return {name: tuple(topics) for name, topics in declared.get("sourced", {}).items()}
