@@ -187,7 +187,7 @@ class Answering:
 
     async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
         state = await self._engine.request(saga, command)
-        if self._leaves_driving:
+        if self._leaves_driving and self._engine.running(saga) is None:
             await self._engine.go_on(saga)
             return await self._engine.told(state)
         driven = await self._engine.drive(saga)
