@@ -169,6 +169,11 @@ class Person:
                     return
         raise AssertionError(f"no button says {words!r} at {self.at} ({self.status}): {self.words}")
 
+    def press_nothing_of(self, words: str) -> None:
+        """Find that no button says this."""
+        said = [button.words for form in _Forms(self.page).forms for button in form.buttons]
+        assert words not in said, said
+
     def _submit(self, form: HtmlForm, button: Button, chosen: tuple[str, ...], fields: dict[str, str]) -> None:
         unknown = set(fields) - set(form.names)
         assert not unknown, f"the form at {self.at} has no fields {sorted(unknown)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -13,13 +15,31 @@ from starlette.staticfiles import StaticFiles
 from amends.clock import SystemClock
 from amends.http import problems
 from amends.http.app import Served
-from amends.http.console import approvals, login, overview, saga, sagas
+from amends.http.console import (
+    actions,
+    approvals,
+    evidence,
+    incidents,
+    locks,
+    login,
+    notices,
+    overview,
+    people,
+    policy,
+    saga,
+    sagas,
+    workers,
+)
 from amends.http.console.pages import STATIC, Guarded, page
 from amends.http.console.session import Logins
 from amends.http.console.visit import Console, title_of_status
 from amends.runtime.drive.policies import Policies
 
 __all__ = ["Logins", "routes"]
+_ROOMS: Final = (
+    *(login, overview, approvals, incidents, sagas, saga, actions, policy),
+    *(evidence, workers, locks, notices, people),
+)
 
 
 def routes(served: Served, logins: Logins, *, is_secure: bool) -> list[BaseRoute]:
@@ -27,11 +47,7 @@ def routes(served: Served, logins: Logins, *, is_secure: bool) -> list[BaseRoute
     made = Starlette(
         routes=[
             Mount("/static", StaticFiles(directory=STATIC)),
-            *login.routes(),
-            *overview.routes(),
-            *approvals.routes(),
-            *sagas.routes(),
-            *saga.routes(),
+            *(route for room in _ROOMS for route in room.routes()),
         ],
         middleware=[Middleware(Guarded)],
         exception_handlers={HTTPException: _not_here},

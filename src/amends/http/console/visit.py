@@ -23,6 +23,7 @@ from amends.http.console.pages import page
 from amends.http.console.session import Login, Logins
 from amends.http.problems import status_of
 from amends.journal.port.journal import Journal, PersonQuery
+from amends.operate.survey import Survey, survey
 from amends.runtime.drive.policies import Policies
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 LARGEST_FORM: Final = 1024 * 1024
 MOST_FIELDS: Final = 2_000
 _BADGE: Final = 100
+_SURVEY_S: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class Console:
     policies: Policies
     is_secure: bool
     clock: Clock
+    surveys: list[tuple[float, Survey]] = field(default_factory=list["tuple[float, Survey]"])
+    """The last survey of the newest sagas, and when it was made: a page that is loaded again does not make another."""
 
     @property
     def cookie(self) -> str:
@@ -106,6 +110,13 @@ class Visit:
         """The policy in force, and all before it."""
         await self.console.policies.refresh()
         return self.console.policies
+
+    async def survey(self) -> Survey:
+        """The newest sagas, as they were some seconds ago at most."""
+        now, kept = self.console.clock.elapsed(), self.console.surveys
+        if not kept or now - kept[0][0] > _SURVEY_S:
+            kept[:] = [(now, await survey(self.journal))]
+        return kept[0][1]
 
     def named(self, name: str) -> str:
         """A part of the address's path."""
