@@ -69,6 +69,24 @@ def test_a_grant_is_signed_and_what_is_signed_is_shown(amends: Shell) -> None:
     assert "as it was signed" in verified.out
 
 
+def test_the_doctor_says_whether_names_are_proved_and_the_root_is_pinned(amends: Shell) -> None:
+    def seen(*words: str) -> list[tuple[str, str]]:
+        said = amends("doctor", "--json", *words)
+        return [(one["state"], one["found"]) for one in said.of_type("check") if one["name"] == "roster"]
+
+    assert amends.here("run", "shop:tidy", "--id", "s-1").code == 4
+    assert seen() == []
+    ((state, found),) = seen("--root", "0" * 64)
+    assert (state, "has no roster of people" in found) == ("wrong", True)
+    _, root = enrolled(amends)
+    ((state, found),) = seen()
+    assert (state, "nobody has pinned the root" in found) == ("look", True)
+    assert seen("--root", root) == [("ok", "1 key proves a name; the root is the one that was pinned")]
+    (amends.place / "amends.toml").write_text(f'root = "{"0" * 64}"\n')
+    ((state, found),) = seen()
+    assert (state, f"has the root {root}" in found) == ("wrong", True)
+
+
 @contextmanager
 def agent(place: Path, key: Path) -> Generator[str]:
     """The socket of an SSH agent that alone has a key by now: its file is gone."""

@@ -63,11 +63,12 @@ async def wrapped(
     session: str = "s-1",
     options: tuple[str, ...] = (),
     env: Mapping[str, str] | None = None,
+    program: tuple[str, ...] = ("amends",),
     **client: Any,
 ) -> AsyncGenerator[Client]:
     """A client of a wrapped server. The journal and the contracts are in `path`."""
     file = write(path, "contracts.yaml", contracts)
-    words = ["-m", "amends", "mcp", "wrap", "--contracts", str(file), *options, "--", *(command or notes_command(path))]
+    words = ["-m", *program, "mcp", "wrap", "--contracts", str(file), *options, "--", *(command or notes_command(path))]
     given = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),

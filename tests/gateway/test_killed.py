@@ -107,6 +107,40 @@ def test_a_server_that_is_killed_in_a_compensation_is_asked_again_to_the_end(tmp
     assert stored(tmp_path)["log"].count("delete 1") == 1
 
 
+COMMITS = range(1, 13)
+"""Of a call that makes, one that changes, and an undo of both."""
+
+
+async def calls(path: Path, program: tuple[str, ...] = ("amends",)) -> None:
+    """A client that makes its calls, one after another, under ids that say which."""
+    env = {"MORTAL_PLACE": str(path)}
+    async with wrapped(path, program=program, env=env) as client:
+        await client.list_tools()
+        (path / "armed").touch()
+        async with asyncio.timeout(20):
+            await do(client, "create", {"title": "a"}, "c-1")
+            await do(client, "update", {"id": "1", "text": "new"}, "c-2")
+            await do(client, "amends_undo", {"all": True})
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("number", COMMITS)
+def test_a_gateway_that_is_killed_at_any_commit_is_followed_by_one_that_goes_on(
+    tmp_path: Path, number: int, when: str
+) -> None:
+    async def story() -> None:
+        try:
+            await calls(tmp_path, ("tests.gateway.mortal", str(number), when))
+        except* (MCPError, OSError):
+            pass
+        assert (tmp_path / "died").exists()
+        await calls(tmp_path)
+
+    tell(story, 120)
+    assert stored(tmp_path)["notes"] == {}
+    assert stored(tmp_path)["log"].count("create a") == 1
+
+
 def test_a_gateway_that_is_killed_after_its_answer_has_forgotten_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         try:

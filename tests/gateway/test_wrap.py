@@ -211,7 +211,7 @@ tools:
             ]
             undone = await do(client, "amends_undo", {"all": True})
             assert undone.is_error
-            assert "the session is incident" in text(undone)
+            assert "session s-1 is incident" in text(undone)
 
     tell(story)
     assert stored(tmp_path)["log"] == ["create a", "update 1"], "nothing was called that could be wrong"

@@ -45,6 +45,7 @@ from amends.journal.clocks import CLOCKS, passed_ms
 from amends.journal.port.entries import caught_up
 from amends.journal.port.journal import Journal, PersonQuery, SagaQuery, SagaRow
 from amends.journal.port.lists import ApprovalPage, ApprovalRow, IncidentPage, IncidentRow
+from amends.operate.roster import roster_state
 from amends.ownership import KEY, fault, journal_faults, user
 from amends.runtime.coordinator.control import scope_of
 from amends.runtime.coordinator.upgrade import unresumable
@@ -92,6 +93,8 @@ class Checkup(NamedTuple):
     group: str | None
     refused: str
     """Why the configuration is not gone by; '' where it is."""
+    root: str | None = None
+    """The root of the roster that is pinned."""
 
 
 async def examine(asked: Checkup) -> list[HealthFinding]:
@@ -222,6 +225,7 @@ async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
             "leases": _leases(journal),
             "pauses": _paused(journal),
             "resume": _resumable(journal),
+            "roster": _roster(journal, asked.root),
             "people": _people(journal),
             "policy": _policy(journal, asked.policy, asked.how_policy),
             "actions": _actions(journal, asked.policy),
@@ -267,6 +271,12 @@ async def _key(journal: Journal, asked: Checkup) -> AsyncIterator[HealthFinding]
     except EvidenceKeyError as exc:
         what, _, do = str(exc).partition("; ")
     yield HealthFinding(name="key", state="wrong", found=what, do=f"nothing can run until then: {do}")
+
+
+async def _roster(journal: Journal, root: str | None) -> AsyncIterator[HealthFinding]:
+    stands = await roster_state(journal, root)
+    if stands is not None:
+        yield HealthFinding(name="roster", state=stands[0], found=stands[1], do=stands[2])
 
 
 async def _clock(journal: Journal) -> AsyncIterator[HealthFinding]:

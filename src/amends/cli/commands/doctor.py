@@ -11,6 +11,7 @@ from amends.cli import config
 from amends.cli.modules import load_modules
 from amends.cli.options import with_journal, with_modules
 from amends.cli.show.output import Output
+from amends.cli.signing import with_root
 from amends.errors import InputError
 from amends.operate.health import Checkup, HealthFinding, examine
 from amends.text import visible
@@ -41,6 +42,7 @@ class _Doctor(click.Command):
     show_envvar=True,
     help="Say whether this policy can be read, and is the one in force; it is not adopted.",
 )
+@with_root
 @with_journal
 @click.pass_context
 def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | None, journal: str, as_json: bool) -> int:
@@ -66,6 +68,7 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
                 how_policy=_how(context, "policy"),
                 group=config.journal_group(),
                 refused=config.config_refusal(),
+                root=config.root(),
             )
         )
     )
