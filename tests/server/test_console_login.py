@@ -27,7 +27,7 @@ def test_the_printed_address_logs_in_once(tmp_path: Path) -> None:
             one.open(f"{printed.path}?{printed.query}")
         first.press("Log in")
         assert first.status == 200
-        assert first.at == "/approvals"
+        assert first.at == "/"
         second.press("Log in")
         assert second.status == 401
         second.open("/approvals")
@@ -41,7 +41,7 @@ def test_looking_at_the_printed_address_does_not_use_it_up(server: Serving) -> N
         one.open(f"{printed.path}?{printed.query}")
     assert one.cookies == {}
     one.press("Log in")
-    assert one.at == "/approvals"
+    assert one.at == "/"
 
 
 def test_a_token_logs_in_to_the_page_that_was_asked_for(server: Serving) -> None:
@@ -57,7 +57,7 @@ def test_no_other_site_is_led_to(server: Serving) -> None:
         one = Person(server)
         one.open(f"/login?next={elsewhere}")
         one.press("Log in with the token", secret=server.new_token("person:anna", "view"))
-        assert one.at == "/approvals"
+        assert one.at == "/"
 
 
 def test_a_wrong_token_is_refused_and_many_are_not_looked_at(tmp_path: Path) -> None:
