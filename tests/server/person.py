@@ -14,6 +14,7 @@ from tests.server.serving import Serving
 @dataclass
 class Button:
     words: str
+    label: str
     name: str
     value: str
 
@@ -67,7 +68,7 @@ class _Forms(HTMLParser):
             form.fields = [each for each in form.fields if each[0] != self._select]  # a browser chooses the first one
             form.fields.append((self._select, value))
         elif tag == "button":
-            self._button = Button("", name, value)
+            self._button = Button("", found.get("aria-label", ""), name, value)
             form.buttons.append(self._button)
 
     def handle_endtag(self, tag: str) -> None:
@@ -168,6 +169,15 @@ class Person:
                     self._submit(form, button, chosen, fields)
                     return
         raise AssertionError(f"no button says {words!r} at {self.at} ({self.status}): {self.words}")
+
+    def press_labelled(self, label: str) -> None:
+        """Press the button whose label ends so: one of many with the same words."""
+        for form in _Forms(self.page).forms:
+            for button in form.buttons:
+                if button.label.endswith(label):
+                    self._submit(form, button, (), {})
+                    return
+        raise AssertionError(f"no button is labelled {label!r} at {self.at}")
 
     def press_nothing_of(self, words: str) -> None:
         """Find that no button says this."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from amends import Coordinator
 from tests.server import world
 from tests.server.person import Person
 from tests.server.serving import Serving, run_cli, serving
@@ -31,7 +32,14 @@ def _ids(person: Person) -> list[str]:
 
 def test_the_overview_counts_what_waits_and_what_went_wrong(anna: Person) -> None:
     anna.open("/")
-    for said in ("3 waiting for a person", "need attention", "rolled back today", "Last 24 hours", "asks-1", "broken-1"):
+    for said in (
+        "3 waiting for a person",
+        "need attention",
+        "rolled back today",
+        "Last 24 hours",
+        "asks-1",
+        "broken-1",
+    ):
         assert said in anna.page or said in anna.words
     anna.follow("All incidents")
     assert anna.at == "/incidents"
@@ -85,7 +93,7 @@ def test_long_lists_go_on_page_by_page(tmp_path: Path) -> None:
     folder = tmp_path / "j"
     folder.mkdir(mode=0o700)
 
-    async def sixty(coordinator: world.Coordinator) -> None:
+    async def sixty(coordinator: Coordinator) -> None:
         for number in range(60):
             await coordinator.run(world.plain, str(number), id=f"s-{number:02}")
 
@@ -113,7 +121,8 @@ def test_the_panel_of_a_step_shows_all_of_it(anna: Person) -> None:
     anna.open("/sagas/asks-1?step=2")
     for said in (
         "Step 2: shop.charge", "deliver before noon", "129900", "Charge the customer's card", "compensatable",
-        "Pay it back to the same card", "money-takes-a-person", "line 4", "require human", "None: it was not dispatched",
+        "Pay it back to the same card", "money-takes-a-person", "line 4", "require human",
+        "None: it was not dispatched",
     ):  # fmt: skip
         assert said in anna.words
     anna.follow("What people were asked, and what they said")
@@ -201,6 +210,6 @@ def test_whoever_may_only_look_has_no_forms(server: Serving) -> None:
     looker = Person.with_token(server, "person:looker", "view")
     looker.open("/sagas/asks-1")
     assert "may look, and not decide" in looker.words
-    assert "method=\"post\"" not in looker.page.replace("/logout", "")
+    assert 'method="post"' not in looker.page.replace("/logout", "")
     looker.send("/sagas/asks-1", do="all", why="x")
     assert looker.status == 403

@@ -128,6 +128,22 @@ async def family(s: Work, order: str) -> str:
     return "sent"
 
 
+@action("account.keep", resources=["account:{account}"])
+def keep(account: str) -> str:
+    return account
+
+
+@keep.compensation
+def let_account_go(done: Done) -> None:
+    """Let the account go."""
+
+
+@saga("account.kept")
+async def keep_account(s: Work, account: str) -> None:
+    await s.do(keep, account)
+    await s.wait_for("enough", timeout=3600)
+
+
 def on(journal: Path, made: Callable[[Coordinator], Awaitable[Any]], policy: str = POLICY) -> Any:
     """Do something with a coordinator on a journal that goes by this policy."""
     file = journal.parent / "policy.yaml"
@@ -150,7 +166,9 @@ async def start(coordinator: Coordinator, definition: Any, *args: Any, id: str, 
 async def many(coordinator: Coordinator) -> None:
     """One saga of each kind, as a console has them to show."""
     for number in range(1, 4):
-        await coordinator.run(plain, f"book-{number}", id=f"done-{number}", labels={"tenant": "acme", "order": f"{number}"})
+        await coordinator.run(
+            plain, f"book-{number}", id=f"done-{number}", labels={"tenant": "acme", "order": f"{number}"}
+        )
     await coordinator.run(gone_back, "lamp", id="back-1", actor="agent:shop")
     await coordinator.run(doomed, "vase", id="broken-1", actor="agent:shop", labels={"tenant": "acme"})
     await coordinator.run(doomed, "chair", id="broken-2", actor="agent:shop")

@@ -34,7 +34,10 @@ _BACK_FAILED: Final = (e.CompensationFailed, e.CompensationLost, e.MitigationFai
 
 @dataclass(slots=True, kw_only=True)
 class SeenAction:
-    """One version of an action, as the newest sagas show it. `drilled_at`: when it last passed; `outcome`: of the last."""
+    """One version of an action, as the newest sagas show it.
+
+    `drilled_at` is when it last passed a drill; `outcome` is how the last one came out.
+    """
 
     contract: Contract
     attempts: int = 0

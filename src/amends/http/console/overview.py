@@ -58,7 +58,7 @@ def hours_of(rows: Iterable[SagaRow], now: int) -> tuple[Hour, ...]:
         place = (row.started_at - first) // HOUR_MS
         if 0 <= place < HOURS:
             found[place][_KIND_OF.get(row.status, "running")] += 1
-    most = max(max(count.total() for count in found), 1)
+    most = max(1, *(count.total() for count in found))
     hours: list[Hour] = []
     for place, count in enumerate(found):
         y, parts = float(_HEIGHT), list[Part]()

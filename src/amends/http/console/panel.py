@@ -94,7 +94,9 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
     """A contract in words."""
     back = contract.undoes or ("its compensation" if contract.rollback_supported else "nothing is declared")
     if contract.no_rollback is not None:
-        back = f"nothing: {contract.no_rollback}" + (f"; mitigated by: {contract.undoes}" if contract.mitigation else "")
+        back = f"nothing: {contract.no_rollback}" + (
+            f"; mitigated by: {contract.undoes}" if contract.mitigation else ""
+        )
     found = [
         ("What it does", contract.does or "its author does not say"),
         ("Changes something", "yes" if contract.side_effect else "no, it only reads"),
@@ -102,8 +104,7 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
         ("Taken back by", back if contract.side_effect else "there is nothing to take back"),
         ("After a lost attempt", _after_lost(contract)),
         ("Tried", f"at most {counted(contract.retries.attempts, 'time')}; {_timeout(contract.timeout_s)}"),
-        ("Taken back in", f"at most {counted(contract.undo_retries.attempts, 'try', 'tries')}, "
-                          f"{span(round(contract.undo_timeout_s * 1000))} each"),
+        ("Taken back in", _taken_back_in(contract)),
     ]  # fmt: skip
     if contract.risk:
         found.append(("Risk", ", ".join(contract.risk)))
@@ -113,6 +114,11 @@ def _facts(contract: Contract) -> list[tuple[str, str]]:
         found.append(("Held", "until everything that could fail has passed"))
     found.append(("Version", str(contract.version)))
     return found
+
+
+def _taken_back_in(contract: Contract) -> str:
+    tries = counted(contract.undo_retries.attempts, "try", "tries")
+    return f"at most {tries}, {span(round(contract.undo_timeout_s * 1000))} each"
 
 
 def _after_lost(contract: Contract) -> str:
@@ -142,9 +148,7 @@ def _verdicts(entries: tuple[Entry, ...], policies: Policies) -> list[ShownVerdi
         mitigates = isinstance(event, (e.MitigationStarted, e.MitigationDenied))
         of = "compensation" if back else "mitigation" if mitigates else "action"
         why: str = getattr(event, "why", "")
-        found.append(
-            ShownVerdict(at=entry.at, decision=decision, rule=rule, policy=policy, line=line, why=why, of=of)
-        )
+        found.append(ShownVerdict(at=entry.at, decision=decision, rule=rule, policy=policy, line=line, why=why, of=of))
     return found
 
 

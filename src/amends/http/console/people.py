@@ -68,6 +68,7 @@ async def _revoke_token(visit: Visit) -> Response:
         gone = await tokens.revoke(visit.form["id"], by=visit.who, why=visit.form["why"].strip() or "revoked")
     except AmendsError as exc:
         return await _show(visit, status_of(exc), trouble=str(exc))
+    visit.console.logins.look_again()
     visit.tell(f"The token of {', '.join(one.name for one in gone)} is good for nothing more.")
     return visit.go("/people")
 

@@ -154,7 +154,7 @@ def _trouble(visit: Visit, planned: PlannedStep, step: Step) -> str:
 
 
 def _count(given: str) -> int:
-    if not (given.isascii() and given.isdecimal()) or not 0 < int(given[:6]):
+    if not (given.isascii() and given.isdecimal()) or not int(given[:6]) > 0:
         raise InputError("say how many of its last steps: a number from 1 on")
     return int(given[:6])
 
@@ -180,9 +180,7 @@ async def _do(visit: Visit, name: str) -> str | Response:
     why = form["why"].strip()
     match form["do"]:
         case "all" | "mitigate":
-            ended = await coordinator.cancel(
-                name, why=_reason(why), by=visit.who, mitigate=form["do"] == "mitigate"
-            )
+            ended = await coordinator.cancel(name, why=_reason(why), by=visit.who, mitigate=form["do"] == "mitigate")
             return _told_back(ended.status)
         case "to":
             ended = await coordinator.rollback(name, to=form["given"], why=_reason(why), by=visit.who)

@@ -79,12 +79,8 @@ def _query(visit: Visit) -> SagaQuery:
 
 
 async def _by_key(visit: Visit, query: SagaQuery, key: str) -> list[SagaRow]:
-    found: list[SagaRow] = []
     page = await visit.journal.sagas(replace(query, limit=LOOKED_THROUGH))
-    for row in page.rows:
-        if not row.pruned and await _has_key(visit, row, key):
-            found.append(row)
-    return found
+    return [row for row in page.rows if not row.pruned and await _has_key(visit, row, key)]
 
 
 async def _has_key(visit: Visit, row: SagaRow, key: str) -> bool:

@@ -145,6 +145,10 @@ class Logins:
         self._known[found.digest] = found
         return made
 
+    def look_again(self) -> None:
+        """A token was made or revoked here: whoever comes next is held against that."""
+        self._tokens.look_again()
+
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def end(self, session: Login) -> None:

@@ -8,6 +8,7 @@ and what took a day are both to be seen. A stretch in which nothing ran is a gap
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from amends.core import events as e
@@ -113,7 +114,7 @@ class Drawing:
 def drawn(
     saga: Saga, entries: Sequence[Entry], now: int, *, children: Mapping[StepId, SagaRow] | None = None, first: int = 1
 ) -> Drawing | None:
-    """The drawing of a saga's lanes from the `first` on; None where no step began. children: by the step of the call."""
+    """The drawing of a saga's lanes from the `first` on; None where no step began. children: by the calling step."""
     lanes = lanes_of(saga, entries)
     for lane in lanes:
         child = (children or {}).get(lane.step)
@@ -178,7 +179,7 @@ class _Scale:
         moments = sorted({moment for since, until, _ in spans for moment in (since, until)})
         active = [(since, until) for since, until, kind in spans if kind != "wait"]
         wanted: list[tuple[float, bool]] = []
-        for since, until in zip(moments, moments[1:], strict=False):
+        for since, until in pairwise(moments):
             is_active = any(begun <= since and until <= ended for begun, ended in active)
             is_gap = not is_active and until - since >= _IDLE_MS
             wanted.append((0.0 if is_gap else max(1.0, (until - since) ** 0.5), is_gap))
@@ -276,7 +277,9 @@ def _note(lane: Lane, event: e.Event, at: int) -> None:
         refused = isinstance(event, (e.ApprovalRefused, e.ApprovalExpired, e.ActionDenied, e.LockRefused))
         _end(lane, "wait", at, "bad" if refused else "doubt")
         if isinstance(event, e.ActionDenied) and not lane.stretches:
-            lane.stretches.append(Stretch(kind="attempt", since=at, until=at, tone="bad", says=f"denied by {event.rule}"))
+            lane.stretches.append(
+                Stretch(kind="attempt", since=at, until=at, tone="bad", says=f"denied by {event.rule}")
+            )
 
 
 def _end(lane: Lane, kind: str, at: int, tone: str) -> None:

@@ -20,7 +20,9 @@ class Way(NamedTuple):
 
 _AGAIN: Final = Way("retry", "Mend the cause first. Then the same thing is tried again.", "Try again")
 _JUDGE_AGAIN: Final = Way("retry", "Once the policy has changed, the gate judges it again.", "Have it judged again")
-_LOOK_AGAIN: Final = Way("retry", "The compensation looks anew, and touches only what is still as it left it.", "Try again")
+_LOOK_AGAIN: Final = Way(
+    "retry", "The compensation looks anew, and touches only what is still as it left it.", "Try again"
+)
 _ASK_AGAIN: Final = Way("retry", "The world is asked again whether it happened.", "Ask again")
 _FORWARD: Final = Way("retry", "Mend the cause first. Then the work goes on forward.", "Go on forward")
 _OLD_CODE: Final = Way("retry", "Have a worker run the code that the saga began with. Then it goes on.", "Go on")
@@ -33,9 +35,15 @@ _MITIGATE: Final = Way(
 _REPEAT: Final = Way(
     "repeat", "Look first whether it was done: done once more, it may happen twice.", "Do it once more, all the same"
 )
-_BY_HAND: Final = Way("resolve", "Take it back by hand. Then say so, and where that can be seen.", "I took it back by hand")
-_SEEN_TO: Final = Way("resolve", "Put it right by hand. Then say so, and where that can be seen.", "I saw to it by hand")
-_STANDS: Final = Way("resolve", "It ends as completed, and everything stands that was done.", "Let it stand, on my word")
+_BY_HAND: Final = Way(
+    "resolve", "Take it back by hand. Then say so, and where that can be seen.", "I took it back by hand"
+)
+_SEEN_TO: Final = Way(
+    "resolve", "Put it right by hand. Then say so, and where that can be seen.", "I saw to it by hand"
+)
+_STANDS: Final = Way(
+    "resolve", "It ends as completed, and everything stands that was done.", "Let it stand, on my word"
+)
 _CANCEL: Final = Way("cancel", "All that it did is taken back, newest first.", "Take the saga back")
 _RAISE: Final = Way("raise", "It may use up as much again, and goes on.", "Allow as much again")
 
@@ -62,7 +70,7 @@ WAYS: Final[Mapping[IncidentKind, tuple[Way, ...]]] = {
 
 
 def ways_of(kind: IncidentKind, *, may_double: bool, may_mitigate: bool) -> tuple[Way, ...]:
-    """The ways out, likeliest first. may_double: trying again might do a step twice; may_mitigate: of all that stands."""
+    """The ways out, likeliest first. may_double: trying again might do a step twice; may_mitigate: all that stands."""
     found = [_REPEAT if way.do == "retry" and may_double else way for way in WAYS[kind]]
     if may_mitigate:
         found.append(_MITIGATE)
