@@ -15,7 +15,8 @@ Invariants:
 Who numbers is elected by a lease on the tree's row, by the database's clock, so that not everybody tries: any worker
 may be it, and a dead one is replaced within about a second. Whoever reads the log and finds entries without a position
 gives them one itself: what was acknowledged before the question is in the answer. Whoever numbers and has no key leaves
-a note that a signature is owed, and the next one who has the key signs.
+a note that a signature is owed, and any other one who has the key signs, within about a second: its lease goes on, so
+nobody could wait for that to end.
 """
 
 from __future__ import annotations
@@ -66,7 +67,6 @@ class _Round(NamedTuple):
     tree: Tree
     due: Tree | None
     """The tree at the last place where a checkpoint was due."""
-    has_end: bool
 
 
 class Sequencer:
@@ -78,6 +78,7 @@ class Sequencer:
         self._clock = clock
         self._handle = handle
         self._gate = threading.Lock()
+        self._looks_at = 0.0
 
     def number(self, database: PostgresDatabase) -> None:
         """Give positions to everything that is committed."""
@@ -91,6 +92,16 @@ class Sequencer:
             while self._number_some(database) or self._sign(database):
                 pass
 
+    def sign_owed(self, database: PostgresDatabase) -> None:
+        """Sign in the place of one that numbers and has no key, where that is owed; looked at once in a second."""
+        now = self._clock.elapsed()
+        if self.notary is None or now < self._looks_at:
+            return
+        self._looks_at = now + LEASE_S
+        with self._gate:
+            if stand_of(database).owed:
+                self._sign(database)
+
     def _number_some(self, database: PostgresDatabase) -> bool:
         """Number some, or sign what is owed; whether there may be more."""
         stand = stand_of(database)
@@ -102,14 +113,14 @@ class Sequencer:
         owed = stand.owed
         if made.due is not None:
             note = self._note(database, made.due, at)
-            owed = (owed or made.has_end) and note is None and not self._has_key(database)
+            owed = note is None and not self._has_key(database)
         head = None if note is None or made.due is None else TreeHead(made.due.size, at, note)
         _moved(database, stand, made.tree, head, owed=owed, made=made)
         return True
 
     def _round(self, stand: _Stand, waiting: Sequence[tuple[int, int, bool, bytes | None]]) -> _Round:
         tree, due = Tree.read(stand.size, stand.kept), None
-        signed, since, now, has_end = stand.signed, stand.since, self._clock.now(), False
+        signed, since, now = stand.signed, stand.since, self._clock.now()
         ids, firsts, subtrees = list[int](), list[int](), list[tuple[int, int, bytes]]()
         for batch, count, is_end, hashes in waiting:
             spelled = bytes(hashes or b"")
@@ -125,10 +136,9 @@ class Sequencer:
                 if tree.size % WIDTH == WIDTH - 1:
                     subtrees += tree.completed(hashed)
                 tree.add(hashed)
-            has_end = has_end or is_end
             if is_end or self._pace.is_due(tree.size - signed, now - since):
                 due, signed, since = tree.copy(), tree.size, now
-        return _Round(ids, firsts, subtrees, tree, due, has_end)
+        return _Round(ids, firsts, subtrees, tree, due)
 
     def _sign(self, database: PostgresDatabase) -> bool:
         """Sign where the tree stands, if something came since; whether it was."""
@@ -259,6 +269,8 @@ class SequencerThread:
             self.is_elected = self._elected(database)
             if self.is_elected:
                 self._sequencer.number(database)
+            else:
+                self._sequencer.sign_owed(database)
             self._stopping.wait(_REST_S)
             select.select([database.raw.fileno(), self._bell], [], [], POLL_S)
             with suppress(BlockingIOError):
