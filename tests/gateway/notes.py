@@ -41,8 +41,7 @@ def _strike(point: str) -> None:
         if os.environ.get(variable) == point and not mark.exists():
             mark.touch()
             os.kill(victim, signal.SIGKILL)
-            if victim != os.getpid():
-                signal.pause()  # until the gateway's end ends this too
+            os._exit(1)  # with its gateway gone, nobody else would end it
 
 
 @server.tool(structured_output=True)
