@@ -81,8 +81,8 @@ TRADE_WORDS = listed(
     openapi operate operations options os outline output outside overlay ownership page pages parallel parts passing
     paths patterns peers people plan plans port postgres preview private problems process program programs progress
     projection proof protocol provenance pruning public pydantic queue rates read reader reading reasons rebase
-    recompute record records recovery references refusals rehearsal remote remove report requests require resolving
-    results resume retention revert reviewing run running runtime sagafile samples scan schedule schema seal secrets
+    recompute record records recovery references refusals rehearsal remote remove replay report requests require
+    resolving results resume retention revert reviewing run running runtime sagafile samples scan schedule schema seal secrets
     sequencer serve servers session settings shapes sharing shell show sign signature signing simulation source spans
     sqlite stack stage standalone starting state store story strict suite syscalls tables tally target telemetry
     templates testing text thread threads three timeline token tokens tools topics transfer transitions tree trip trust

@@ -43,7 +43,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
 
 @pytest.fixture
 def client(server: Serving) -> Generator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, headers=server.headers(), timeout=20) as made:
+    headers = {**server.headers(), "Idempotency-Key": "reading"}
+    with httpx2.Client(base_url=server.url, headers=headers, timeout=20) as made:
         yield made
 
 
@@ -94,6 +95,7 @@ def test_the_policy_that_judges_is_shown_and_explains_itself(client: httpx2.Clie
     facts = {"env": "production", "topic": "infra.delete", "side_effect": True}
     told = client.post("/v1/policy/explain", json={"facts": facts}).json()
     assert told["verdict"]["decision"] == "deny"
+    client.headers["Idempotency-Key"] = "again"
     tried = "version: v1\ndefault: allow\nrules: []\n"
     assert (
         client.post("/v1/policy/explain", json={"facts": facts, "text": tried}).json()["verdict"]["decision"] == "allow"

@@ -17,8 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 from amends.dataclass import dataclass
 from amends.errors import AmendsError
 from amends.http import problems
+from amends.http.bearer import BearerTokens
 from amends.http.callers import Caller, UnknownCallerError
 from amends.http.feed import Feed
+from amends.http.keys import Keys
 from amends.http.sessions import OpenSessions
 from amends.http.tasks import Tasks
 
@@ -40,6 +42,9 @@ class Served:
     """Where people reach this server, for links."""
     environments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Other words for environments, beside the policy's: as the coordinator has them."""
+    tokens: BearerTokens
+    keys: Keys
+    """The requests that were sent before, and what became of them."""
     feed: Feed
     """The entries of the journal as they come, of whoever writes them."""
     tasks: Tasks

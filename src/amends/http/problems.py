@@ -22,9 +22,9 @@ _STATUS: Final[Mapping[type[AmendsError], int]] = {
     errors.InputError: 422,
     errors.MistakesError: 422,
     errors.TooLargeError: 413,
-    errors.JournalBusyError: 503,
-    errors.JournalFullError: 503,
-    errors.JournalStoppedError: 503,
+    errors.DeclarationError: 422,
+    errors.JournalError: 503,
+    errors.JournalConflictError: 409,
 }
 _PHRASES: Final = {
     400: "Bad request", 401: "Who is asking?", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",

@@ -30,10 +30,12 @@ from amends.http.bearer import BearerTokens
 from amends.http.callers import Scope
 from amends.http.console import Logins
 from amends.http.feed import Feed
+from amends.http.keys import Keys
 from amends.http.peers import PeerProtocol, Peers, listen_at
 from amends.http.sessions import OpenSessions
 from amends.http.tasks import Tasks
 from amends.journal.port.journal import Journal
+from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.registry import PROCESS
 from amends.runtime.settings import Settings
 
@@ -55,6 +57,15 @@ class Listening:
     drain_s: float = 10.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driving:
+    """The sagas that a server starts and drives itself; the actions of all others run elsewhere."""
+
+    definitions: Sequence[SagaDefinition] = ()
+    remember: Callable[[Journal], Coroutine[Any, Any, None]]
+    """Makes known again what unfinished sagas from files were made from."""
+
+
 class _Quiet(uvicorn.Server):
     """One of several in a process, which takes the signals for all of them."""
 
@@ -71,6 +82,7 @@ async def serve(
     env: str | None = None,
     environments: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    driving: Driving | None = None,
     ready: Callable[[Sequence[str], str], None],
 ) -> None:
     """Serve a journal until SIGTERM or SIGINT.
@@ -103,6 +115,8 @@ async def serve(
                 journal=shown(journal),
                 url=urls[-1],
                 environments=environments or {},
+                tokens=BearerTokens(coordinator.journal, SystemClock()),
+                keys=Keys(coordinator.journal, SystemClock(), coordinator.worker),
                 feed=feed,
                 tasks=tasks,
                 sessions=sessions,
@@ -110,11 +124,12 @@ async def serve(
             coordinator.observe(lambda _: feed.stir())
             async with (
                 _beside(feed.run()),
-                _beside(coordinator.work()),
-                _running(listening, sockets, served, coordinator.journal) as logins,
+                _beside(served.keys.sweep()),
+                _beside(_drive(coordinator, driving)) as driven,
+                _running(listening, sockets, served) as logins,
             ):
                 ready(urls, _login_url(listening, sockets[-1], logins))
-                await _told_to_stop()
+                await _told_to_stop(driven)
                 served.stopping.set()
                 feed.close()
                 await sessions.close()
@@ -125,11 +140,11 @@ async def serve(
 
 
 @contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[asyncio.Task[None]]:
     """While this lasts, so does the work."""
     task = asyncio.ensure_future(work)
     try:
-        yield
+        yield task
     finally:
         task.cancel()
         await asyncio.wait({task})
@@ -195,13 +210,10 @@ def _login_url(listening: Listening, one: socket.socket, logins: Logins) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _running(
-    listening: Listening, sockets: Sequence[socket.socket], served: Served, journal: Journal
-) -> AsyncGenerator[Logins]:
+async def _running(listening: Listening, sockets: Sequence[socket.socket], served: Served) -> AsyncGenerator[Logins]:
     """While this lasts, requests are answered; when it ends, all that were asked have been."""
-    tokens = BearerTokens(journal, SystemClock())
-    recognise = [tokens.recognise, Peers(listening.peers).recognise]
-    logins = Logins(tokens, SystemClock())
+    recognise = [served.tokens.recognise, Peers(listening.peers).recognise]
+    logins = Logins(served.tokens, SystemClock())
     is_secure = listening.tls_cert is not None or listening.behind_proxy
     app = make_app(served, [*_routes(), *console.routes(served, logins, is_secure=is_secure)], recognise=recognise)
     servers = [_Quiet(_config(app, listening, one)) for one in sockets]
@@ -242,12 +254,26 @@ def _routes() -> list[BaseRoute]:
     return [*health.routes(), *api.routes()]
 
 
-async def _told_to_stop() -> None:
+async def _drive(coordinator: Coordinator, driving: Driving | None) -> None:
+    """Drive what is due of the sessions and sagas that this server knows, until cancelled."""
+    if driving is not None:
+        for one in driving.definitions:
+            coordinator.registry.add_definition(one)
+        await driving.remember(coordinator.journal)
+    await coordinator.work()
+
+
+async def _told_to_stop(driven: asyncio.Task[None]) -> None:
+    """Wait for a signal. Raises whatever keeps the sagas here from being driven: another process may do better."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    waiting = asyncio.ensure_future(told.wait())
     try:
-        await told.wait()
+        await asyncio.wait({waiting, driven}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            driven.result()
     finally:
+        waiting.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

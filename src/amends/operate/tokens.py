@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from amends.clock import Clock, new_secret
 from amends.core import events as e
 from amends.core.state.deciders import normal
-from amends.core.words.values import CONTROL, SagaId
+from amends.core.words.values import CONTROL, PERSON, SagaId
 from amends.dataclass import dataclass
 from amends.errors import InputError, UnknownError
 from amends.journal.port.journal import Journal
@@ -106,6 +106,11 @@ class Tokens:
         unknown = [one for one in scopes if one not in SCOPES]
         if unknown or not scopes:
             raise InputError(f"{', '.join(unknown) or 'nothing'} is no scope; there are: {', '.join(SCOPES)}")
+        if not who.startswith(PERSON) and ("admin" in scopes or {"run", "decide"} <= set(scopes)):
+            raise InputError(
+                f"{who} is no person: only people administer, and nobody else who runs sagas decides about them; give "
+                "it run or decide, without admin"
+            )
         if not 0 < lasts_s <= LONGEST_S:
             raise InputError("a token lasts at least a moment and at most 366 days")
         secret = PREFIX + base64.urlsafe_b64encode(new_secret(_BITS // 8)).decode().rstrip("=")
@@ -141,6 +146,20 @@ class Tokens:
 
     async def _keep(self, fact: e.TokenEvent) -> None:
         await Pauses(self._journal, self._clock, 0.0).keep(lambda: fact)
+
+
+def token_fields(one: Token) -> dict[str, object]:
+    """Fields for a program; never the secret."""
+    return {
+        "id": one.id,
+        "name": one.name,
+        "scopes": list(one.scopes),
+        "definitions": list(one.definitions),
+        "by": one.by,
+        "made_at": one.made_at,
+        "expires_at": one.expires_at,
+        "revoked_by": one.revoked_by,
+    }
 
 
 def digest_of(secret: str) -> str:

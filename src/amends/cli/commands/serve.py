@@ -12,7 +12,9 @@ from typing import Final
 import click
 
 from amends.cli import config
-from amends.cli.options import with_journal, with_policy
+from amends.cli.modules import is_file, load_modules, read_saga_file
+from amends.cli.options import with_journal, with_policy, with_targets
+from amends.cli.session import remember
 from amends.cli.show.output import Output
 from amends.errors import InputError
 
@@ -36,6 +38,7 @@ _EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends
 @click.option("--drain", metavar="SECONDS", type=float, default=10.0, show_default=True, help="How long to end well.")
 @click.option("--env", metavar="NAME", default=config.env, envvar="AMENDS_ENV", show_envvar=True, help="Where it runs.")
 @with_policy
+@with_targets
 @with_journal
 def serve(  # noqa: PLR0913 - one for each option
     *,
@@ -49,6 +52,7 @@ def serve(  # noqa: PLR0913 - one for each option
     drain: float,
     env: str | None,
     policy: str | None,
+    targets: tuple[str, ...],
     journal: str,
     as_json: bool,
 ) -> None:
@@ -56,10 +60,13 @@ def serve(  # noqa: PLR0913 - one for each option
 
     Run it as a user of its own: then neither agents nor people have to be able to open the journal. Agents are known by
     tokens (`amends token create`), users of this machine by their login, at the socket. SIGTERM ends it in order.
+
+    The sagas of each MODULE and FILE can be started through it, and are driven here; those of others are driven by
+    whoever has their code.
     """
     try:
         from amends.http.peers import peer_scopes
-        from amends.http.serve import Listening, serve as run_server
+        from amends.http.serve import Driving, Listening, serve as run_server
     except ImportError as exc:
         raise InputError(f"{_EXTRA} ({exc})") from None
 
@@ -67,15 +74,6 @@ def serve(  # noqa: PLR0913 - one for each option
         stream=sys.stderr, level=os.environ.get("AMENDS_LOG", "WARNING").upper(), format="%(name)s: %(message)s"
     )
     out = Output(as_json=as_json)
-
-    def ready(urls: Sequence[str], login: str) -> None:
-        out.record("serving", {"urls": list(urls), "login": login or None})
-        for url in urls:
-            out.say(f"serving at {url}")
-        if login:
-            out.say(f"the console, to log in once within an hour: {login}")
-        sys.stdout.flush()
-
     listening = Listening(
         host=host or (None if socket_path else "127.0.0.1"),
         port=port,
@@ -86,6 +84,9 @@ def serve(  # noqa: PLR0913 - one for each option
         peers=peer_scopes(peers),
         drain_s=drain,
     )
+    with out.kept_clean():
+        load_modules([one for one in targets if not is_file(one)])
+        files = [read_saga_file(one) for one in targets if is_file(one)]
     asyncio.run(
         run_server(
             listening,
@@ -94,6 +95,16 @@ def serve(  # noqa: PLR0913 - one for each option
             env=env,
             environments=config.environments(),
             settings=config.settings(),
-            ready=ready,
+            driving=Driving(definitions=files, remember=remember) if targets else None,
+            ready=lambda urls, login: _tell_ready(out, urls, login),
         )
     )
+
+
+def _tell_ready(out: Output, urls: Sequence[str], login: str) -> None:
+    out.record("serving", {"urls": list(urls), "login": login or None})
+    for url in urls:
+        out.say(f"serving at {url}")
+    if login:
+        out.say(f"the console, to log in once within an hour: {login}")
+    sys.stdout.flush()

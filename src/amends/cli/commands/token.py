@@ -12,7 +12,7 @@ from amends.cli.session import finish
 from amends.cli.show.output import Output, hint
 from amends.clock import SystemClock
 from amends.errors import InputError
-from amends.operate.tokens import SCOPES, NewToken, Token, Tokens
+from amends.operate.tokens import SCOPES, NewToken, Token, Tokens, token_fields
 from amends.source.marked import duration_s
 from amends.text import moment, visible
 
@@ -61,7 +61,7 @@ def create(
 
     made = finish(whole())
     out = Output(as_json=as_json)
-    out.record("token", {**_fields(made.token), "secret": made.secret})
+    out.record("token", {**token_fields(made.token), "secret": made.secret})
     out.say(made.secret)
     until = moment(made.token.expires_at)
     hint(f"shown once: {visible(made.token.name)} may {', '.join(made.token.scopes)} until {until}")
@@ -85,7 +85,7 @@ def list_tokens(*, is_all: bool, journal: str, as_json: bool) -> None:
     if not found:
         out.say("there is no token")
     for one in found:
-        out.record("token", _fields(one))
+        out.record("token", token_fields(one))
         runs = f" of {', '.join(map(visible, one.definitions))}" if "run" in one.scopes else ""
         gone = f", revoked by {visible(one.revoked_by)}" if one.revoked_by else ""
         until = moment(one.expires_at)
@@ -107,18 +107,5 @@ def revoke(*, name: str, why: str, by: str | None, journal: str, as_json: bool) 
 
     out = Output(as_json=as_json)
     for one in finish(whole()):
-        out.record("token", _fields(one))
+        out.record("token", token_fields(one))
         out.say(f"token {one.id} of {visible(one.name)} is good for nothing any more")
-
-
-def _fields(one: Token) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "scopes": list(one.scopes),
-        "definitions": list(one.definitions),
-        "by": one.by,
-        "made_at": one.made_at,
-        "expires_at": one.expires_at,
-        "revoked_by": one.revoked_by,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Final
 
 from amends.cli import config
@@ -14,13 +14,11 @@ from amends.core.words.contracts import Contract, Reversibility
 from amends.core.words.verdict import Decision, Verdict
 from amends.evidence.drills import DrilledAt, drilled_at
 from amends.gate.cases import Case
-from amends.gate.environments import placed
 from amends.gate.explain import Heard
-from amends.gate.facts import Facts
-from amends.gate.policy import Policy, Rule, judge, strictness
-from amends.gate.recompute import Recorded, recorded_verdicts
-from amends.journal.port.journal import Journal, SagaQuery, SagaRow
+from amends.gate.policy import Policy, Rule
+from amends.journal.port.journal import Journal
 from amends.operate.judging import heard_fields, in_force
+from amends.operate.replay import ChangedVerdict, Replay
 from amends.text import counted, lines_of, moment, span, spelled, visible
 
 DECISIONS: Final = {
@@ -39,7 +37,6 @@ _CHANGE_HEADS: Final = (
     ("RULE", 0),
 )
 _ACTION_HEADS: Final = (("TOPIC", 24), ("VERSION", 7), ("REVERSIBILITY", 13), ("DRILLED", 10), ("NOTE", 0))
-_PAGE: Final = 200
 _SHORT: Final = 12
 
 
@@ -119,25 +116,13 @@ def tell_case(out: Output, file: str, case: Case, verdict: Verdict, *, passed: b
 
 
 async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int, end: int) -> None:
-    query = SagaQuery(started_from=begin, started_until=end, limit=_PAGE)
-    counts = {"sagas": 0, "verdicts": 0, "stricter": 0, "laxer": 0, "unchanged": 0}
+    replay = Replay(policy=policy, begin=begin, end=end, environments=config.environments())
     table = Table(out, _CHANGE_HEADS, spare=("ENTRY", "PHASE"))
-    while True:
-        page, changes = await journal.sagas(query), list[tuple[Part, ...]]()
-        for row in page.rows:
-            counts["sagas"] += 1
-            events = [entry.event async for entry in journal.read(row.id)]
-            for recorded in recorded_verdicts(row.id, events):
-                counts["verdicts"] += 1
-                now = judge(policy, _today(recorded.facts, policy))
-                change = _change(recorded, now)
-                if change != "unchanged":
-                    changes.append(_tell_change(out, row, recorded, now, change))
-                counts[change] += 1
-        table.say(changes)
-        if page.cursor is None or out.is_gone:
+    async for changes in replay.pages(journal):
+        table.say([_tell_change(out, change) for change in changes])
+        if out.is_gone:
             break
-        query = replace(query, before=page.cursor)
+    counts = replay.counted()
     out.record("summary", {"policy": policy.digest, **counts})
     if counts["stricter"] + counts["laxer"]:
         out.say()
@@ -148,36 +133,12 @@ async def tell_replay(out: Output, journal: Journal, policy: Policy, begin: int,
     )
 
 
-def _today(facts: Facts, policy: Policy) -> Facts:
-    """Facts on record, in the environment that their saga's word stands for by this policy."""
-    return placed(facts, facts.env_given or facts.env, policy, config.environments())
-
-
-def _change(recorded: Recorded, now: Verdict) -> str:
-    """A word for the change; what people had agreed to is not changed by a policy that asks people."""
-    is_same = (recorded.rule, recorded.policy) == (now.rule, now.policy)
-    difference = strictness(now.decision) - strictness(recorded.decision)
-    if is_same or difference == 0 or (recorded.approved and now.decision is Decision.REQUIRE_HUMAN):
-        return "unchanged"
-    return "stricter" if difference > 0 else "laxer"
-
-
-def _tell_change(out: Output, row: SagaRow, recorded: Recorded, now: Verdict, change: str) -> tuple[Part, ...]:
+def _tell_change(out: Output, change: ChangedVerdict) -> tuple[Part, ...]:
     """Record a change; the row that shows it."""
-    facts = recorded.facts
-    fields = {
-        "saga": row.id,
-        "entry": recorded.entry,
-        "step": recorded.step,
-        "topic": facts.contract.topic,
-        "phase": facts.phase,
-        "change": change,
-        "was": {"decision": recorded.decision, "rule": recorded.rule, "policy": recorded.policy},
-        "now": {"decision": now.decision, "rule": now.rule, "why": now.why},
-    }
-    out.record("change", fields)
+    recorded, now, facts = change.recorded, change.now, change.recorded.facts
+    out.record("change", change.fields())
     texts = (
-        visible(row.id),
+        visible(change.saga),
         str(recorded.entry),
         visible(facts.contract.topic),
         facts.phase,

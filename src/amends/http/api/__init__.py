@@ -10,12 +10,38 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from amends.http.api import approvals, events, evidence, incidents, lists, metrics, policies, sagas, sessions, tasks
+from amends.http.api import (
+    approvals,
+    events,
+    evidence,
+    incidents,
+    lists,
+    metrics,
+    pauses,
+    policies,
+    sagas,
+    sessions,
+    tasks,
+    tokens,
+)
 from amends.http.api.openapi import described
 from amends.http.api.operations import PREFIX, Operation
 from amends.runtime.values.schema import Schema
 
-_ROOMS: Final = (sagas, approvals, incidents, policies, evidence, lists, events, metrics, sessions, tasks)
+_ROOMS: Final = (
+    sagas,
+    sessions,
+    tasks,
+    approvals,
+    incidents,
+    pauses,
+    policies,
+    evidence,
+    lists,
+    events,
+    metrics,
+    tokens,
+)
 
 
 def operations() -> tuple[Operation, ...]:

@@ -1,13 +1,18 @@
-"""Approvals over HTTP: what people are asked."""
+"""Approvals over HTTP: what people are asked, and what they answer."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from starlette.responses import Response
+
+from amends.core import events as e
 from amends.core.words.values import SagaId
-from amends.http.api.operations import At, Operation, get
+from amends.http.api.operations import At, Leaves, Operation, get, post
 from amends.http.api.sagas import checked_limit
 from amends.http.api.shapes import TEXT, page, shape
+from amends.http.api.signing import decided
+from amends.http.callers import Scope
 from amends.journal.port.journal import ApprovalRow, PersonQuery
 from amends.operate.fields import approval_fields, asking_fields
 from amends.runtime.coordinator.people import Approval
@@ -35,8 +40,38 @@ async def show_approval(at: At, saga: str, step: str) -> object:
     return asking_fields(await at.coordinator.approval(f"{saga}/{step}"))
 
 
+async def grant_approval(at: At, saga: str, step: str, *, digest: str, why: str = "", proof: str = "") -> object:
+    """Approve exactly what was shown: `digest` is of that, and one that has changed is refused.
+
+    In the caller's own name: a person, neither who asked nor who owns it or acts for them. Where the policy asks for a
+    signature and `proof` gives none, the problem has the text to sign as `statement`; sign that, and send it all as
+    `proof`, under a new key.
+    """
+    name, by = f"{saga}/{step}", at.caller.name
+    answered = await decided(
+        lambda signed: at.coordinator.grant(name, by=by, why=why, digest=digest, proof=signed), proof
+    )
+    return answered if isinstance(answered, Response) else asking_fields(answered)
+
+
+async def refuse_approval(at: At, saga: str, step: str, *, why: str, proof: str = "") -> object:
+    """Say no, and why: the step is denied, and whoever asked is told."""
+    name, by = f"{saga}/{step}", at.caller.name
+    answered = await decided(lambda signed: at.coordinator.refuse(name, by=by, why=why, proof=signed), proof)
+    return answered if isinstance(answered, Response) else asking_fields(answered)
+
+
+async def _shown(at: At, saga: str, step: str, **_: object) -> object:
+    return await show_approval(at, saga, step)
+
+
 def operations() -> tuple[Operation, ...]:
+    grants = Leaves(events=(e.ApprovalGranted, e.ApprovalSigned), shows=_shown)
+    refuses = Leaves(events=(e.ApprovalRefused,), shows=_shown)
+    one = "/approvals/{saga}/{step:path}"
     return (
+        post(f"{one}/grant", grant_approval, ASKED, scope=Scope.DECIDE, leaves=grants),
+        post(f"{one}/refuse", refuse_approval, ASKED, scope=Scope.DECIDE, leaves=refuses),
         get("/approvals", list_approvals, page(APPROVAL)),
-        get("/approvals/{saga}/{step:path}", show_approval, ASKED),
+        get(one, show_approval, ASKED),
     )

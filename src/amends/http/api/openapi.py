@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from amends.http.api.operations import JSON_TYPE, Operation
+from amends.http.keys import HEADER, KEPT_S, LONGEST_KEY, REPLAYED
 from amends.http.problems import MEDIA_TYPE
 from amends.runtime.values.schema import Definitions, Schema
 
@@ -21,11 +22,14 @@ _PROBLEM: Final[Schema] = {
     "required": ["type", "title", "status", "detail"],
 }
 _KEY: Final[Schema] = {
-    "name": "Idempotency-Key",
+    "name": HEADER,
     "in": "header",
-    "required": False,
-    "description": "Your own id of this request: sent again with the same body, it is the same request.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    "required": True,
+    "description": (
+        "Your own id of this request, a new one for each: sent again with the same body, it is the same request, and "
+        f"gets the same answer, with {REPLAYED}: true. It is known for {round(KEPT_S / 3600)} hours."
+    ),
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]+$"},
 }
 
 

@@ -20,10 +20,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from amends.dataclass import dataclass
-from amends.errors import InputError
+from amends.errors import AmendsError, InputError
 from amends.http.app import Served, served_by
 from amends.http.callers import Caller, Scope, caller_of
-from amends.http.problems import problem
+from amends.http.keys import HEADER, LONGEST_KEY, AnswerWays, Request as Keyed, print_of
+from amends.http.problems import of_ours, problem
+from amends.journal.codec import WIRE
+from amends.journal.port.journal import Entry
 from amends.runtime.values.schema import Definitions, Schema
 from amends.runtime.values.signature import Signature, Typed
 from amends.source.marked import nearest
@@ -31,9 +34,11 @@ from amends.source.strict_json import parse_json
 
 if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
+    from amends.core.words.values import Json
     from amends.journal.port.journal import Journal
     from amends.runtime.values.kinds import Kind
 
+KEY: Final = re.compile(rf"[!-~]{{1,{LONGEST_KEY}}}")
 LARGEST_BODY: Final = 4 * 1024 * 1024
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
@@ -50,6 +55,8 @@ class At:
     served: Served
     caller: Caller
     request: Request
+    key: str = ""
+    """The sender's own name for this request."""
 
     @property
     def coordinator(self) -> Coordinator:
@@ -78,6 +85,37 @@ class Sent:
     headers: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaves:
+    """The entry that an operation leaves on record, and how to answer once it is there.
+
+    It is the sender's own (`by`), of the saga in the path, and has what they sent under the names that they sent it by,
+    but those in `others`; `fits` looks closer.
+    """
+
+    events: tuple[type[object], ...]
+    shows: Callable[..., Awaitable[object]]
+    fits: Callable[[Entry, Mapping[str, object]], bool] | None = None
+    others: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, kind in WIRE.items() if kind in self.events)
+
+    def is_left_by(self, entry: Entry, caller: Caller, given: Mapping[str, object]) -> bool:
+        event = entry.event
+        if not isinstance(event, self.events) or getattr(event, "by", None) != caller.name:
+            return False
+        if "saga" in given and entry.saga != given["saga"]:
+            return False
+        kept = {
+            name: _plain(getattr(event, name)) for name in given if hasattr(event, name) and name not in self.others
+        }
+        if any(given[name] != value for name, value in kept.items()):
+            return False
+        return self.fits is None or self.fits(entry, given)
+
+
 class Operation:
     """One method of one path. `scope` is None where a known caller is enough, or the function itself looks closer."""
 
@@ -91,9 +129,13 @@ class Operation:
         gives: Schema,
         status: int = 200,
         media_type: str = JSON_TYPE,
+        leaves: Leaves | None = None,
+        is_secret: bool = False,
     ) -> None:
         self.method = method
         self.path = PREFIX + path
+        self.leaves = leaves
+        self.is_secret = is_secret
         self.function = function
         self.scope = scope
         self.gives = gives
@@ -133,14 +175,50 @@ class Operation:
             body = await read_body(request)
             if isinstance(body, Response):
                 return body
-            given |= self._of_body(body)
+            given |= self._of_body(request, body)
         missing = [name for name in self.signature.required if name not in given]
         if missing:
             raise InputError(f"{self.typed.whose} needs {', '.join(missing)}")
         for name, value in given.items():
             self.typed.check_one(name, value)
-        at = At(served=served_by(request), caller=caller, request=request)
-        return self._sent(request, await self.function(at, **given))
+        at = At(served=served_by(request), caller=caller, request=request, key=_key_of(request))
+        if self.method == "GET":
+            return self._sent(request, await self.function(at, **given))
+        return await self._once(at, given)
+
+    async def _once(self, at: At, given: Mapping[str, object]) -> Response:
+        """Carry a request out that may be sent several times, and is one."""
+        if not KEY.fullmatch(at.key):
+            what = f"{HEADER} is not there" if not at.key else f"{HEADER} {at.key[:80]!r} is none"
+            return problem(400, f"{what}: send 1 to {LONGEST_KEY} visible characters, new ones for each new request")
+        caller, request = at.caller, at.request
+
+        async def answered(function: Callable[..., Awaitable[object]]) -> Response:
+            try:
+                return self._sent(request, await function(at, **given))
+            except AmendsError as exc:
+                return await of_ours(request, exc)
+
+        async def settle(since: int, alike: int) -> Response:
+            leaves = self.leaves
+            if leaves is not None and await self._left(leaves, at, given, since) > alike:
+                return await answered(leaves.shows)
+            return await answered(self.function)
+
+        again = self.function if self.leaves is None else self.leaves.shows
+        ways = AnswerWays(
+            carry_out=lambda: answered(self.function),
+            settle=settle,
+            again=lambda: answered(again),
+            is_secret=self.is_secret,
+        )
+        fingerprint = print_of(self.method, request.url.path, cast("Json", dict(given)), caller.name)
+        return await at.served.keys.answer(Keyed(key=at.key, caller=caller.name, print=fingerprint), ways)
+
+    async def _left(self, leaves: Leaves, at: At, given: Mapping[str, object], since: int) -> int:
+        """How many entries past a position are such as this request leaves."""
+        found = at.journal.log(after=since, names=leaves.names)
+        return sum([leaves.is_left_by(logged.entry, at.caller, given) async for logged in found])
 
     def _of_query(self, request: Request) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -163,7 +241,9 @@ class Operation:
             return float(text)
         return _TRUTH.get(text, text) if "boolean" in kinds else text
 
-    def _of_body(self, body: bytes) -> dict[str, object]:
+    def _of_body(self, request: Request, body: bytes) -> dict[str, object]:
+        if request.url.query:
+            raise InputError(f"{self.typed.whose} takes what it needs in its body, as JSON; leave out ?…")
         found: object = parse_json(body, "the body") if body.strip() else {}
         if not isinstance(found, dict):
             raise InputError(f"{self.typed.whose} takes a JSON object of {', '.join(self.beside_path) or 'nothing'}")
@@ -262,6 +342,15 @@ def _spelled(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
+def _key_of(request: Request) -> str:
+    return request.headers.get(HEADER, "").strip()
+
+
+def _plain(value: object) -> object:
+    """A value of an entry, as JSON has it."""
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
+
+
 def get(
     path: str,
     function: Callable[..., Awaitable[object]],
@@ -280,5 +369,10 @@ def post(
     *,
     scope: Scope | None,
     status: int = 200,
+    leaves: Leaves | None = None,
+    is_secret: bool = False,
 ) -> Operation:
-    return Operation("POST", path, function, scope=scope, gives=gives, status=status)
+    """`leaves`: by which it is known to be done; without, it may be done again, and comes to the same."""
+    return Operation(
+        "POST", path, function, scope=scope, gives=gives, status=status, leaves=leaves, is_secret=is_secret
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from amends.journal.port.entries import Entry
 
@@ -21,6 +21,10 @@ class Cursor(NamedTuple):
     name: str
     position: int = 0
     note: str = ""
+
+
+LAST: Final = "\U0010ffff"
+"""The character that sorts behind all others: names that begin so stand before that and it."""
 
 
 class Log(Protocol):

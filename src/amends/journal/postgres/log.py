@@ -12,7 +12,7 @@ from amends.core.words.values import SagaId
 from amends.errors import JournalDamagedError
 from amends.journal.codec import FIRST
 from amends.journal.port.evidence import Signer, Stored, TreeHead, Unnumbered
-from amends.journal.port.log import Cursor, Logged
+from amends.journal.port.log import LAST, Cursor, Logged
 from amends.journal.postgres import reader
 from amends.journal.postgres.database import PostgresDatabase, Row
 from amends.journal.postgres.sequencer import stand_of
@@ -169,8 +169,8 @@ def cursor(database: PostgresDatabase, name: str) -> Cursor:
 
 
 def cursors(database: PostgresDatabase, under: str) -> tuple[Cursor, ...]:
-    sql = "SELECT name, position, note FROM cursor WHERE starts_with(name, %s) ORDER BY name"
-    return tuple(Cursor(*row) for row in database.rows(sql, (under,)))
+    sql = "SELECT name, position, note FROM cursor WHERE name >= %s AND name < %s ORDER BY name"
+    return tuple(Cursor(*row) for row in database.rows(sql, (under, under + LAST)))
 
 
 def move_cursor(batch: PostgresBatch, to: Cursor, since: Cursor | None) -> bool:

@@ -18,7 +18,7 @@ from amends.errors import JournalDamagedError
 from amends.journal.clocks import CLOCKS, noted, passed_ms
 from amends.journal.codec import FIRST
 from amends.journal.port.evidence import Signer, Stored, TreeHead
-from amends.journal.port.log import Cursor, Logged
+from amends.journal.port.log import LAST, Cursor, Logged
 from amends.journal.sqlite import reader
 from amends.journal.sqlite.attest import tree_row
 from amends.journal.sqlite.database import Database, Row
@@ -194,8 +194,8 @@ def cursor(database: Database, name: str) -> Cursor:
 
 
 def cursors(database: Database, under: str) -> tuple[Cursor, ...]:
-    sql = "SELECT name, position, note FROM cursor WHERE substr(name, 1, ?) = ? ORDER BY name"
-    return tuple(Cursor(*row) for row in database.rows(sql, (len(under), under)))
+    sql = "SELECT name, position, note FROM cursor WHERE name >= ? AND name < ? ORDER BY name"
+    return tuple(Cursor(*row) for row in database.rows(sql, (under, under + LAST)))
 
 
 def move_cursor(batch: Batch, to: Cursor, since: Cursor | None) -> bool:

@@ -156,6 +156,11 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         finally:
             await self.journal.close()
 
+    @property
+    def worker(self) -> str:
+        """The name of this process among the workers of its journal."""
+        return self._engine.worker
+
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Tell `observer` of every entry that this coordinator makes durable; the answer ends that."""
         return self._observers.add(outside(observer))
@@ -331,7 +336,13 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         self._engine.sessions.lends = True
 
     async def cancel(
-        self, saga: str, *, why: str = "cancelled", by: str | None = None, mitigate: bool = False
+        self,
+        saga: str,
+        *,
+        why: str = "cancelled",
+        by: str | None = None,
+        mitigate: bool = False,
+        wait: bool = True,
     ) -> Ended:
         """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError.
 
@@ -339,6 +350,8 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         to cancel, or to roll back.
         mitigate: also past its pivot: what cannot be taken back is mitigated, in its turn, and the saga ends as
         `mitigated`. For a person, as `by`. PastPivotError names the steps that declare no mitigation.
+        wait: until nothing more is due; otherwise only until it is on record, and it goes back in the background, here
+        where its definition is known.
         """
         one, who = SagaId(saga), checked_actor(by)
         counted_on = await self._counted_on(one)
@@ -350,7 +363,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
             mitigate=mitigate,
             unmitigated=missing,
         )
-        return await self._ask(one, command)
+        return await self._ask(one, command, wait=wait)
 
     async def _counted_on(self, saga: SagaId) -> str:
         """Which saga counts on how this one ends, and what to ask for instead; empty where none does."""
@@ -368,6 +381,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         by: str | None = None,
         mitigate: bool = False,
         plan: Literal[False] = False,
+        wait: bool = True,
     ) -> Ended: ...
 
     @overload
@@ -381,6 +395,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         by: str | None = None,
         mitigate: bool = False,
         plan: Literal[True],
+        wait: bool = True,
     ) -> RollbackPlan: ...
 
     async def rollback(
@@ -393,13 +408,14 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         by: str | None = None,
         mitigate: bool = False,
         plan: bool = False,
+        wait: bool = True,
     ) -> Ended | RollbackPlan:
         """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it.
 
         Its definition is stopped, the steps are taken back, newest first, and it is called again: what it did after
         that place is done anew. Also for a saga that had completed, unless it is a child. Returns when nothing more is
         due. With `plan`, nothing is changed: it says what would be taken back. `mitigate` is for all of it, as in
-        `cancel`. Raises UnknownCheckpointError, PastPivotError.
+        `cancel`, and `wait` too. Raises UnknownCheckpointError, PastPivotError.
         """
         if mitigate and (to is not None or last is not None):
             raise InputError("only all of a saga is taken back with mitigation; leave out to= and last=")
@@ -417,10 +433,10 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
                 state, self.registry, to=to, last=last, counted_on=counted, mitigate=mitigate, unmitigated=below
             )
         if to is None and last is None:
-            return await self.cancel(saga, why=why, by=by, mitigate=mitigate)
+            return await self.cancel(saga, why=why, by=by, mitigate=mitigate, wait=wait)
         who, counted = checked_actor(by), await self._counted_on(one)
         command = c.RollBackTo(to=to, last=last, by=who, why=why, counted_on=counted)
-        return await self._ask(one, command)
+        return await self._ask(one, command, wait=wait)
 
     async def land(
         self,
@@ -516,10 +532,11 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         why: str = "",
         by: str | None = None,
         proof: Proof | None = None,
+        wait: bool = True,
     ) -> Ended:
         """Set a saga's limits higher; one that had stopped at its limit goes on. Raises RefusedError.
 
-        Without amounts: as much again of the one that it has reached.
+        Without amounts: as much again of the one that it has reached. `wait` as for `cancel`.
         """
         amounts = {
             "tokens": tokens,
@@ -531,11 +548,13 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
             "spin": spin,
         }
         command = c.RaiseLimits(most=raised(amounts), by=checked_actor(by), why=why)
-        return await self._ask(SagaId(saga), await proved(self._engine, SagaId(saga), command, proof))
+        return await self._ask(SagaId(saga), await proved(self._engine, SagaId(saga), command, proof), wait=wait)
 
     # -- the policy ---------------------------------------------------------------------------------------------------
 
-    async def adopt(self, policy: str | PathLike[str], *, by: str, why: str, proof: Proof | None = None) -> bool:
+    async def adopt(
+        self, policy: str | PathLike[str] | Policy, *, by: str, why: str, proof: Proof | None = None
+    ) -> bool:
         """Have this policy's file judge from now on, in every process on this journal; whether it is another one.
 
         `by` is a person; `proof` as for `grant`.
@@ -546,7 +565,8 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         if not isinstance(self._gate, Policies):
             raise RefusedError("this coordinator has a gate of its own, which goes by no policy")
         adopter = checked_actor(by)
-        is_new = await self._gate.adopt(load_policy(policy), by=adopter, why=why, proof=proof)
+        meant = policy if isinstance(policy, Policy) else load_policy(policy)
+        is_new = await self._gate.adopt(meant, by=adopter, why=why, proof=proof)
         for saga in await self._engine.void_outlived():
             await self._engine.go_on(saga)
         return is_new

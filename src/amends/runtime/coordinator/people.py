@@ -185,11 +185,15 @@ class Answering:
         """
         self._leaves_driving = True
 
-    async def _ask(self, saga: SagaId, command: c.Command) -> Ended:
+    async def _ask(self, saga: SagaId, command: c.Command, *, wait: bool = True) -> Ended:
+        """Have it recorded, and driven as far as it goes; without `wait`, that goes on in the background."""
         state = await self._engine.request(saga, command)
-        if self._leaves_driving and self._engine.running(saga) is None:
+        is_left = self._leaves_driving and self._engine.running(saga) is None
+        if is_left or not wait:
             await self._engine.go_on(saga)
-            return await self._engine.told(state)
+            if self._engine.running(saga) is None:
+                self._engine.tell_parent(state)
+            return await self._engine.told(await self._engine.state(saga))
         driven = await self._engine.drive(saga)
         if driven is None:
             self._engine.tell_parent(state)
@@ -351,6 +355,7 @@ class Answering:
         mitigate: bool = False,
         repeat: bool = False,
         proof: Proof | None = None,
+        wait: bool = True,
     ) -> Ended:
         """Try again what an incident stopped at. `by` says who asks.
 
@@ -358,6 +363,7 @@ class Answering:
         mitigate: have the saga go back past its pivot, as `cancel(mitigate=True)` does; for a person, too.
         repeat: have a step done once more of which an attempt was lost, which is not idempotent and has no probe: it
             may then take effect twice. Refused without; who has looked first and found that it did, resolves instead.
+        wait: as for `cancel`.
         """
         saga, number = incident_id(incident)
         who, missing = checked_actor(by), await self._unmitigated_below(saga) if mitigate else ()
@@ -369,7 +375,7 @@ class Answering:
             unmitigated=missing,
             repeat=repeat,
         )
-        return await self._ask(saga, await proved(self._engine, saga, command, proof))
+        return await self._ask(saga, await proved(self._engine, saga, command, proof), wait=wait)
 
     async def _unmitigated_below(self, saga: SagaId) -> tuple[str, ...]:
         return await unmitigated_below(self.journal, await self._engine.state(saga))
@@ -382,15 +388,16 @@ class Answering:
         by: str | None = None,
         proof: str = "",
         signed: Proof | None = None,
+        wait: bool = True,
     ) -> Ended:
         """Vouch for what an incident stopped at: it was seen to by hand. The saga then goes on without it.
 
         proof: where others can see that it was: a ticket, a receipt, an entry elsewhere.
-        signed: who vouches for it proves their name, as `proof` of `grant` does.
+        signed: who vouches for it proves their name, as `proof` of `grant` does. wait: as for `cancel`.
         """
         saga, number = incident_id(incident)
         command = c.ResolveIncident(incident=number, by=checked_actor(by), reason=reason, proof=proof)
-        return await self._ask(saga, await proved(self._engine, saga, command, signed))
+        return await self._ask(saga, await proved(self._engine, saga, command, signed), wait=wait)
 
     async def assign_incident(self, incident: str, *, owner: str, by: str | None = None) -> None:
         """Say who sees to it."""
