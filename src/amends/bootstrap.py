@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from amends.addresses import digest_key, open_journal, shown
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.words.values import Json, SagaId
-from amends.errors import PolicyNotInForceError, RefusedError
+from amends.errors import InputError, PolicyNotInForceError, RefusedError
 from amends.gate.policy import Policy
 from amends.notify.target import Target
 from amends.runtime.coordinator import coordinator as runtime
@@ -33,6 +34,7 @@ from amends.runtime.saga.tool import make_tool
 from amends.runtime.settings import Settings
 
 if TYPE_CHECKING:
+    from amends.remote.coordinator import RemoteCoordinator
     from amends.telemetry.live import Telemetry
 
 
@@ -117,6 +119,20 @@ class Coordinator(runtime.Coordinator):
 
         return Opening(opened)
 
+    @staticmethod
+    def connect(
+        url: str | None = None, *, token: str | None = None, registry: Registry = PROCESS, patience: float = 30.0
+    ) -> Connecting:
+        """Stand before a server (`amends serve`) that has the journal: `async with Coordinator.connect(url) as …`.
+
+        The functions of sagas and actions run in this process; the server judges, has each step on record before it is
+        dispatched, and says what is to be taken back.
+        url: `https://…`, or `unix:///path` of its socket; otherwise AMENDS_URL.
+        token: who this is; otherwise AMENDS_TOKEN. At a socket none is needed: there the login says it.
+        patience: how many seconds a server that does not answer is asked again, as one that is started anew.
+        """
+        return Connecting(url, token, registry, patience)
+
     _restore_signals: Callable[[], None] | None = None
     _terminated: asyncio.Task[None] | None = None
     _telemetry: Telemetry | None = None
@@ -173,6 +189,38 @@ class Opening(Awaitable[Coordinator]):
 
     async def __aenter__(self) -> Coordinator:
         self._coordinator = await self._opened()
+        return self._coordinator
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._coordinator is not None:
+            await self._coordinator.close()
+
+
+class Connecting(Awaitable["RemoteCoordinator"]):
+    """A coordinator about to be connected: `await` it, or enter it with `async with`."""
+
+    def __init__(self, url: str | None, token: str | None, registry: Registry, patience: float) -> None:
+        self._url, self._token = url, token
+        self._registry, self._patience = registry, patience
+        self._coordinator: RemoteCoordinator | None = None
+
+    async def _connected(self) -> RemoteCoordinator:
+        from amends.remote.coordinator import RemoteCoordinator
+        from amends.remote.server import Server
+
+        url = self._url or os.environ.get("AMENDS_URL")
+        if not url:
+            raise InputError("no server is named: give its url, or set AMENDS_URL")
+        token = self._token or os.environ.get("AMENDS_TOKEN")
+        return RemoteCoordinator(Server(url, token, patience_s=self._patience), self._registry)
+
+    def __await__(self) -> Generator[Any, None, RemoteCoordinator]:
+        return self._connected().__await__()
+
+    async def __aenter__(self) -> RemoteCoordinator:
+        self._coordinator = await self._connected()
         return self._coordinator
 
     async def __aexit__(

@@ -24,6 +24,7 @@ AmendsError
 ├── RefusedError                a request that the saga's state does not allow
 │   ├── PastPivotError          it would roll back over an irreversible step
 │   ├── SessionOverError        a session that has ended, goes back or was left is asked for another step
+│   │   └── SessionNotOpenError (of a server) it was started anew, or has let the session go: open it again
 │   ├── ProofError              a decision is not proved by a signature, or a journal has another root
 │   ├── PolicyNotInForceError   a policy is named that nobody has adopted on this journal
 │   └── DivergedError           the code asks for something else than the journal remembers
@@ -260,6 +261,10 @@ class ProofError(RefusedError):
 
 class SessionOverError(RefusedError):
     """The session has ended, goes back, or was left: it takes no more steps. The message says why."""
+
+
+class SessionNotOpenError(SessionOverError):
+    """A server does not have the session open: it was started anew, or let it go. Open it again, by its id."""
 
 
 class DivergedError(RefusedError):

@@ -107,9 +107,9 @@ async def serve(
         async with opening as coordinator:
             coordinator.leave_driving()
             registry.journal = coordinator.journal
-            sessions = OpenSessions(coordinator, tasks, registry)
             urls = [_url(listening, one) for one in sockets]
             feed = Feed(coordinator.journal, clock, coordinator.settings.poll_s)
+            sessions = OpenSessions(coordinator, tasks, registry, feed)
             served = Served(
                 coordinator=coordinator,
                 journal=shown(journal),

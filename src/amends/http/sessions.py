@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -22,12 +22,14 @@ from amends.errors import (
     Detach,
     InputError,
     RefusedError,
+    SessionNotOpenError,
     SessionOverError,
     StepDeniedError,
     StepError,
 )
 from amends.http.actions import RemoteAction, RemoteRegistry
 from amends.http.callers import Caller
+from amends.http.feed import Feed
 from amends.http.tasks import Task, Tasks, asked_by
 from amends.journal.port.journal import Entry
 from amends.logs import logger
@@ -59,6 +61,8 @@ class Opening:
     idle: str | float = "1h"
     on_idle: OnIdle = "call"
     input: Mapping[str, Any] | None = None
+    client: str = ""
+    """The id under which whoever opens it takes its tasks."""
 
 
 class StepUnderWay:
@@ -155,6 +159,7 @@ class OpenSession:
     name: str
     actor: str
     holder: str
+    client: str
     opened: asyncio.Future[Session]
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     owner: asyncio.Task[None] | None = None
@@ -173,12 +178,23 @@ class OpenSession:
 class OpenSessions:
     """All of them."""
 
-    def __init__(self, coordinator: Coordinator, tasks: Tasks, registry: RemoteRegistry) -> None:
+    def __init__(self, coordinator: Coordinator, tasks: Tasks, registry: RemoteRegistry, feed: Feed) -> None:
         self._coordinator = coordinator
         self._tasks = tasks
         self._registry = registry
+        self._feed = feed
         self._open: dict[str, OpenSession] = {}
         coordinator.observe(self._look_at)
+
+    def client_of(self, saga: SagaId) -> str:
+        """The client that has a session open; empty where none has, or it did not say who it is."""
+        one = self._open.get(saga)
+        return "" if one is None else one.client
+
+    def is_held(self, saga: SagaId) -> bool:
+        """Whether a client has it open that is there."""
+        one = self._open.get(saga)
+        return one is not None and one.client != "" and self._tasks.is_there(one.client)
 
     def _look_at(self, entry: Entry) -> None:
         if entry.name in _ENDS and (one := self._open.get(entry.saga)) is not None:
@@ -198,14 +214,17 @@ class OpenSessions:
             one = self._open.get(asked.id)
         if one is None:
             opened: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
-            one = OpenSession(SagaId(asked.id), asked.name, caller.name, "", opened)
+            one = OpenSession(SagaId(asked.id), asked.name, caller.name, "", asked.client, opened)
             self._open[asked.id] = one
             one.owner = asyncio.create_task(self._own(one, asked), name=f"session {asked.id}")
         elif (one.name, one.actor) != (asked.name, caller.name):
             raise RefusedError(f"session {asked.id} is {one.actor}'s, and is {one.name}; use another id")
+        elif one.client != asked.client and self._tasks.is_there(one.client):
+            raise RefusedError(f"session {asked.id} is open at another client, which is there; leave it there first")
         else:
             for step in tuple(one.steps.values()):
                 step.abandon(self._tasks)
+        one.client = asked.client
         one.holder = secrets.token_urlsafe(18)
         one.contracts.update(declared)
         await asyncio.wait({one.opened}, timeout=wait_s)
@@ -261,7 +280,7 @@ class OpenSessions:
         """The session that the caller holds. Raises SessionOverError, and RefusedError while it is not ready."""
         one = self._open.get(id)
         if one is None or one.leave.is_set():
-            raise SessionOverError(f"session {id} is not open at this server: open it again, by its id, to go on")
+            raise SessionNotOpenError(f"session {id} is not open at this server: open it again, by its id, to go on")
         one.require_holder(holder, caller)
         await asyncio.wait({one.opened}, timeout=wait_s)
         if not one.opened.done():
@@ -288,17 +307,33 @@ class OpenSessions:
         action = one.contracts.get(topic)
         if action is None:
             raise InputError(f"nobody has declared {topic} here; send its contract with the step, or open with it")
-        under_way = one.steps.get(call)
-        if under_way is None:
-            under_way = StepUnderWay(
-                one,
-                call,
-                lambda: session.do_named(action, dict(args), call=call, waits=False),
-                own=not by_worker,
-            )
-            one.steps[call] = under_way
-            under_way.doing.add_done_callback(lambda _: one.steps.pop(call, None))
-        return await under_way.stand(wait_s)
+        until = asyncio.get_running_loop().time() + wait_s
+        while True:
+            seen = self._feed.position
+            under_way = one.steps.get(call) or self._begin(one, session, action, args, call, own=not by_worker)
+            told = await under_way.stand(max(0.0, until - asyncio.get_running_loop().time()))
+            left_s = until - asyncio.get_running_loop().time()
+            if told["state"] != "pending" or left_s <= 0:
+                return told
+            await self._news(one.id, seen, left_s)
+
+    async def _news(self, saga: SagaId, seen: int, most_s: float) -> None:
+        """Wait until something new is on record of a saga."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s), aclosing(self._feed.follow(seen)) as entries:
+                async for logged in entries:
+                    if logged.entry.saga == saga:
+                        return
+
+    def _begin(
+        self, one: OpenSession, session: Session, action: RemoteAction, args: Mapping[str, Any], call: str, *, own: bool
+    ) -> StepUnderWay:
+        under_way = StepUnderWay(
+            one, call, lambda: session.do_named(action, dict(args), call=call, waits=False), own=own
+        )
+        one.steps[call] = under_way
+        under_way.doing.add_done_callback(lambda _: one.steps.pop(call, None))
+        return under_way
 
     async def after_report(self, token: str, wait_s: float) -> Fields:
         """Where a step stands after one of its calls was reported; nothing where it is no step of a session here."""

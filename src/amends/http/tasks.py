@@ -1,8 +1,8 @@
 """Tasks: calls that the server has others make, each handed to one of them, who reports how it ended.
 
 They are in memory: the journal says that an attempt was begun, and after a restart whoever drives the saga finds it
-lost, and has made what is due then. What is not taken by anybody in time has certainly not happened; what was taken, and is
-not reported before its time is up, is lost.
+lost, and has made what is due then. What nobody takes in time has certainly not happened; what was taken, and is not
+reported before its time is up, is lost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -25,6 +26,8 @@ from amends.runtime.drive.executor import Part, Reported
 LIVELY_S: Final = 90.0
 """How long a worker that has asked for tasks of a topic is believed to be there."""
 _REMEMBERED: Final = 10_000
+_BETWEEN_S: Final = 3.0
+"""How long a client may take from one request for tasks to the next."""
 _LONGEST_WAIT_S: Final = 3600.0
 
 
@@ -104,6 +107,9 @@ class Tasks:
         self._waiting: list[_Waiting] = []
         self._seen: dict[str, float] = {}
         """When somebody asked last for tasks of a topic, by its pattern."""
+        self._clients: dict[str, int] = {}
+        """How often each client is asking for its own tasks now."""
+        self._left: dict[str, float] = {}
 
     @property
     def waiting(self) -> tuple[Task, ...]:
@@ -114,6 +120,28 @@ class Tasks:
         """Whether somebody has asked lately for tasks of a pattern of topics that this is true of."""
         since = self._clock.elapsed() - LIVELY_S
         return any(at >= since and is_meant(pattern) for pattern, at in self._seen.items())
+
+    @contextmanager
+    def asking(self, client: str) -> Generator[Callable[[], None]]:
+        """While this lasts, this client is there; it may be said that it has gone."""
+        self._clients[client] = self._clients.get(client, 0) + 1
+        is_gone = False
+
+        def gone() -> None:
+            nonlocal is_gone
+            is_gone = True
+
+        try:
+            yield gone
+        finally:
+            self._clients[client] -= 1
+            if not self._clients[client]:
+                del self._clients[client]
+                self._left[client] = float("-inf") if is_gone else self._clock.elapsed()
+
+    def is_there(self, client: str) -> bool:
+        """Whether a client asks for its tasks, or has done so just now."""
+        return client in self._clients or self._left.get(client, float("-inf")) >= self._clock.elapsed() - _BETWEEN_S
 
     def note_worker(self, patterns: tuple[str, ...]) -> None:
         for pattern in patterns:
@@ -171,8 +199,8 @@ class Tasks:
                 return
         self._open[task.token] = task
 
-    async def take(self, wanted: Wanted, wait_s: float, stopping: asyncio.Event) -> Task | None:
-        """The oldest task that is wanted, which is the caller's then; None where none came in time."""
+    async def take(self, wanted: Wanted, wait_s: float, over: asyncio.Future[Any]) -> Task | None:
+        """The oldest task that is wanted, which is the caller's then; None where none came in time, before `over`."""
         for task in tuple(self._open.values()):
             if wanted(task):
                 del self._open[task.token]
@@ -180,12 +208,10 @@ class Tasks:
                 return task
         one = _Waiting(wanted, asyncio.get_running_loop().create_future())
         self._waiting.append(one)
-        stopped: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
         try:
-            await asyncio.wait({one.got, stopped}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({one.got, over}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             return one.got.result() if one.got.done() else None
         finally:
-            stopped.cancel()
             self._waiting.remove(one)
             if not one.got.done():
                 one.got.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from amends import errors
 from amends.errors import (
@@ -11,7 +11,12 @@ from amends.errors import (
     AmendsError,
     CallPerson,
     DeadlockError,
+    DivergedError,
+    Fatal,
     InputError,
+    NotDone,
+    RefusedError,
+    SessionOverError,
     StepDeniedError,
     StepError,
     StepFailedError,
@@ -32,6 +37,7 @@ _STEPS: Final[Mapping[str, type[StepError]]] = {
         UnverifiedError,
     )
 }
+_WORDS_ALONE: Final = (Abort, Fatal, NotDone, DivergedError, InputError, RefusedError, SessionOverError)
 PREFIX: Final = "urn:amends:"
 _LONGEST: Final = 2000
 
@@ -81,8 +87,9 @@ def failure(fields: Mapping[str, Any]) -> Exception:
     name, reason = str(fields.get("type", "Error")), str(fields.get("reason", ""))[:_LONGEST]
     if name in _STEPS:
         return step_error(fields)
-    if name == Abort.__name__:
-        return Abort(reason)
+    known = getattr(errors, name, None)
+    if known in _WORDS_ALONE:
+        return cast("type[AmendsError]", known)(reason)
     if name == CallPerson.__name__:
         return CallPerson(reason, step=str(fields.get("step", "")) or None)
     if not name.isidentifier() or len(name) > 100:  # noqa: PLR2004 - no class has a longer name

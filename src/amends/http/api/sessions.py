@@ -19,23 +19,25 @@ from typing import Any, Final, Literal, TypedDict
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus
-from amends.core.words.values import BUILT_IN, SagaId
+from amends.core.words.values import BUILT_IN, SESSION, SagaId
 from amends.errors import InputError
 from amends.http.api.operations import At, Operation, get, post
-from amends.http.api.sagas import told
-from amends.http.api.shapes import ANY, SOME_OBJECT, TEXT, WHOLE, many, maybe, record
+from amends.http.api.sagas import checked_limit, told
+from amends.http.api.shapes import ANY, SOME_OBJECT, TEXT, TRUTH, WHOLE, many, maybe, page, record
 from amends.http.callers import Scope
 from amends.http.sessions import Fields, Opening, OpenSession
+from amends.journal.port.journal import SagaQuery
 from amends.operate.fields import ended_fields
 from amends.remote.contracts import DeclaredContract
 from amends.remote.errors import failure
 from amends.runtime.declare.limits import Limits
 from amends.runtime.engine.handle import Ended, ended
-from amends.runtime.saga.rewind import Feedback
+from amends.runtime.saga.rewind import Feedback, feedback_of
 from amends.runtime.saga.session import Session, checked_call
 
 LONGEST_WAIT_S: Final = 60.0
 _SETTLING_S: Final = 2.0
+_UNFINISHED: Final = (SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.PAUSED)
 
 
 class DeclaredLimits(TypedDict, total=False):
@@ -59,6 +61,7 @@ async def open_session(  # noqa: PLR0913 - one for each thing that can be said o
     idle: str | float = "1h",
     on_idle: Literal["call", "rollback", "keep"] = "call",
     input: dict[str, Any] | None = None,
+    client: str = "",
     contracts: list[DeclaredContract] | None = None,
     wait: float = 10.0,
 ) -> object:
@@ -66,7 +69,8 @@ async def open_session(  # noqa: PLR0913 - one for each thing that can be said o
 
     `holder` is yours: it goes along with everything that you ask of the session, until somebody opens it again. While
     its `state` is settling, calls that were lost are asked about or made again: take its tasks, and open it once more.
-    `input` is what it is about, for the record. `contracts` are those of your actions.
+    `input` is what it is about, for the record. `contracts` are those of your actions. `client`: the id under which you
+    take its tasks, where you do.
     """
     asked = Opening(
         name=name,
@@ -76,6 +80,7 @@ async def open_session(  # noqa: PLR0913 - one for each thing that can be said o
         idle=idle,
         on_idle=on_idle,
         input=input,
+        client=client,
     )
     one = await at.served.sessions.open(asked, at.caller, contracts or [], checked_wait(wait))
     state = "open" if one.opened.done() else "settling"
@@ -228,6 +233,19 @@ async def _ended(one: OpenSession, verb: Awaitable[Ended[Any]]) -> Fields:
     return ended_fields(how)
 
 
+async def list_sessions(at: At, *, name: str, limit: int = 50, page: str | None = None) -> object:
+    """List unfinished sessions of one name, newest first."""
+    if Scope.VIEW not in at.caller.scopes:
+        at.caller.require_definition(name)
+    found = await at.journal.sagas(
+        SagaQuery(
+            definition=name, statuses=_UNFINISHED, labels=((SESSION, "open"),), before=page, limit=checked_limit(limit)
+        )
+    )
+    rows = [{"id": row.id, "status": row.status, "started_at": row.started_at} for row in found.rows]
+    return {"items": rows, "next": found.cursor}
+
+
 async def show_session(at: At, session: str) -> object:
     """Show what stands of a session: its steps with what became of each, its checkpoints, what was taken back."""
     shown = await told(at, session)
@@ -242,6 +260,7 @@ async def show_session(at: At, session: str) -> object:
         "name": begun.definition,
         "actor": begun.actor,
         "input": begun.input,
+        "held": at.served.sessions.is_held(saga.id),
         "ended": ended_fields(ended(saga)),
         "steps": [_step(one) for one in saga.steps.values() if not one.topic.startswith(BUILT_IN)],
         **_marks(saga),
@@ -270,10 +289,9 @@ def _marks(saga: Saga) -> Fields:
     return {
         "checkpoints": [{"place": one.place, "name": one.name} for one in saga.checkpoints.values()],
         "rewinds": [
-            {"place": one.key, "why": one.begun.why, "to": one.begun.to, "taken_back": list(one.taken_back)}
-            for one in saga.rewinds.values()
-            if one.ended and not one.from_outside
+            _feedback(feedback_of(saga, one)) for one in saga.rewinds.values() if one.ended and not one.from_outside
         ],
+        "spendings": [{"place": one} for one in (saga.budget.places if saga.budget is not None else ())],
         "waits": [
             {"name": one.name, "payload": None if one.signal is None else signals[one.signal].payload}
             for one in waits
@@ -291,15 +309,18 @@ def operations() -> tuple[Operation, ...]:
         name=TEXT,
         actor=TEXT,
         input=ANY,
+        held=TRUTH,
         ended=SOME_OBJECT,
         steps=many(SOME_OBJECT),
         checkpoints=many(SOME_OBJECT),
         rewinds=many(SOME_OBJECT),
+        spendings=many(SOME_OBJECT),
         waits=many(SOME_OBJECT),
     )
     run = Scope.RUN
     return (
         post("/sessions", open_session, opened, scope=run),
+        get("/sessions", list_sessions, page(record(id=TEXT, status=TEXT, started_at=WHOLE)), scope=None),
         get("/sessions/{session}", show_session, shown, scope=None),
         post("/sessions/{session}/steps", do_step, STEP, scope=run),
         post("/sessions/{session}/checkpoint", checkpoint_session, state, scope=run),

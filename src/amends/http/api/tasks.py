@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,12 +19,15 @@ from amends.remote.outcomes import Report, Word
 _MOST_TOPICS = 1000
 
 
-async def take_task(at: At, *, topic: list[str], saga: list[str] | None = None, wait: float = 0.0) -> object:
+async def take_task(
+    at: At, *, topic: list[str], saga: list[str] | None = None, client: str = "", wait: float = 0.0
+) -> object:
     """Take one call that waits for somebody: a compensation, a probe, a before-image, an action.
 
-    `topic`: globs of the topics that you have functions for. `saga`: of these sagas only. It waits so long for one to
-    come, and gives null where none did. What you have taken is yours alone: report how it ended to
-    `/v1/attempts/{token}/outcome`, within `timeout_s`; else it is lost.
+    `topic`: globs of the topics that you have functions for. `saga`: of these sagas only. `client`: of the sessions
+    only that you have open under this id, which nobody else takes up while you ask. `wait`: for how many seconds; null
+    where none came. What you have taken is yours alone: report how it ended to `/v1/attempts/{token}/outcome`, within
+    `timeout_s`; else it is lost.
     """
     if not 0 < len(topic) <= _MOST_TOPICS:
         raise InputError(f"{len(topic)} topics are asked for; it takes 1 to {_MOST_TOPICS}")
@@ -30,16 +36,40 @@ async def take_task(at: At, *, topic: list[str], saga: list[str] | None = None, 
     def wanted(task: Task) -> bool:
         if sagas is not None and task.saga not in sagas:
             return False
+        if client and at.served.sessions.client_of(task.saga) != client:
+            return False
         return may_run(at.caller, task.definition) and any(fnmatchcase(task.topic, one) for one in patterns)
 
     tasks = at.served.tasks
-    if sagas is None:
+    if sagas is None and not client:
         tasks.note_worker(patterns)
-    task = await tasks.take(wanted, checked_wait(wait), at.served.stopping)
-    if task is not None and await at.request.is_disconnected():
-        tasks.give_back(task)
-        task = None
+    async with _over(at) as over:
+        with tasks.asking(client) as gone:
+            task = await tasks.take(wanted, checked_wait(wait), over)
+            if over.done() and not at.served.stopping.is_set():
+                gone()
+                if task is not None:
+                    tasks.give_back(task)
+                    task = None
     return {"task": None if task is None else task.fields()}
+
+
+@asynccontextmanager
+async def _over(at: At) -> AsyncGenerator[asyncio.Future[Any]]:
+    """Done once whoever asks has gone, or the server stops: nothing is to be handed over any more."""
+
+    async def until_gone() -> None:
+        while (await at.request.receive())["type"] != "http.disconnect":
+            pass
+
+    both = {asyncio.ensure_future(until_gone()), asyncio.ensure_future(at.served.stopping.wait())}
+    over: asyncio.Future[Any] = asyncio.ensure_future(asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED))
+    try:
+        yield over
+    finally:
+        for one in (over, *both):
+            one.cancel()
+        await asyncio.wait({over, *both})
 
 
 def may_run(caller: Caller, definition: str) -> bool:
@@ -61,7 +91,7 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
     where: str = "",
     wait: float = 20.0,
 ) -> object:
-    """Report how a call ended: `succeeded` with its result; `failed`, nothing happened, certainly; `lost`, nobody knows.
+    """Report how a call ended: `succeeded` with its result; `failed`, certainly nothing happened; `lost`, who knows.
 
     Of a probe: `happened`, with what the action would have returned, or `not_happened`. `fatal`: it is not to be tried
     again. `after`: seconds until it may. `changed_since`: a compensation found that somebody else has changed it. The

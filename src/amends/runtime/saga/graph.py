@@ -8,27 +8,37 @@ for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from amends.core.words.values import StepId
 from amends.errors import CallPerson, Complete, StepError
+from amends.runtime.declare.action import Action
 from amends.runtime.declare.definition import Arguments
 from amends.runtime.declare.graph import Graph
 from amends.runtime.declare.steps import Step
 from amends.runtime.drive.positions import Spot
 from amends.runtime.values.bounded import small_or_off_loop
 
-if TYPE_CHECKING:
-    from amends.runtime.saga.work import Work
+
+class DoesSteps(Protocol):
+    """The saga, as far as its graph needs it."""
+
+    def do_named(
+        self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def in_flight(self, step: str) -> bool: ...
+
+    def settle(self, error: StepError) -> Coroutine[Any, Any, None]: ...
 
 
 class GraphRun:
     """One run of one definition's steps. `arguments` gives those of a step, by name, from the results so far."""
 
-    def __init__(self, s: Work, graph: Graph, arguments: Arguments) -> None:
+    def __init__(self, s: DoesSteps, graph: Graph, arguments: Arguments) -> None:
         self._s = s
         self._graph = graph
         self._arguments = arguments

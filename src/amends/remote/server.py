@@ -1,0 +1,122 @@
+"""A server, as a client asks it: at a URL or a Unix socket, with a token; refusals are the errors that they stand for.
+
+Whatever is asked may be asked again: each POST has an id of its own, and a server that is started anew finds on its
+journal what it had done. So a connection that breaks is made again, until the client's patience is at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+from amends.clock import SystemClock
+from amends.errors import InputError, JournalUnreachableError
+from amends.remote.errors import refusal
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response  # of an extra, loaded by who connects
+
+EXTRA: Final = "to connect to a server takes the extra http: pip install 'amends[http]'"
+SOCKET: Final = "unix://"
+PATIENCE_S: Final = 30.0
+CONNECT_S: Final = 10.0
+_FIRST_S: Final = 0.05
+_MOST_S: Final = 1.0
+Fields = dict[str, Any]
+Given = Mapping[str, str | int | float | bool | list[str] | tuple[str, ...] | None]
+
+
+class Server:
+    """One server, and the connections to it."""
+
+    def __init__(self, url: str, token: str | None, *, patience_s: float = PATIENCE_S) -> None:
+        self.url = checked_url(url)
+        self._patience_s = patience_s
+        self._clock = SystemClock()
+        self._client = _client(self.url, token)
+
+    def __repr__(self) -> str:
+        return f"<server at {self.url}>"
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def get(self, path: str, **given: Any) -> Fields:  # noqa: ANN401 - what a query can say
+        query = {name: _spelled(value) for name, value in given.items() if value is not None}
+        return cast("Fields", await self._asked("GET", path, params=query))
+
+    async def post(self, path: str, body: Mapping[str, object]) -> Fields:
+        headers = {"Content-Type": "application/json", "Idempotency-Key": self._clock.new_id()}
+        return cast("Fields", await self._asked("POST", path, content=json.dumps(body).encode(), headers=headers))
+
+    async def _asked(self, method: str, path: str, **more: Any) -> object:  # noqa: ANN401 - as httpx2 takes it
+        answer = await self._answer(method, path, **more)
+        if answer.is_success:
+            return answer.json()
+        raise _refused(answer)
+
+    async def _answer(self, method: str, path: str, **more: Any) -> Response:  # noqa: ANN401 - as httpx2 takes it
+        from httpx2 import TransportError
+
+        since, pause_s = self._clock.elapsed(), _FIRST_S
+        while True:
+            try:
+                return await self._client.request(method, f"/v1{path}", **more)
+            except TransportError as exc:
+                if self._clock.elapsed() - since + pause_s > self._patience_s:
+                    said = str(exc) or type(exc).__name__
+                    raise JournalUnreachableError(f"the server at {self.url} does not answer: {said}") from None
+            await asyncio.sleep(pause_s * (1 - self._clock.jitter() / 2))
+            pause_s = min(_MOST_S, pause_s * 2)
+
+    @asynccontextmanager
+    async def lines(self, path: str, **given: Any) -> AsyncIterator[AsyncIterator[str]]:  # noqa: ANN401 - as above
+        """The lines of an answer that is sent as it is made."""
+        query = {name: _spelled(value) for name, value in given.items() if value is not None}
+        async with self._client.stream("GET", f"/v1{path}", params=query) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                raise _refused(answer)
+            yield answer.aiter_lines()
+
+
+def checked_url(url: str) -> str:
+    """Raises InputError."""
+    parts = urlsplit(url)
+    is_socket = parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc
+    if not is_socket and not (parts.scheme in {"http", "https"} and parts.netloc and "@" not in parts.netloc):
+        raise InputError(f"{url!r} is no address of a server: write https://host:port, or unix:///path/of/its/socket")
+    return url.rstrip("/")
+
+
+def _client(url: str, token: str | None) -> AsyncClient:
+    try:
+        import httpx2
+    except ImportError as exc:
+        raise InputError(f"{EXTRA} ({exc})") from None
+
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    timeout = httpx2.Timeout(None, connect=CONNECT_S)
+    if url.startswith(SOCKET):
+        transport = httpx2.AsyncHTTPTransport(uds=url.removeprefix(SOCKET), limits=limits)
+        return httpx2.AsyncClient(base_url="http://amends", headers=headers, timeout=timeout, transport=transport)
+    return httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+
+
+def _refused(answer: Response) -> Exception:
+    try:
+        problem: object = answer.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {"status": answer.status_code, "detail": f"the server answered {answer.status_code}"}
+    return refusal({"status": answer.status_code, **cast("Fields", problem)})
+
+
+def _spelled(value: object) -> Any:  # noqa: ANN401 - as httpx2 takes it
+    return str(value).lower() if isinstance(value, bool) else value
