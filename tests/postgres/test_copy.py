@@ -96,6 +96,9 @@ def test_a_journal_goes_to_postgresql_and_back_byte_for_byte_and_its_sagas_go_on
     assert asyncio.run(whole(last)) == again
     with pytest.raises(JournalMovedError, match=r"was moved to .*last\.db"):
         asyncio.run(run(address, 9))
+    for place in (address, first):
+        with pytest.raises(RefusedError, match=r"is sealed: it was moved to .* itself; name an empty place"):
+            asyncio.run(copying.copy(last, place))
 
     async def end() -> None:
         async with Coordinator.open(last, settings=SETTINGS) as coordinator:

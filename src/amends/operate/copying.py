@@ -99,6 +99,8 @@ def _require_possible(source: str, target: str, ours: Transfer, theirs: Transfer
     if before is not None and before != CopyMark(COPYING, place(target)):
         what = "was moved" if before.how == MOVED else "is being copied"
         raise RefusedError(f"{shown(source)} {what} to {before.place}, and not to {shown(target)}")
+    if there is not None and there.how in {MOVED, COPYING}:
+        raise RefusedError(f"{shown(target)} is sealed: it was moved to {there.place} itself; name an empty place")
     if there is not None and there.place != place(source):
         raise RefusedError(f"{shown(target)} is the target or the source of another copy: {there.how} {there.place}")
     if there is None and not theirs.is_empty():
