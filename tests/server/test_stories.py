@@ -26,16 +26,22 @@ class Way:
     person: Connect
     id: str
 
+    @property
+    def by(self) -> dict[str, str]:
+        """How a person says who they are: through a server, their token does."""
+        return {"by": "person:anna"} if self.name == "embedded" else {}
+
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Serving, str]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Serving, str, str]]:
     folder = tmp_path_factory.mktemp("stories")
     policy = folder / "policy.yaml"
     policy.write_text(shop.POLICY)
     (folder / "s").mkdir(mode=0o700)
     asyncio.run(begun(folder / "s" / "journal.db", policy))
     with serving(folder / "s") as started:
-        yield started, started.new_token("agent:shop", "run", "view", definitions=("shop.*",))
+        agent = started.new_token("agent:shop", "run", "view", definitions=("shop.*",))
+        yield started, agent, started.new_token("person:anna", "view", "decide")
 
 
 async def begun(journal: Path, policy: Path) -> None:
@@ -53,11 +59,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def way(request: pytest.FixtureRequest, tmp_path: Path, world: Path) -> Way:
     saga = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
     if request.param == "connected":
-        started, agent = request.getfixturevalue("server")
+        started, agent, person = request.getfixturevalue("server")
         return Way(
             "connected",
             lambda: Coordinator.connect(started.socket if saga < "m" else started.url, token=agent),
-            lambda: Coordinator.open(str(started.journal), signals=False),
+            lambda: Coordinator.connect(started.url, token=person),
             saga,
         )
     policy = tmp_path / "policy.yaml"
@@ -168,7 +174,7 @@ def test_a_step_waits_for_a_person_and_is_done_once_they_agree(way: Way) -> None
             handle = await coordinator.start(shop.asks, "eve", id=way.id)
             approval = await until(lambda: first_asked(person, way.id))
             assert deeds() == []
-            await person.grant(approval.id, by="person:anna")
+            await person.grant(approval.id, **way.by)
             return await handle
 
     ended = asyncio.run(asked())
@@ -181,7 +187,7 @@ def test_a_step_that_a_person_refuses_is_denied(way: Way) -> None:
         async with way.connect() as coordinator, way.person() as person:
             handle = await coordinator.start(shop.asks, "eve", id=way.id)
             approval = await until(lambda: first_asked(person, way.id))
-            await person.refuse(approval.id, why="nobody knows her", by="person:anna")
+            await person.refuse(approval.id, why="nobody knows her", **way.by)
             return await handle
 
     ended = asyncio.run(asked())
@@ -199,6 +205,22 @@ def test_a_saga_waits_for_a_signal(way: Way) -> None:
 
     ended = asyncio.run(signalled())
     assert (ended.status, ended.result) == ("completed", {"cents": 500})
+
+
+def test_a_completed_saga_is_cancelled_and_a_worker_takes_it_back(way: Way) -> None:
+    async def cancelled() -> Any:
+        async with way.connect() as coordinator:
+            await coordinator.run(shop.plain, "o", id=way.id)
+        async with way.connect() as worker, way.person() as person:
+            working = asyncio.ensure_future(worker.work())
+            try:
+                return await person.cancel(way.id, why="changed their mind")
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
+
+    assert asyncio.run(cancelled()).status == "rolled_back"
+    assert deeds() == ["reserve o", "charge o", "refund o", "release o"]
 
 
 def test_a_session_is_driven_from_its_block_and_completed(way: Way) -> None:

@@ -14,8 +14,9 @@ from urllib.parse import quote
 from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import Json, SagaId
-from amends.errors import InputError, ProofError
+from amends.errors import InputError
 from amends.journal.port.journal import ApprovalRow, IncidentRow, SagaRow
+from amends.remote.errors import UnsignedError
 from amends.remote.server import Fields, Server
 from amends.runtime.coordinator.lists import Listing
 from amends.runtime.drive.roster import Proof
@@ -147,11 +148,8 @@ class Asking:
             return await self.server.post(path, {**body, as_: proof or ""})
         try:
             return await self.server.post(path, body)
-        except ProofError as exc:
-            statement = getattr(exc, "statement", "")
-            if not statement:
-                raise
-            signed = proof(statement)
+        except UnsignedError as exc:
+            signed = proof(exc.statement)
             made = await signed if asyncio.iscoroutine(signed) else signed
             return await self.server.post(path, {**body, as_: cast("str", made)})
 

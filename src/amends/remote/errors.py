@@ -15,6 +15,7 @@ from amends.errors import (
     Fatal,
     InputError,
     NotDone,
+    ProofError,
     RefusedError,
     SessionOverError,
     StepDeniedError,
@@ -98,10 +99,20 @@ def failure(fields: Mapping[str, Any]) -> Exception:
     return unknown(reason)
 
 
+class UnsignedError(ProofError):
+    """A decision has to be signed: `statement` is the text."""
+
+    def __init__(self, message: str, statement: str) -> None:
+        super().__init__(message)
+        self.statement = statement
+
+
 def refusal(problem: Mapping[str, Any]) -> AmendsError:
     """The error that a server's answer stands for."""
     kind = getattr(errors, str(problem.get("type", "")).removeprefix(PREFIX), None)
     detail = str(problem.get("detail") or problem.get("title") or "the server refused, and did not say why")
+    if kind is ProofError and problem.get("statement"):
+        return UnsignedError(detail, str(problem["statement"]))
     if isinstance(kind, type) and issubclass(kind, AmendsError) and not issubclass(kind, StepError):
         try:
             return kind(detail)

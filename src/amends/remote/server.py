@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXTRA: Final = "to connect to a server takes the extra http: pip install 'amends[http]'"
 SOCKET: Final = "unix://"
+IN_FLIGHT: Final = "urn:amends:RequestInFlight"
 PATIENCE_S: Final = 30.0
 CONNECT_S: Final = 10.0
 _FIRST_S: Final = 0.05
@@ -54,10 +55,14 @@ class Server:
         return cast("Fields", await self._asked("POST", path, content=json.dumps(body).encode(), headers=headers))
 
     async def _asked(self, method: str, path: str, **more: Any) -> object:  # noqa: ANN401 - as httpx2 takes it
-        answer = await self._answer(method, path, **more)
-        if answer.is_success:
-            return answer.json()
-        raise _refused(answer)
+        while True:
+            answer = await self._answer(method, path, **more)
+            if answer.is_success:
+                return answer.json()
+            problem = _problem(answer)
+            if problem.get("type") != IN_FLIGHT:
+                raise refusal(problem)
+            await asyncio.sleep(_MOST_S)  # the connection broke, and what was asked for goes on
 
     async def _answer(self, method: str, path: str, **more: Any) -> Response:  # noqa: ANN401 - as httpx2 takes it
         from httpx2 import TransportError
@@ -80,7 +85,7 @@ class Server:
         async with self._client.stream("GET", f"/v1{path}", params=query) as answer:
             if not answer.is_success:
                 await answer.aread()
-                raise _refused(answer)
+                raise refusal(_problem(answer))
             yield answer.aiter_lines()
 
 
@@ -108,14 +113,14 @@ def _client(url: str, token: str | None) -> AsyncClient:
     return httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
 
 
-def _refused(answer: Response) -> Exception:
+def _problem(answer: Response) -> Fields:
     try:
         problem: object = answer.json()
     except ValueError:
         problem = None
     if not isinstance(problem, dict):
         problem = {"status": answer.status_code, "detail": f"the server answered {answer.status_code}"}
-    return refusal({"status": answer.status_code, **cast("Fields", problem)})
+    return {"status": answer.status_code, **cast("Fields", problem)}
 
 
 def _spelled(value: object) -> Any:  # noqa: ANN401 - as httpx2 takes it

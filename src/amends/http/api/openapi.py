@@ -74,7 +74,7 @@ def _operation(one: Operation, parts: Definitions) -> Schema:
         "operationId": one.name,
         "summary": about.rstrip("."),
         "description": " ".join(more.split()),
-        "parameters": one.parameters(parts) + ([_KEY] if one.method == "POST" else []),
+        "parameters": one.parameters(parts) + ([_KEY] if one.is_keyed else []),
         "responses": {str(one.status): answer, "default": problems},
     }
     if one.method == "GET" and one.media_type == JSON_TYPE:

@@ -131,11 +131,13 @@ class Operation:
         media_type: str = JSON_TYPE,
         leaves: Leaves | None = None,
         is_secret: bool = False,
+        is_keyed: bool = True,
     ) -> None:
         self.method = method
         self.path = PREFIX + path
         self.leaves = leaves
         self.is_secret = is_secret
+        self.is_keyed = is_keyed and method == "POST"
         self.function = function
         self.scope = scope
         self.gives = gives
@@ -182,7 +184,7 @@ class Operation:
         for name, value in given.items():
             self.typed.check_one(name, value)
         at = At(served=served_by(request), caller=caller, request=request, key=_key_of(request))
-        if self.method == "GET":
+        if not self.is_keyed:
             return self._sent(request, await self.function(at, **given))
         return await self._once(at, given)
 
@@ -371,8 +373,19 @@ def post(
     status: int = 200,
     leaves: Leaves | None = None,
     is_secret: bool = False,
+    is_keyed: bool = True,
 ) -> Operation:
-    """`leaves`: by which it is known to be done; without, it may be done again, and comes to the same."""
+    """`leaves`: by which it is known to be done; without, it may be done again, and comes to the same. Without a key,
+    what it says names it: sent again, it is the same request.
+    """
     return Operation(
-        "POST", path, function, scope=scope, gives=gives, status=status, leaves=leaves, is_secret=is_secret
+        "POST",
+        path,
+        function,
+        scope=scope,
+        gives=gives,
+        status=status,
+        leaves=leaves,
+        is_secret=is_secret,
+        is_keyed=is_keyed,
     )

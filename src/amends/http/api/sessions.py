@@ -319,20 +319,20 @@ def operations() -> tuple[Operation, ...]:
     )
     run = Scope.RUN
     return (
-        post("/sessions", open_session, opened, scope=run),
+        post("/sessions", open_session, opened, scope=run, is_keyed=False),
         get("/sessions", list_sessions, page(record(id=TEXT, status=TEXT, started_at=WHOLE)), scope=None),
         get("/sessions/{session}", show_session, shown, scope=None),
-        post("/sessions/{session}/steps", do_step, STEP, scope=run),
-        post("/sessions/{session}/checkpoint", checkpoint_session, state, scope=run),
-        post("/sessions/{session}/rollback_to", rollback_session_to, back, scope=run),
+        post("/sessions/{session}/steps", do_step, STEP, scope=run, is_keyed=False),
+        post("/sessions/{session}/checkpoint", checkpoint_session, state, scope=run, is_keyed=False),
+        post("/sessions/{session}/rollback_to", rollback_session_to, back, scope=run, is_keyed=False),
         post("/sessions/{session}/rollback_last", rollback_session_last, back, scope=run),
         post("/sessions/{session}/wait", wait_in_session, record(payload=ANY), scope=run),
         post("/sessions/{session}/spend", spend_in_session, state, scope=run),
-        post("/sessions/{session}/lock", lock_in_session, state, scope=run),
-        post("/sessions/{session}/complete", complete_session, SOME_OBJECT, scope=run),
-        post("/sessions/{session}/fail", fail_session, SOME_OBJECT, scope=run),
-        post("/sessions/{session}/cancel", cancel_session, SOME_OBJECT, scope=run),
-        post("/sessions/{session}/detach", detach_session, state, scope=run),
+        post("/sessions/{session}/lock", lock_in_session, state, scope=run, is_keyed=False),
+        post("/sessions/{session}/complete", complete_session, SOME_OBJECT, scope=run, is_keyed=False),
+        post("/sessions/{session}/fail", fail_session, SOME_OBJECT, scope=run, is_keyed=False),
+        post("/sessions/{session}/cancel", cancel_session, SOME_OBJECT, scope=run, is_keyed=False),
+        post("/sessions/{session}/detach", detach_session, state, scope=run, is_keyed=False),
     )
 
 

@@ -117,5 +117,5 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
 def operations() -> tuple[Operation, ...]:
     return (
         get("/tasks", take_task, record(task=maybe(SOME_OBJECT)), scope=Scope.RUN),
-        post("/attempts/{token}/outcome", report_attempt, STEP, scope=Scope.RUN),
+        post("/attempts/{token}/outcome", report_attempt, STEP, scope=Scope.RUN, is_keyed=False),
     )
