@@ -23,6 +23,15 @@ def test_an_option_comes_before_the_environment_and_that_before_a_file(amends: S
     assert how(amends, "--journal", "o.db", env="from-env.db") == "there is no o.db, from --journal"
 
 
+def test_a_journal_may_be_named_before_the_command_too(amends: Shell) -> None:
+    assert how(amends, "--journal", "o.db") == "there is no o.db, from --journal"
+    said = amends("--journal", "o.db", "doctor", "--json", AMENDS_JOURNAL="from-env.db").of_type("check")
+    assert [one["found"] for one in said if one["name"] == "journal"] == ["there is no o.db, from --journal"]
+    assert amends("--journal", "o.db", "run", "shop:chat", "--id", "c-1").code == 0
+    assert "c-1" in amends("--journal", "o.db", "saga", "list").out
+    assert "c-1" in amends("--journal", "other.db", "saga", "list", "--journal", "o.db").out
+
+
 def test_the_nearest_file_above_counts_and_its_paths_are_seen_from_it(amends: Shell) -> None:
     (amends.place / "pyproject.toml").write_text(
         '[tool.amends]\njournal = "data/j.db"\nenv = "production"\n', encoding="utf-8"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 LazyCommand = tuple[str, str, str]
 """A command that is not imported yet: its name, the module that has it under this name, and what it does."""
 
+JOURNAL_BEFORE: Final = "amends.journal"
+"""Where a context keeps the journal that was named before the command."""
 _WRONG_USAGE: Final = 2
 
 

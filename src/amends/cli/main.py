@@ -8,7 +8,7 @@ from typing import Final, NoReturn, cast
 
 import click
 
-from amends.cli.groups import LazyCommand, Sections
+from amends.cli.groups import JOURNAL_BEFORE, LazyCommand, Sections
 from amends.errors import AmendsError
 
 WRONG: Final = 2
@@ -108,6 +108,20 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
 
 cli: Final = Sections(_SECTIONS, help="Sagas for AI agents. Every action knows how to make amends.", epilog=_ENDS)
 click.version_option(package_name="amends", prog_name="amends")(cli)
+
+
+def _note_journal(context: click.Context, parameter: click.Parameter, journal: str | None) -> None:  # noqa: ARG001 - as click calls it
+    if journal is not None:
+        context.meta[JOURNAL_BEFORE] = journal
+
+
+click.option(
+    "--journal",
+    metavar="PATH",
+    expose_value=False,
+    callback=_note_journal,
+    help="The journal of the command that follows, as if it stood there.",
+)(cli)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

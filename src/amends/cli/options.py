@@ -11,14 +11,23 @@ import click
 
 from amends.cli import config
 from amends.cli.completing import complete_module
+from amends.cli.groups import JOURNAL_BEFORE
 from amends.cli.log import show_log
 from amends.cli.show.output import hint
 from amends.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _named_before(context: click.Context, parameter: click.Parameter, journal: str) -> str:
+    """Take the journal that stands before the command, where none stands behind it."""
+    is_given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+    return journal if is_given else context.meta.get(JOURNAL_BEFORE, journal)
+
+
 _journal = click.option(
     "--journal",
+    callback=_named_before,
     metavar="PATH",
     default=config.journal,
     envvar="AMENDS_JOURNAL",

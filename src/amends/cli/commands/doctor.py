@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from amends.cli import config
+from amends.cli.groups import JOURNAL_BEFORE
 from amends.cli.modules import load_modules
 from amends.cli.options import with_journal, with_modules
 from amends.cli.show.output import Output
@@ -89,7 +90,7 @@ def doctor(context: click.Context, *, modules: tuple[str, ...], policy: str | No
 def _how(context: click.Context, name: str) -> str:
     """Where an option's value came from, in words."""
     source = context.get_parameter_source(name)
-    if source is click.core.ParameterSource.COMMANDLINE:
+    if source is click.core.ParameterSource.COMMANDLINE or (name == "journal" and JOURNAL_BEFORE in context.meta):
         return f"from --{name}"
     if source is click.core.ParameterSource.ENVIRONMENT:
         return f"from AMENDS_{name.upper()}"
