@@ -91,6 +91,15 @@ _TOKENS: dict[tuple[str, ...], str] = {}
 """Made once for each name in a test's process: a command takes longer than a page."""
 
 
+def token_of(server: Serving, name: str, *scopes: str) -> str:
+    """A token of this name with these scopes: to look and to decide where none are said."""
+    may = scopes or ("view", "decide")
+    asked = (str(server.journal), name, *may)
+    if asked not in _TOKENS:
+        _TOKENS[asked] = server.new_token(name, *may)
+    return _TOKENS[asked]
+
+
 class Person:
     """One browser. `page` is the text that it shows, `at` where, `status` how the server answered."""
 
@@ -101,12 +110,9 @@ class Person:
 
     @classmethod
     def with_token(cls, server: Serving, name: str, *scopes: str) -> "Person":
-        one, may = cls(server), scopes or ("view", "decide")
-        asked = (str(server.journal), name, *may)
-        if asked not in _TOKENS:
-            _TOKENS[asked] = server.new_token(name, *may)
+        one = cls(server)
         one.open("/login")
-        one.press("Log in with the token", secret=_TOKENS[asked])
+        one.press("Log in with the token", secret=token_of(server, name, *scopes))
         return one
 
     @property

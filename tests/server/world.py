@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,8 @@ def on(journal: Path, made: Callable[[Coordinator], Awaitable[Any]], policy: str
         async with Coordinator.open(str(journal), policy=file, env="production", signals=False) as coordinator:
             return await made(coordinator)
 
-    return asyncio.run(whole())
+    with ThreadPoolExecutor(1) as pool:  # whoever drives a browser has a loop in this thread already
+        return pool.submit(lambda: asyncio.run(whole())).result()
 
 
 async def start(coordinator: Coordinator, definition: Any, *args: Any, id: str, **more: Any) -> None:
@@ -177,6 +179,16 @@ async def many(coordinator: Coordinator) -> None:
     await start(coordinator, order_one, "sofa", 129900, "deliver before noon", id="asks-1")
     await start(coordinator, order_one, "carpet", 24900, id="asks-2")
     await start(coordinator, request_access, "person:new", id="asks-3")
+
+
+async def hostile(coordinator: Coordinator) -> None:
+    """Sagas whose every text tries to be more than text."""
+    labels = {"tenant": XSS}
+    await start(coordinator, order_one, XSS, 5, XSS, id="xss-1", actor="agent:<b>bold</b>", labels=labels)
+    await coordinator.run(doomed, XSS, id="xss-2", actor="agent:<b>bold</b>", labels=labels)
+    await coordinator.comment_incident("xss-2/1", text=XSS, by="person:<i>kim</i>")
+    await coordinator.run(gone_back, XSS, id="xss-3", actor="agent:<b>bold</b>")
+    await coordinator.pause(definition="<script>alert(1)</script>", why=XSS, by="person:<i>kim</i>")
 
 
 def resumed(journal: Path) -> dict[str, str]:

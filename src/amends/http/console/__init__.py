@@ -20,6 +20,7 @@ from amends.http.console import (
     approvals,
     evidence,
     incidents,
+    live,
     locks,
     login,
     notices,
@@ -38,7 +39,7 @@ from amends.runtime.drive.policies import Policies
 __all__ = ["Logins", "routes"]
 _ROOMS: Final = (
     *(login, overview, approvals, incidents, sagas, saga, actions, policy),
-    *(evidence, workers, locks, notices, people),
+    *(evidence, workers, locks, notices, people, live),
 )
 
 

@@ -128,6 +128,11 @@ class Logins:
             return found, ""
         return found, self._rotated(found, now)
 
+    async def lasts(self, session: Login) -> bool:
+        """Whether a session goes on: asked by whoever serves one for long. It does not count as something done."""
+        is_known = self._known.get(session.digest) is session
+        return is_known and self._clock.elapsed() < session.seen_s + IDLE_S and await self._is_good(session)
+
     async def _is_good(self, found: Login) -> bool:
         """Whether its token still is; and its scopes are those of the token now."""
         if not found.token:
