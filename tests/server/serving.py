@@ -71,17 +71,23 @@ def new_token(journal: Path, name: str, *scopes: str, definitions: Sequence[str]
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *more: str, journal: Path | None = None, tcp: bool = True, env: dict[str, str] | None = None
+    folder: Path,
+    *more: str,
+    journal: Path | None = None,
+    tcp: bool = True,
+    env: dict[str, str] | None = None,
+    token: str | None = None,
+    program: str = "amends",
 ) -> Generator[Serving]:
     """A server on a new journal in this folder, with these options more."""
     folder.mkdir(mode=0o700, exist_ok=True)
     at = journal or folder / "journal.db"
-    token = new_token(at, "person:admin", "view", "run", "decide", "admin")
+    token = token or new_token(at, "person:admin", "view", "run", "decide", "admin")
     socket = folder / "s"
     words = ["serve", "--journal", str(at), "--socket", str(socket), "--json", *more]
     words += ["--host", "127.0.0.1", "--port", "0"] if tcp else []
     started = subprocess.Popen(
-        [PYTHON, "-m", "amends", *words], env=clean_environment() | (env or {}), stdout=subprocess.PIPE, text=True
+        [PYTHON, "-m", program, *words], env=clean_environment() | (env or {}), stdout=subprocess.PIPE, text=True
     )
     try:
         urls, login = _ready(started)
