@@ -82,10 +82,10 @@ TRADE_WORDS = listed(
     paths patterns peers people plan plans port postgres preview private problems process program programs progress
     projection proof protocol provenance pruning public pydantic queue rates read reader reading reasons rebase
     recompute record records recovery references refusals rehearsal remote remove replay report requests require
-    resolving results resume retention revert reviewing run running runtime sagafile samples scan schedule schema seal
-    secrets sequencer serve servers session settings shapes sharing shell show sign signature signing simulation
-    source spans sqlite stack stage standalone starting state store story strict suite syscalls tables tally target
-    telemetry
+    resolving restate results resume retention revert reviewing run running runtime sagafile samples scan schedule
+    schema seal secrets sequencer serve servers session settings shapes sharing shell show sign signature signing
+    simulation source spans sqlite stack stage standalone starting state store story strict suite syscalls tables
+    tally target telemetry temporal
     templates testing text thread threads three timeline token tokens tools topics transfer transitions tree trip trust
     types upgrade upstream validate validation values verify verifying views visit vocabulary waits walk way webhook
     whiteouts whole work worker workspace world writer writes writing yaml

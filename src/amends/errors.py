@@ -53,6 +53,7 @@ AmendsError
 ├── ForbiddenError              (of a server) the caller is known, and may not do this
 ├── DocumentConflictError       someone else changed the document, or is changing it; nothing was written
 ├── SecretUnavailableError      the value of a secret is not kept; only its digest is
+├── EngineError                 an engine of others, which should drive sagas, does not answer or refuses
 ├── WebhookRefusedError         what came as a webhook is not from who signs them, or not of now
 ├── EvidenceError               what should be evidence cannot be read or made
 │   └── EvidenceKeyError        the key that signs is missing, not safe, or not the journal's
@@ -384,6 +385,10 @@ class DocumentConflictError(AmendsError):
 
 class SecretUnavailableError(AmendsError):
     """The journal keeps a secret's digest, never its value."""
+
+
+class EngineError(AmendsError):
+    """An engine of others does not answer, or refuses what it is told. What it should have heard is on record."""
 
 
 class WebhookRefusedError(AmendsError):

@@ -30,7 +30,7 @@ START_S = 60.0
 def binaries() -> Path:
     """The directory of initdb, postgres and pg_basebackup."""
     debians = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda one: int(one.parts[-3]))
-    wheels = list(ROOT.glob(".venv.postgres/lib/python3*/site-packages/*/pginstall/bin/postgres"))
+    wheels = list(ROOT.glob(".venv.*/lib/python3*/site-packages/*/pginstall/bin/postgres"))
     found = [*debians[::-1], *wheels]
     if not found:
         raise RuntimeError("there is no PostgreSQL here: run make test-postgres, or apt-get install postgresql")

@@ -47,6 +47,7 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("run", "amends.cli.commands.run", "Run a saga to its end, and show what happens as it happens."),
         ("resume", "amends.cli.commands.run", "Go on with the sagas that were left unfinished."),
         ("work", "amends.cli.commands.run", "Drive sagas as they become due, until told to stop."),
+        ("engine", "amends.cli.commands.engine", "Tell Restate or Temporal what is to be driven."),
         (
             "serve",
             "amends.cli.commands.serve",
