@@ -119,7 +119,7 @@ class Leaves:
 class Operation:
     """One method of one path. `scope` is None where a known caller is enough, or the function itself looks closer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing that can be said of it
         self,
         method: Literal["GET", "POST"],
         path: str,
