@@ -123,4 +123,7 @@ def test_ci_asks_for_the_model_checker_and_leaves_nothing_out() -> None:
         "timed make test-postgres",
         "timed make test-gateway",
         "timed make test-server",
+        "timed make chromium",
+        "timed make test-browser",
+        "timed make test-engines",
     ]
