@@ -5,6 +5,7 @@ key. Each attack is played with a control that shows that it works where names a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +20,16 @@ from amends.core.events import (
     ApprovalRequested,
     ApprovalVoided,
     ContentRemoved,
+    DispatchUnpaused,
     Event,
     PersonEnrolled,
     PolicyAdopted,
+    SagaPaused,
     SagaStarted,
     StepProposed,
+    WorkResumed,
 )
-from amends.core.words.values import PEOPLE, POLICIES, Json, StepId, canonical, digest
+from amends.core.words.values import CONTROL, PEOPLE, POLICIES, Json, StepId, canonical, digest
 from amends.errors import AmendsError, ProofError
 from amends.evidence.proof.roster import Roster, SignableDecision
 from amends.evidence.proof.statement import Question, spelled_time
@@ -311,6 +315,51 @@ def test_the_policies_are_made_anew_without_any_that_asks_for_proof(shop: Shop, 
             definition = coordinator.registry.definition("shop.leave", 1)
             await (await coordinator.start(definition, "Bob", id="l-2", actor="agent:desk")).halt()
         assert other.world == ([] if shop.proved else ["deleted Bob"])
+
+    in_a_loop(story)
+
+
+def test_a_pause_is_ended_by_whoever_writes_to_the_journal(shop: Shop) -> None:
+    """All is paused by a person, and the end of the pause is written into the file in their name."""
+
+    async def story() -> None:
+        await shop.begin()
+        await shop.grant()
+        async with shop.open(drives=False) as coordinator:
+            await coordinator.pause(why="a look", by="person:kim")
+            (pause,) = await coordinator.paused()
+        await shop.forge(CONTROL, DispatchUnpaused(pause=pause.number, by="person:kim", why="go on"))
+        assert await shop.resume() == ([] if shop.proved else ["deleted Ann"])
+        said, findings = await shop.verdicts(None)
+        assert (said == {"failed"}) == shop.proved
+        assert any("not signed" in each for each in findings) == shop.proved
+
+    in_a_loop(story)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        (WorkResumed(by="person:kim"),),
+        (SagaPaused(by="person:kim", why="all", pause=99), WorkResumed(by="person:kim")),
+    ],
+    ids=["as if it followed", "as if a pause of many had held it"],
+)
+def test_a_saga_is_let_go_on_by_whoever_writes_to_the_journal(shop: Shop, forged: tuple[Event, ...]) -> None:
+    """One saga is paused by a person, with all approvals that it needs: what lets it go on is written into the file."""
+
+    async def story() -> None:
+        await shop.begin()
+        await shop.grant()
+        async with shop.open(drives=False) as coordinator:
+            await coordinator.pause(saga="l-1", why="a look", by="person:kim")
+        await shop.forge("l-1", *forged)
+        with pytest.raises(ProofError) if shop.proved else contextlib.nullcontext():
+            await shop.resume()
+        assert shop.world == ([] if shop.proved else ["deleted Ann"])
+        said, findings = await shop.verdicts()
+        assert (said == {"failed"}) == shop.proved
+        assert any("not signed" in each for each in findings) == shop.proved
 
     in_a_loop(story)
 

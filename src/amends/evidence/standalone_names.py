@@ -41,7 +41,8 @@ SIGNABLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "person.revoked/1": ("revoke", ("person", "key")),
 }
 CHANGES = ("person.enrolled/1", "person.revoked/1")
-FOLLOWING = ("limit.raised/1", "work.resumed/1", "rollback.resumed/1")
+RESUMING = ("work.resumed/1", "rollback.resumed/1")
+FOLLOWING = ("limit.raised/1", *RESUMING)
 CLOSING = ("incident.retried/1", "incident.resolved/1")
 SHOWN_NAMES = ("topic", "args", "requester", "env", "policy", "rule", "expires_at", "request")
 Affine = tuple[int, int] | None
@@ -428,7 +429,7 @@ class Names:
                     yield entry, why
 
     def judge_saga(self, people: People, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-        shown, good, used, is_wide = dict[str, str](), dict[int, str](), set[str](), False
+        shown, good, used, is_wide, is_own = dict[str, str](), dict[int, str](), set[str](), False, False
         names, unsure = dict[int, str](), list[tuple[dict[str, Any], str]]()
         for stored in entries:
             try:
@@ -442,12 +443,13 @@ class Names:
                     continue
                 names[entry["number"]] = name
                 if name == "saga.paused/1":
-                    is_wide = fields.get("pause", "0") != "0"
+                    is_own = is_own or fields.get("pause", "0") == "0"
+                    is_wide = not is_own
                     continue
                 is_signed = "signed" in fields
                 goes_back = name == "rollback.resumed/1" and by.startswith("system:") and not is_signed
                 if name == "rollback.started/1" or goes_back:
-                    good[entry["number"]] = by
+                    good[entry["number"]], is_own = by, False
                     continue
                 if name in FOLLOWING and is_wide and not is_signed:
                     continue
@@ -456,8 +458,12 @@ class Names:
                 try:
                     used.add(people.signed_text(entry, shown.get(step, ""), used))
                     good[entry["number"]], self.proved = by, self.proved + 1
+                    is_own = is_own and name not in RESUMING
                 except (ValueError, LookupError) as exc:
-                    unsure.append((entry, str(exc)))
+                    if name in RESUMING and self.is_consequence(entry, good, names):
+                        is_own = False
+                    else:
+                        unsure.append((entry, str(exc)))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
                 yield stored, f"it cannot be read: {exc}"
         for entry, why in unsure:
@@ -468,11 +474,11 @@ class Names:
         name, by = entry["name"], said_by(entry["body"])
         if '"signed":' in entry["body"] or name not in (*FOLLOWING, *CLOSING):
             return False
-        for step in (1, -1):
+        causes = (*FOLLOWING, *CLOSING) if name in FOLLOWING else ("rollback.started/1", "rollback.resumed/1")
+        for step in (-1,) if name in RESUMING else (-1, 1):
             place = entry["number"] + step
-            while place in names:
-                closes = names[place] in {"rollback.started/1", "rollback.resumed/1"}
-                if good.get(place) == by and (name in FOLLOWING or closes):
+            while names.get(place) in (*FOLLOWING, *CLOSING, "rollback.started/1"):
+                if good.get(place) == by and names[place] in causes:
                     return True
                 place += step
         return False

@@ -201,8 +201,12 @@ def is_approval(name: str) -> bool:
     return name in APPROVALS
 
 
-_FOLLOWS: Final = frozenset({"limit.raised/1", "work.resumed/1", "rollback.resumed/1"})
+_RAISED: Final = "limit.raised/1"
+_RESUMES: Final = frozenset({"work.resumed/1", "rollback.resumed/1"})
+_FOLLOWS: Final = _RESUMES | {_RAISED}
 _CLOSES: Final = frozenset({"incident.retried/1", "incident.resolved/1"})
+_LETS_GO: Final = _FOLLOWS | _CLOSES
+"""Decisions by which a saga goes on; several are made in one go."""
 _TURNS_BACK: Final = "rollback.started/1"
 _PAUSED: Final = "saga.paused/1"
 BESIDE: Final = frozenset({_TURNS_BACK, _PAUSED})
@@ -213,9 +217,9 @@ BESIDE: Final = frozenset({_TURNS_BACK, _PAUSED})
 class SagaDecisions:
     """Decisions of one saga, judged in order: each has to be signed, or to follow from one that is.
 
-    What follows: in one go with a signed decision, by the same author, the saga is let go on; so is one that a pause of
-    many held, once that is over, which is signed itself; and where somebody has a saga go back, its incidents are
-    closed.
+    What follows: in one go with a signed decision that lets a saga go on, by the same author, and after it, the saga
+    does; so does one that a pause of many held, once that is over, which is signed itself; and where somebody has a
+    saga go back, its incidents are closed. A pause of this saga alone is ended by a signature, or by going back.
     """
 
     roster: Roster
@@ -225,18 +229,19 @@ class SagaDecisions:
 
     def judge(self, decisions: list[SignableDecision], tell: Callable[[SignableDecision, str], None]) -> None:
         """`tell` hears of each that is not proved, and why. Those of `BESIDE` may stand among them."""
+        names = {one.number: one.name for one in decisions}
         good: dict[int, str] = {}
-        open_ones: list[tuple[SignableDecision, str]] = []
-        is_wide = False
+        unsure: list[tuple[SignableDecision, str]] = []
+        is_wide = is_own = False
         for one in decisions:
-            by = author(one.body)
+            by, is_unsigned = author(one.body), '"signed":' not in one.body
             if one.name == _PAUSED:
-                is_wide = fields_of(one.body).get("pause", "0") != "0"
+                is_own = is_own or fields_of(one.body).get("pause", "0") == "0"
+                is_wide = not is_own
                 continue
-            is_unsigned = '"signed":' not in one.body
             goes_back = one.name == "rollback.resumed/1" and by.startswith("system:") and is_unsigned
             if one.name == _TURNS_BACK or goes_back:
-                good[one.number] = by
+                good[one.number], is_own = by, False
                 continue
             if one.name in _FOLLOWS and is_wide and is_unsigned:
                 continue  # what held it was no decision about this saga
@@ -247,9 +252,13 @@ class SagaDecisions:
                 good[one.number] = by
                 self.proved += 1
             except AmendsError as exc:
-                open_ones.append((one, str(exc)))
-        names = {one.number: one.name for one in decisions}
-        for one, why in open_ones:
+                if one.name in _RESUMES and self._follows(one, good, names):
+                    is_own = False
+                else:
+                    unsure.append((one, str(exc)))
+                continue
+            is_own = is_own and one.name not in _RESUMES
+        for one, why in unsure:
             if not self._follows(one, good, names):
                 tell(one, why)
 
@@ -257,12 +266,11 @@ class SagaDecisions:
         if '"signed":' in one.body or one.name not in _FOLLOWS | _CLOSES:
             return False
         by = author(one.body)
-        for step in (1, -1):
+        for step in (-1,) if one.name in _RESUMES else (-1, 1):
             place = one.number + step
-            while place in names:
-                if good.get(place) == by:
-                    may_close = names[place] in {_TURNS_BACK, "rollback.resumed/1"}
-                    if one.name in _FOLLOWS or may_close:
-                        return True
+            while names.get(place) in _LETS_GO | {_TURNS_BACK}:
+                causes = _LETS_GO if one.name in _FOLLOWS else {_TURNS_BACK, "rollback.resumed/1"}
+                if good.get(place) == by and names[place] in causes:
+                    return True
                 place += step
         return False

@@ -1,0 +1,116 @@
+"""Where decisions are signed: what follows from one, when a saga goes on, is proved with it, for every verifier."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from amends import Coordinator, Done, Fatal, Limit, Limits, Registry, SagaDefinition, Work, action
+from tests.security.proved import Shop, signer
+
+Story = Callable[["Workshop", Coordinator], Awaitable[str]]
+KIM = "person:kim"
+
+
+class Workshop(Shop):
+    """Sagas that do three steps, the last of them after a signal; a step is taken back at the second try alone."""
+
+    def registry(self) -> Registry:
+        @action("account.work", idempotent=True)
+        async def work(number: int) -> int:
+            self.world.append(f"did {number}")
+            return number
+
+        @work.compensation
+        async def undo(done: Done) -> None:
+            self.world.append(f"undid {done.args['number']}")
+            if self.world.count(self.world[-1]) == 1:
+                raise Fatal("not now")
+
+        async def serve(s: Work) -> str:
+            await s.do(work, 1)
+            await s.do(work, 2)
+            await s.wait_for("go")
+            await s.do(work, 3)
+            return "done"
+
+        registry = Registry()
+        registry.add_action(work)
+        registry.add_definition(SagaDefinition("shop.work", function=serve))
+        return registry
+
+    async def started(self, coordinator: Coordinator, limits: Limits | None = None) -> str:
+        """How it stands when nothing more is due: it waits for the signal, or has been stopped before."""
+        definition = coordinator.registry.definition("shop.work", 1)
+        handle = await coordinator.start(definition, id="w-1", actor="agent:desk", limits=limits)
+        return (await handle.halt()).status
+
+    async def signalled(self, coordinator: Coordinator, *expected: str) -> str:
+        await coordinator.signal("w-1", "go")
+        return await until(coordinator, *expected)
+
+
+async def until(coordinator: Coordinator, *expected: str) -> str:
+    async with asyncio.timeout(30):
+        while (status := (await coordinator.show("w-1")).status) not in expected:
+            await asyncio.sleep(0.01)
+    return status
+
+
+async def unpaused_after_a_limit(shop: Workshop, coordinator: Coordinator) -> str:
+    assert await shop.started(coordinator, Limits(steps=Limit(1, then="pause"))) == "paused"
+    await coordinator.unpause(saga="w-1", by=KIM, proof=signer(shop.kim))
+    await until(coordinator, "waiting")
+    assert await shop.signalled(coordinator, "paused") == "paused"
+    await coordinator.raise_limit("w-1", steps=9, why="enough", by=KIM, proof=signer(shop.kim))
+    return await until(coordinator, "completed")
+
+
+async def called_at_a_limit(shop: Workshop, coordinator: Coordinator) -> str:
+    assert await shop.started(coordinator, Limits(steps=Limit(1, then="call"))) == "incident"
+    await coordinator.retry_incident("w-1/1", by=KIM, proof=signer(shop.kim), wait=False)
+    await until(coordinator, "waiting")
+    assert await shop.signalled(coordinator, "incident") == "incident"
+    await coordinator.raise_limit("w-1", steps=9, by=KIM, proof=signer(shop.kim), wait=False)
+    return await until(coordinator, "completed")
+
+
+async def paused_alone_and_with_all(shop: Workshop, coordinator: Coordinator) -> str:
+    assert await shop.started(coordinator) == "waiting"
+    await coordinator.pause(saga="w-1", why="a look", by=KIM)
+    await coordinator.unpause(saga="w-1", by=KIM, proof=signer(shop.kim))
+    await coordinator.pause(definition="shop.work", why="a look at all", by=KIM)
+    assert await shop.signalled(coordinator, "paused") == "paused"
+    await coordinator.unpause(definition="shop.work", by=KIM, proof=signer(shop.kim))
+    return await until(coordinator, "completed")
+
+
+async def taken_back_with_an_incident(shop: Workshop, coordinator: Coordinator) -> str:
+    assert await shop.started(coordinator) == "waiting"
+    await coordinator.pause(saga="w-1", why="a look", by=KIM)
+    assert (await coordinator.cancel("w-1", why="not needed", by=KIM)).status == "incident"
+    await coordinator.retry_incident("w-1/1", by=KIM, proof=signer(shop.kim), wait=False)
+    await until(coordinator, "incident")
+    await coordinator.retry_incident("w-1/2", by=KIM, proof=signer(shop.kim), wait=False)
+    await until(coordinator, "rolled_back")
+    return "completed"
+
+
+@pytest.mark.parametrize(
+    "story", [unpaused_after_a_limit, called_at_a_limit, paused_alone_and_with_all, taken_back_with_an_incident]
+)
+def test_what_follows_from_a_signed_decision_is_proved_with_it(tmp_path: Path, story: Story) -> None:
+    async def whole() -> None:
+        shop = Workshop(tmp_path / "shop")
+        async with shop.open(pins=False) as coordinator:
+            shop.root = (await coordinator.enrol("kim", (shop.place / "kim.pub").read_text())).root
+            await coordinator.adopt(shop.place / "policy.yaml", by=KIM, why="start", proof=signer(shop.kim))
+        async with shop.open() as coordinator:
+            assert await story(shop, coordinator) == "completed"
+        for saga in ("w-1", None):
+            assert await shop.verdicts(saga) == ({"covered"}, [])
+
+    asyncio.run(asyncio.wait_for(whole(), 120))
