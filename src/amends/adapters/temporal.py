@@ -94,7 +94,9 @@ async def connected(address: str, *, namespace: str = "default") -> Client:
 async def wake(client: Client, saga: str, *, task_queue: str = QUEUE) -> None:
     """Have a saga driven: its workflow is signalled, and started where there is none. Raises EngineError."""
     try:
-        await client.start_workflow(SagaWorkflow.run, saga, id=saga, task_queue=task_queue, start_signal="wake")
+        await client.start_workflow(
+            SagaWorkflow.run, saga, id=saga, task_queue=task_queue, start_signal="wake", task_timeout=_SILENCE
+        )
     except (RPCError, RuntimeError) as exc:
         where = client.service_client.config.target_host
         raise EngineError(f"Temporal at {where} did not take saga {saga}: {exc}") from None
