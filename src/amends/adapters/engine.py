@@ -38,7 +38,7 @@ _HELD_S: Final = 5.0
 _SHORTEST_S: Final = 0.1
 _LONGEST_S: Final = 30 * 86_400.0
 _SIDE_BY_SIDE: Final = 64
-_AGAIN_S: Final = 60.0
+_AGAIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +120,22 @@ class SagaEngine(ABC):
         """Until cancelled, wake what is due and nobody drives: an answer at a terminal, a start that was not passed on.
 
         What is due at two looks in a row, `poll_s` apart. Of all workers on a journal, one wakes it, and again only
-        after a minute in which nothing has happened to it: while an engine is behind, its queue does not grow by this.
+        after half a minute in which nothing has happened to it: while an engine is behind, its queue does not grow by
+        this. Whoever could not reach the engine tries again at each look.
         """
         seen: set[SagaId] = set()
+        owed: set[SagaId] = set()
         while True:
             await SystemClock().sleep(self.coordinator.settings.poll_s)
             try:
                 due = await self._due()
+                owed &= due
                 for saga in due & seen:
-                    if await self._is_ours_to_wake(saga):
-                        _log.info("saga %s is due, and nobody drives it: the engine is told", saga)
+                    if saga in owed or await self._is_ours_to_wake(saga):
+                        owed.add(saga)
                         await self.wake(saga)
+                        owed.discard(saga)
+                        _log.info("saga %s was due, and nobody drove it: the engine is told", saga)
                 seen = due
             except AmendsError as exc:
                 _log.warning("what is due could not be looked for, or the engine not be told of it: %s", exc)
