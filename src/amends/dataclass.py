@@ -23,6 +23,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 _NOT_TAKEN_OVER: Final = frozenset({"__dict__", "__weakref__"})
+_PLAIN: Final = "amends.core."
+"""Modules whose things hold data and nothing else: none can come to hold itself, so the collector need not look."""
 _OWN_AFFAIRS: Final = frozenset({"__init__", "__eq__", "__hash__", "__setattr__", "__slots__"})
 """What a class may say of itself that a struct would say otherwise."""
 _originals: Final[dict[type, tuple[type, bool]]] = {}
@@ -84,7 +86,7 @@ def _struct(cls: type, *, kw_only: bool) -> type:
         if isinstance(value, Field):
             said[name] = _default(cast("Field[object]", value))
     bases = tuple(base for base in cls.__bases__ if base is not object)
-    made = StructMeta(cls.__name__, (_Frozen, *bases), said, kw_only=kw_only)
+    made = StructMeta(cls.__name__, (_Frozen, *bases), said, kw_only=kw_only, gc=not cls.__module__.startswith(_PLAIN))
     _originals[made] = cls, kw_only
     return made
 

@@ -53,7 +53,7 @@ class SagaStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self is SagaStatus.COMPLETED or self.has_gone_back
+        return self in _ENDED
 
     @property
     def has_gone_back(self) -> bool:
@@ -64,6 +64,9 @@ class SagaStatus(StrEnum):
     def goes_forward(self) -> bool:
         """Whether its work goes on, now or when what it waits for comes."""
         return self in {SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.PAUSED}
+
+
+_ENDED: Final = frozenset({SagaStatus.COMPLETED, SagaStatus.ROLLED_BACK, SagaStatus.MITIGATED})
 
 
 class StepStatus(StrEnum):

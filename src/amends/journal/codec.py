@@ -177,15 +177,14 @@ def _quickly(event: e.Event) -> tuple[Layout, bytes | None]:
     layout = layouts[kind]
     if not layout.is_usual(_values(event)):
         return layout, None
+    thing: Any = event
+    if kind in _WITH_CONTRACT and thing.contract is not None:
+        thing = _altered(thing, contract=_spelled_contract(thing.contract))
     try:
-        body = quick_spelling(_with_spelled_contract(event) if kind in _WITH_CONTRACT else event)
+        body = quick_spelling(thing)
     except UnicodeEncodeError:
         return layout, None  # half a character: the exact way says where
     return layout, body if len(body) <= INLINE else None
-
-
-def _with_spelled_contract(event: Any) -> object:  # noqa: ANN401 - one of two
-    return event if event.contract is None else _altered(event, contract=_spelled_contract(event.contract))
 
 
 def _spelled_contract(contract: Contract) -> msgspec.Raw:

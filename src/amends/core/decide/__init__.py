@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from amends.core import commands as c, events as e
 from amends.core.decide.approvals import answer, drop, expire, record_verdict, use, void_all, void_outlived
@@ -44,6 +44,7 @@ from amends.errors import RefusedError
 
 _CRASHED = "the process ended before the outcome was recorded"
 _S = StepStatus
+_PASSING: Final = frozenset({Decision.ALLOW, Decision.THROTTLE})
 
 
 def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, ...]:
@@ -286,7 +287,7 @@ def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:
     contract, verdict = command.contract, command.verdict
     if contract.hold:
         raise RefusedError(f"step {command.step} is held until everything that could fail has passed; propose it")
-    if verdict.decision not in {Decision.ALLOW, Decision.THROTTLE}:
+    if verdict.decision not in _PASSING:
         raise RefusedError(f"step {command.step} is not allowed by {verdict.rule}; propose it instead")
     return e.ActionDispatched(
         step=command.step,
@@ -369,11 +370,16 @@ def _start_attempt(saga: Saga, command: c.StartAttempt, moment: c.Moment) -> tup
 def _outcome(
     saga: Saga, step: Step, outcome: Outcome, moment: c.Moment
 ) -> e.AttemptSucceeded | e.AttemptFailed | e.AttemptLost:
-    match outcome:
-        case Succeeded(result=result, opaque=opaque, layer=layer, confinement=kept_in):
-            return e.AttemptSucceeded(
-                step=step.id, attempt=step.attempts, result=result, opaque=opaque, layer=layer, confinement=kept_in
-            )
+    if isinstance(outcome, Succeeded):
+        return e.AttemptSucceeded(
+            step=step.id,
+            attempt=step.attempts,
+            result=outcome.result,
+            opaque=outcome.opaque,
+            layer=outcome.layer,
+            confinement=outcome.confinement,
+        )
+    match outcome:  # a `match` that takes out fields is dear: not for the usual one
         case Failed(error=error, after_s=after_s) if step.unsure and may_stand(step):
             why = f"{error}; an earlier attempt was lost, and may have taken effect"
             return _lost_attempt(step, outcome, _settle_at(saga, step, moment, after_s), why)

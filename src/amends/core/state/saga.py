@@ -29,6 +29,7 @@ from amends.errors import JournalDamagedError
 __all__ = ["Incident", "Saga", "Step", "evolve", "open_waits", "replay", "unstarted"]
 
 _S = StepStatus
+_RUNNING, _SUCCEEDED, _IRREVERSIBLE = SagaStatus.RUNNING, StepStatus.SUCCEEDED, Reversibility.IRREVERSIBLE
 _MAPS: Final = ("contracts", "steps", "order", "live", "waiting", "doubts", "asked", "held", "checkpoints", "rewinds")
 
 
@@ -131,7 +132,7 @@ class Saga:  # noqa: PLW1641 - it changes, so it has no hash
         """The status that people see: `waiting` is running with nothing in flight and something to wait for; a rewind,
         though the work goes on after it, is seen as rolling back, and so is waiting to begin with one.
         """
-        if self.phase is not SagaStatus.RUNNING:
+        if self.phase is not _RUNNING:
             return self.phase
         if self.rewinding or self.awaited is not None:
             return SagaStatus.ROLLING_BACK
@@ -187,7 +188,7 @@ class Saga:  # noqa: PLW1641 - it changes, so it has no hash
     @property
     def works(self) -> bool:
         """Whether its definition may act now."""
-        if self.phase is not SagaStatus.RUNNING or self.finished or self.awaited is not None:
+        if self.phase is not _RUNNING or self.finished or self.awaited is not None:
             return False
         return not self.rewinding or not self.called_back
 
@@ -308,15 +309,15 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
         saga.top = new.number
     elif new.number > saga.top and new.owed:
         saga.top = new.number
-    is_final = new.contract.reversibility is Reversibility.IRREVERSIBLE or new.releasing
-    if is_final and saga.pivot is None and new.status is _S.SUCCEEDED:
+    is_final = new.contract.reversibility is _IRREVERSIBLE or new.releasing
+    if is_final and saga.pivot is None and new.status is _SUCCEEDED:
         saga.pivot = new.id
     saga.steps[new.id] = new
     if new.status in LIVE:
         saga.live[new.id] = new.status
     elif new.id in saga.live:
         del saga.live[new.id]
-    if new.status is _S.SUCCEEDED and not new.given_up:  # as most are: it waits for nothing, and nobody doubts it
+    if new.status is _SUCCEEDED and not new.given_up:  # as most are: it waits for nothing, and nobody doubts it
         for group in (saga.waiting, saga.doubts):
             if group:
                 group.pop(new.id, None)
@@ -325,7 +326,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
         _put(saga.doubts, new.id, is_in=new.doubtful)
     if new.approval is not None:
         _put(saga.asked, new.id, is_in=new.approval.unsettled)
-    if saga.rewinding or saga.phase is not SagaStatus.RUNNING:
+    if saga.rewinding or saga.phase is not _RUNNING:
         _walk(saga, again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled), moved=new.id)
 
 

@@ -334,11 +334,18 @@ def located(error: str, where: str) -> str:
 
 def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
     step = step if step.throttle is None or isinstance(event, e.StepThrottled) else altered(step, throttle=None)
+    if isinstance(event, e.AttemptSucceeded):  # as most do; a `match` that takes out fields is dear
+        return altered(
+            step,
+            status=status,
+            result=event.result,
+            certain=True,
+            unsure=False,
+            error=event.opaque,
+            where="",
+            layer=event.layer,
+        )
     match event:
-        case e.AttemptSucceeded(result=result, opaque=opaque, layer=layer):
-            return altered(
-                step, status=status, result=result, certain=True, unsure=False, error=opaque, where="", layer=layer
-            )
         case e.AttemptStarted():
             return _attempted(step, event, status)
         case e.AttemptFailed() | e.AttemptLost():

@@ -138,5 +138,5 @@ def key_of(saga: SagaId, step: StepId, topic: Topic, phase: Phase, turn: int = 0
     `turn` counts the times that a step was taken back and then landed late after all: taking it back again is another
     effect, which a provider that remembers keys must not mistake for the first.
     """
-    parts = [saga, step, topic, phase] + ([str(turn)] if turn else [])
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
+    parts = f"{saga}\x1f{step}\x1f{topic}\x1f{phase}\x1f{turn}" if turn else f"{saga}\x1f{step}\x1f{topic}\x1f{phase}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:32]

@@ -218,13 +218,13 @@ def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, bytes] | None:
 
     None for any other: it is to be masked, and spelled in the exact way.
     """
-    if room_left(value, min(most, _AT_ONCE)) < 0:
+    if room_left(value, min(_AT_ONCE, most)) < 0:
         return None
     try:
         text = quick_spelling(value)
     except UnicodeEncodeError:
         return None  # half a character: the exact way says where
-    if _MARKED in text:
+    if text.find(_MARKED) >= 0:  # `in` would try it as a number first, and catch what that raises
         return None
     if type(value) not in _CONTAINERS:
         return value, text
@@ -235,8 +235,7 @@ def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, bytes] | None:
 def _copied(value: Any) -> Any:  # noqa: ANN401 - told by its type; a `cast` would be a call more
     """A copy of a value that was looked at, and is neither deep nor large."""
     if type(value) is dict:
-        copy: Callable[[], dict[str, object]] = value.copy
-        named = copy()
+        named: dict[str, object] = value.copy()
         for name, item in named.items():
             if type(item) in _CONTAINERS:
                 named[name] = _copied(item)

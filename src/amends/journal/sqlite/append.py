@@ -24,6 +24,8 @@ from amends.journal.sqlite import locks
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
+_RUNNING: Final = SagaStatus.RUNNING
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
@@ -68,6 +70,8 @@ def write(batch: Batch, append: Append) -> int:
     if append.changes:
         _project(database, row, append)
     status = append.summary.status
+    if status is _RUNNING and append.summary.wakes is None:  # as it mostly is: nothing is released
+        return row
     if status.ended or status is SagaStatus.INCIDENT:
         batch.is_end = True
     if append.summary.wakes is not None:

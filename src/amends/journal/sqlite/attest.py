@@ -36,6 +36,9 @@ class Stand:
     signed: int
     since: int
 
+    def copy(self) -> Stand:
+        return Stand(self.tree.copy(), self.signed, self.since)
+
 
 class Attestation:
     """Of one writer. What it remembers is what was committed last; a transaction works on a copy."""
@@ -57,21 +60,21 @@ class Attestation:
             size, kept = tree_row(database)
             if self._kept is None or self._kept.tree.size != size:  # the first time, or another program came between
                 self._kept = Stand(Tree.read(size, kept), *_signed(database))
-            known = self._kept
-            self._changed = Stand(known.tree.copy(), known.signed, known.since)
+            self._changed = self._kept.copy()
         return self._changed
 
     def grow(self, database: Database, entries: Sequence[EntryRow]) -> None:
-        """Put the entries into the journal, and into the tree."""
-        tree = self.stand(database).tree
-        rows = [(place, *entry) for place, entry in enumerate(entries, tree.size + 1)]
-        for entry in entries:
-            hashed = leaf(entry[5])
-            if tree.size % WIDTH == WIDTH - 1:
-                database.run_many(_KEEP, tree.completed(hashed))
-            tree.add(hashed)
-        database.run_many(_INSERT, rows)
-        database.run("UPDATE tree SET size = ?, kept = ?", (tree.size, tree.spelled()))
+        """Put the entries into the journal, and into the tree.
+
+        Where the tree stands is remembered, and looked at only where its row says that another program came between.
+        """
+        if self._changed is None and self._kept is not None:
+            supposed = self._kept.copy()
+            if _is_grown(database, supposed.tree, entries):
+                self._changed = supposed
+                return
+        if not _is_grown(database, self.stand(database).tree, entries):
+            raise JournalDamagedError("the tree over the entries changed in the middle of a transaction")
 
     def sign(self, database: Database, *, is_end: bool) -> None:
         """Sign what has come since the last checkpoint, if it is time. Where the notary cannot, the next one tries."""
@@ -164,6 +167,24 @@ class Attestation:
                 f"{said} entries were signed, and the {tree.size} that are there are not those; "
                 "keep a copy of the file, and see which: amends evidence verify"
             )
+
+
+def _is_grown(database: Database, tree: Tree, entries: Sequence[EntryRow]) -> bool:
+    """Whether the entries are in, and in the tree; if the journal's is of another size than this one, nothing is."""
+    size = tree.size
+    rows = [(place, *entry) for place, entry in enumerate(entries, size + 1)]
+    full: list[tuple[int, int, bytes]] = []
+    for entry in entries:
+        hashed = leaf(entry[5])
+        if tree.size % WIDTH == WIDTH - 1:
+            full += tree.completed(hashed)
+        tree.add(hashed)
+    if not database.run("UPDATE tree SET size = ?, kept = ? WHERE size = ?", (tree.size, tree.spelled(), size)):
+        return False
+    if full:
+        database.run_many(_KEEP, full)
+    database.run_many(_INSERT, rows)
+    return True
 
 
 def keep_subtrees(database: Database) -> None:

@@ -29,7 +29,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from amends.core.words.contracts import Topic
 from amends.core.words.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.core.words.values import LARGEST_VALUE, SagaId, StepId, kind_of, name_of
+from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, SagaId, StepId, kind_of, name_of
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
 from amends.process.threads import start
 from amends.runtime.declare.action import Happened, NotHappened, Pending, current_call, current_feedback
@@ -246,10 +246,13 @@ def _succeeded(call: Call, value: Any, most: int = LARGEST_VALUE) -> Outcome:  #
     Raises TooLargeError where there is more to look at than `most`, and that is less than may be kept.
     """
     kind = kind_of(value)
-    if call.store is None and (value is None or kind is bool):
+    if call.store is None and (  # as most results are: nobody can change it, and it is spelled as it stands
+        value is None
+        or kind is bool
+        or (kind is str and len(value) <= _SHORT and value.isascii())
+        or (kind is int and -LARGEST_INT <= value <= LARGEST_INT)
+    ):
         return Succeeded(value)
-    if call.store is None and kind is str and len(value) <= _SHORT and value.isascii():
-        return Succeeded(value)  # as most results are: nobody can change it, and it is spelled as it stands
     try:
         made = value if call.store is None else call.store(value, most)
         return Succeeded(stored(made, call.saga, "the result", most)[0])

@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, assert_never, cast
+from typing import Any, Final, assert_never, cast
 
 from amends.core import commands as c
 from amends.core.decide.approvals import AHEAD
@@ -68,6 +68,10 @@ from amends.runtime.values.bounded import ON_LOOP, give, off_loop, small_or_off_
 from amends.secrets import Secret, is_alike, unmask
 
 _BREATH = 64
+_ALLOW: Final = Decision.ALLOW
+_RUNNING: Final = StepStatus.RUNNING
+_SUCCEEDED: Final = StepStatus.SUCCEEDED
+_AT_WORK: Final = SagaStatus.RUNNING
 _NOT_BEGUN = frozenset({StepStatus.PROPOSED, StepStatus.READY})
 
 
@@ -109,11 +113,14 @@ class Forward:
     ) -> Any:  # noqa: ANN401 - the action's own type
         run, book = self._run, self._run.book
         alike = self._alike(args, secrets) if secrets else None
-        if action.parts.check is not None and not self.places.remembers(action.topic, digest, at, alike):
-            named: Any = args
-            fits = not secrets and action.parts.typed.fits_at_sight(named)
-            if not fits:
-                await self._check(action.parts.check, args, secrets)
+        parts = action.parts
+        named: Any = args
+        if (
+            parts.check is not None
+            and (secrets or not parts.typed.fits_at_sight(named))
+            and not self.places.remembers(action.topic, digest, at, alike)
+        ):
+            await self._check(parts.check, args, secrets)
         task = asyncio.current_task()
         if at is None and self.diverged is None and not self._asked and (new := self.places.next_new(task)) is not None:
             step, is_remembered = new, False
@@ -123,7 +130,8 @@ class Forward:
             step, is_remembered = await self.place(action.topic, digest, at, alike)
             if is_remembered and book.saga.placed is not None:
                 step = book.saga.placed.get(step, step)
-        action = self._as_begun(step, action)
+        if is_remembered or not run.is_as_begun(action) or step in book.saga.steps:
+            action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
         try:
@@ -150,7 +158,7 @@ class Forward:
             run.left_alone.add(step)
             raise
         status, error = (done.status, done.error) if done.told is None else done.told[:2]
-        if status is not StepStatus.SUCCEEDED:
+        if status is not _SUCCEEDED:
             raise RefusedError(f"saga {book.saga.id} is {book.saga.phase}; step {step} is {done.status}")
         book.commit_soon()
         if error:
@@ -303,7 +311,7 @@ class Forward:
         if not is_plain or self._run.book.saga.budget is not None:
             return None
         verdict = judge_at_sight(self._run, contract, elapsed)
-        if verdict is None or verdict.decision is not Decision.ALLOW:
+        if verdict is None or verdict.decision is not _ALLOW:
             return None
         return c.DispatchStep(step, contract, args, digest, verdict, after, self.places.call_of(step))
 
@@ -481,7 +489,7 @@ class Forward:
             self._refuse_if_taken_back(step if isinstance(start, c.DispatchStep) else run.state(step).place)
         with Flight(run.in_flight, step, task):
             run.book.tell(start)
-            if run.book.saga.steps[step].status is not StepStatus.RUNNING:
+            if run.book.saga.steps[step].status is not _RUNNING:
                 return  # what was approved is not what would run now, or it is too late
             outcome = await self._attempt(step, action, task)
             if outcome is None:
@@ -532,7 +540,7 @@ class Forward:
             try:
                 args = run.args(begun, action, ON_LOOP)
             except TooLargeError:
-                args = await off_loop(lambda: run.args(begun, action))
+                args = await off_loop(partial(run.args, begun, action))
             except DivergedError as exc:
                 return Failed(error=str(exc), final=True)
             await run.commit_to_dispatch()
@@ -540,32 +548,34 @@ class Forward:
             if self._is_asked_for_anew(step):
                 raise
             return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
-        state = book.saga.steps.get(step)
-        if state is None or self._is_asked_for_anew(step):
-            raise RefusedError(f"saga {book.saga.id} went back before step {step} could begin")
-        is_intended = state.status is StepStatus.RUNNING  # else a pause, or a rollback, came before its intent
-        if not is_intended and book.saga.phase is SagaStatus.RUNNING:
+        saga = book.saga
+        state = saga.steps.get(step)
+        if state is None or (self.over and self._is_asked_for_anew(step)):
+            raise RefusedError(f"saga {saga.id} went back before step {step} could begin")
+        is_intended = state.status is _RUNNING  # else a pause, or a rollback, came before its intent
+        if not is_intended and saga.phase is _AT_WORK:
             return None
-        if book.saga.phase is not SagaStatus.RUNNING and not (book.saga.phase is SagaStatus.PAUSED and is_intended):
+        if saga.phase is not _AT_WORK and not (saga.phase is SagaStatus.PAUSED and is_intended):
             return Failed(error="it was not dispatched: the saga had begun to roll back", fatal=True)
-        if book.saga.called_back:
+        if (saga.rewinding or saga.awaited is not None) and saga.called_back:
             return Failed(error="it was not dispatched: the saga had begun to go back")
         contract, parts = state.contract, action.parts
         layered = run.layers.attempt(state, action, args) if parts.on_files else None
+        is_async = parts.is_async or layered is not None
         call = Call(
             book.saga.id,
             step,
             contract.topic,
             "action",
             layered or parts.signature.caller(parts.function, args),
-            parts.is_async or layered is not None,
+            is_async,
             state.key or run.key(state),
             contract.timeout_s,
             contract.atomic or not contract.side_effect,
             parts.repeats_bugs,
             run,
             reasons_for(book.saga, state) if state.reasons or run.was_tried(state) else (),
-            partial(ended_late, run, step, state.attempts),
+            None if is_async else partial(ended_late, run, step, state.attempts),
             parts.typed.store_result if parts.typed.result.stores else None,
             task,
         )
@@ -581,7 +591,7 @@ class Forward:
 
 def _is_done(step: Step) -> bool:
     """Whether it has succeeded, and nobody has turned away from it: nothing is due, whatever the time is."""
-    return step.status is StepStatus.SUCCEEDED and not step.given_up and step.told is None and step.rewind is None
+    return step.status is _SUCCEEDED and not step.given_up and step.told is None and step.rewind is None
 
 
 def _name(action: Action[..., Any]) -> str:

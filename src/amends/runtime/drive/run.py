@@ -75,6 +75,7 @@ class LazyEvent:
 
 
 _log = logger("amends.gate")
+_RUNNING: Final = SagaStatus.RUNNING
 _NONE: Final = frozenset[StepId]()  # one for all runs: an empty set takes 200 bytes
 
 
@@ -204,7 +205,7 @@ class Run:
         `elapsed`: the time now, by the clock that no one sets.
         """
         pauses = self.around.pauses
-        return bool(pauses.active) or self.book.saga.phase is not SagaStatus.RUNNING or elapsed >= pauses.stale_at
+        return bool(pauses.active) or self.book.saga.phase is not _RUNNING or elapsed >= pauses.stale_at
 
     async def hold_back(self, topic: str, *, back: bool = False) -> bool:
         """Whether dispatch of this topic is paused for this saga; the saga is then paused too, and that is on record.
@@ -233,15 +234,19 @@ class Run:
 
     # -- the action behind a step -------------------------------------------------------------------------------------
 
+    def is_as_begun(self, action: Action[..., Any]) -> bool:
+        """Whether this very action has been used here already: a new step goes on with it."""
+        contract = action.contract
+        return self._actions.get((contract.topic, contract.version)) is action
+
     def as_begun(self, step: StepId, action: Action[..., Any]) -> Action[..., Any]:
         """The action to go on with at this step: the version on record, else this one. Raises DivergedError.
 
         Used once, its compensation is found with it, registered or not.
         """
-        name = (action.contract.topic, action.contract.version)
-        if self._actions.get(name) is action:
+        if self.is_as_begun(action):
             steps = self.book.saga.steps
-            if step not in steps or steps[step].contract.version == name[1]:
+            if step not in steps or steps[step].contract.version == action.contract.version:
                 return action
         action = begun_with(self.book.saga, step, action, self.around.registry)
         if self.around.undeclared is not None:
